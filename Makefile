@@ -1,0 +1,35 @@
+# The two commands of the README: `make demo` and `make test`. Both make the environment first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEMO_RESULTS ?= results
+
+.PHONY: demo test lint types tests bench clean
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/ssmlbench run --method bce,cap,bbam --dataset multidigits --pi 0.05 --seeds 2 --jobs 2 --results $(DEMO_RESULTS)
+	$(BIN)/ssmlbench compare --dataset multidigits --pi 0.05 --results $(DEMO_RESULTS)
+
+test: lint types tests
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+tests: $(STAMP)
+	$(BIN)/pytest
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) build dist

@@ -1,0 +1,86 @@
+"""What `ssmlbench methods` and `ssmlbench datasets` show."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ssmlbench.method import Method
+from ssmlbench.registry import Plugins, source_file
+
+
+def idea(cls: type) -> str:
+    """The first paragraph of the docstring, on one line."""
+    return " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
+
+
+def _near(file: Path) -> str:
+    try:
+        return str(file.relative_to(Path.cwd()))
+    except ValueError:
+        return str(file)
+
+
+def method_table(plugins: Plugins) -> Table:
+    table = Table()
+    for column in ("method", "idea", "paper", "regimes", "file"):
+        table.add_column(column, overflow="fold")
+    for name in plugins.methods:
+        cls = plugins.methods[name]
+        table.add_row(
+            name, idea(cls), cls.paper, ", ".join(sorted(cls.regimes)), _near(source_file(cls))
+        )
+    return table
+
+
+def dataset_table(plugins: Plugins) -> Table:
+    table = Table()
+    for column in ("data set", "what", "kind", "backbone", "citation", "licence", "file"):
+        table.add_column(column, overflow="fold")
+    for name in plugins.datasets:
+        cls = plugins.datasets[name]
+        table.add_row(
+            name, idea(cls), cls.kind, cls.backbone, cls.citation, cls.licence, _near(source_file(cls))
+        )
+    return table
+
+
+def _type_name(kind: object) -> str:
+    if typing.get_origin(kind) is typing.Literal:
+        return " | ".join(map(str, typing.get_args(kind)))
+    return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
+def method_page(cls: type[Method]) -> RenderableType:
+    facts = Table.grid(padding=(0, 2))
+    for key, value in (
+        ("paper", cls.paper),
+        ("regimes", ", ".join(sorted(cls.regimes))),
+        ("head", cls.head + (" on the 512-256 projection" if cls.projection == "mlp" else "")),
+        ("file", _near(source_file(cls))),
+    ):
+        facts.add_row(Text(key, style="bold"), value)
+    parameters = Table(title="hyper-parameters (--set name=value)", title_justify="left")
+    for column in ("name", "default", "type", "meaning"):
+        parameters.add_column(column)
+    hints = typing.get_type_hints(cls.Config)
+    fields = dataclasses.fields(cls.Config)
+    for field in fields:
+        parameters.add_row(
+            field.name,
+            str(field.default).lower() if isinstance(field.default, bool) else str(field.default),
+            _type_name(hints[field.name]),
+            field.metadata.get("meaning", ""),
+        )
+    parts: list[RenderableType] = [Text(cls.name, style="bold"), Text(idea(cls)), "", facts, ""]
+    parts.append(parameters if fields else Text("no hyper-parameters"))
+    if cls.differences:
+        parts += ["", Text("where paper, released code and this file differ", style="bold")]
+        parts += [Text(f"  - {difference}") for difference in cls.differences]
+    return Group(*parts)

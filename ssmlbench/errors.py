@@ -1,0 +1,15 @@
+"""The two ways a run can end other than with a number.
+
+Anything else that escapes is a bug and keeps its traceback.
+"""
+
+
+class UserError(Exception):
+    """Something the user typed or wrote: one line that says what was wrong and what to type instead.
+
+    The command line prints the line and exits with code 2.
+    """
+
+
+class RunFailed(Exception):
+    """A run that started and could not finish (a loss that is not finite, a plugin that raised)."""

@@ -1,0 +1,234 @@
+"""Finished runs → boards: one a data set, regime and setting, with mean ± std over seeds.
+
+Runs that were not made alike (other encoder, other epochs, other protocol) never share a cell: they
+form a board of their own that says what is different. How a board looks is render's business.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ssmlbench.errors import UserError
+from ssmlbench.metrics import DECISIONS, METRICS, Metric
+from ssmlbench.spec import RunSpec, did_you_mean
+from ssmlbench.store import Finished
+
+SETTING = (
+    "backbone",
+    "epochs",
+    "warmup_epochs",
+    "epoch_count",
+    "batch_size",
+    "labelled_batch_size",
+    "lr",
+    "weight_decay",
+    "ema_decay",
+    "split",
+    "selection",
+    "protocol",
+    "data",
+)
+"""What must be equal for two runs to stand in one table."""
+
+COSTS = (
+    Metric("seconds_per_epoch", "s/epoch", higher_is_better=False, uses_decision=False),
+    Metric("peak_memory_mb", "peak MB", higher_is_better=False, uses_decision=False),
+)
+COLUMNS = {**METRICS, **{cost.key: cost for cost in COSTS}}
+
+
+@dataclass(frozen=True)
+class Query:
+    """Which runs to show, and how their scores become label sets."""
+
+    datasets: tuple[str, ...] = ()
+    regimes: tuple[str, ...] = ()
+    pis: tuple[float, ...] = ()
+    methods: tuple[str, ...] = ()
+    selections: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = tuple(METRICS)
+    decision: str = "calibrated"
+    convention: str = "default"
+
+    def __post_init__(self) -> None:
+        for key in self.metrics:
+            if key not in COLUMNS:
+                raise UserError(f"--metric {key}: no such metric.{did_you_mean(key, COLUMNS)}")
+        if self.decision not in DECISIONS:
+            raise UserError(f"--decision {self.decision}: must be one of {', '.join(DECISIONS)}")
+
+    def wants(self, spec: RunSpec) -> bool:
+        return (
+            (not self.datasets or spec.dataset in self.datasets)
+            and (not self.regimes or spec.regime in self.regimes)
+            and (not self.pis or spec.regime != "semi" or spec.pi in self.pis)
+            and (not self.methods or spec.method in self.methods)
+            and (not self.selections or spec.selection in self.selections)
+        )
+
+    def value(self, run: Finished, metric: str) -> float:
+        if metric in run.result["cost"]:
+            return float(run.result["cost"][metric])
+        return float(run.result["metrics"][self.decision][self.convention][metric])
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a board."""
+
+    mean: float
+    std: float | None  # None for a single seed
+    seeds: tuple[int, ...]
+    place: int = 0  # 1 best, 2 second, of its column
+
+
+@dataclass
+class BoardRow:
+    name: str
+    cells: dict[tuple[str, str], Cell]  # by (metric key, level)
+    rank: float = math.nan  # average place over the board's columns
+
+
+@dataclass
+class Board:
+    """One table: its rows ordered by average rank, and everything that must be said beside it."""
+
+    dataset: str
+    regime: str
+    levels: list[str]  # the πs or shares, "" where the regime has none
+    metrics: list[Metric]
+    decision: str
+    selection: str
+    convention: str
+    setting: dict[str, Any]
+    rows: list[BoardRow]
+    apart: str = ""  # why this is not in the main table of its data set and regime
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def columns(self) -> list[tuple[Metric, str]]:
+        return [(metric, level) for metric in self.metrics for level in self.levels]
+
+
+def build_boards(runs: Iterable[Finished], query: Query) -> list[Board]:
+    """The boards of all runs the query wants, main tables before those that stand apart."""
+    groups: dict[tuple[str, str], list[Finished]] = defaultdict(list)
+    for run in runs:
+        if query.wants(run.spec):
+            groups[run.spec.dataset, run.spec.regime].append(run)
+    return [board for key in sorted(groups) for board in _boards_of_group(groups[key], query)]
+
+
+def _boards_of_group(runs: Sequence[Finished], query: Query) -> list[Board]:
+    by_setting: dict[tuple[Any, ...], list[Finished]] = defaultdict(list)
+    for run in runs:
+        by_setting[tuple(getattr(run.spec, name) for name in SETTING)].append(run)
+    # The main table is the one with most runs; equal counts: the longer training.
+    ordered = sorted(by_setting.items(), key=lambda item: (-len(item[1]), -item[1][0].spec.epochs))
+    main = dict(zip(SETTING, ordered[0][0], strict=True))
+    boards = []
+    for values, members in ordered:
+        setting = dict(zip(SETTING, values, strict=True))
+        reasons = [f"{k} {v} instead of {main[k]}" for k, v in setting.items() if v != main[k]]
+        current, outdated = _split_by_code(members)
+        boards.append(_board(current, query, setting, ", ".join(reasons)))
+        if outdated:
+            why = [*reasons, "made with another version of the method's file"]
+            boards.append(_board(outdated, query, setting, ", ".join(why)))
+    return boards
+
+
+def _split_by_code(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:
+    """Runs of each method's most used file version, and the rest."""
+    versions: dict[str, Counter[str]] = defaultdict(Counter)
+    newest: dict[tuple[str, str], float] = {}
+    for run in runs:
+        key = (run.spec.method, run.spec.code)
+        versions[run.spec.method][run.spec.code] += 1
+        made = (run.folder / "result.json").stat().st_mtime if len(versions[key[0]]) > 1 else 0.0
+        newest[key] = max(newest.get(key, 0.0), made)
+    kept = {
+        method: max(codes, key=lambda code: (newest[method, code], codes[code]))
+        for method, codes in versions.items()
+    }
+    current = [run for run in runs if run.spec.code == kept[run.spec.method]]
+    return current, [run for run in runs if run.spec.code != kept[run.spec.method]]
+
+
+def level_of(spec: RunSpec) -> str:
+    number = {"semi": spec.pi, "partial-positive": spec.share}.get(spec.regime)
+    return "" if number is None else f"{number:g}"
+
+
+def _board(
+    runs: Sequence[Finished], query: Query, setting: dict[str, Any], apart: str
+) -> Board:
+    spec = runs[0].spec
+    levels = sorted({level_of(run.spec) for run in runs}, key=lambda level: float(level or 0))
+    chosen = [COLUMNS[key] for key in query.metrics]
+    cells: dict[tuple[str, str], list[Finished]] = defaultdict(list)
+    for run in runs:
+        cells[run.spec.variant, level_of(run.spec)].append(run)
+    rows = []
+    for name in sorted({run.spec.variant for run in runs}):
+        row = BoardRow(name, {})
+        for metric in chosen:
+            for level in levels:
+                if (name, level) in cells:
+                    row.cells[metric.key, level] = _cell(cells[name, level], query, metric.key)
+        rows.append(row)
+    board = Board(
+        spec.dataset, spec.regime, levels, chosen, query.decision, str(setting["selection"]),
+        query.convention, setting, rows, apart,
+    )
+    _rank(board)
+    board.missing = _missing(board)
+    return board
+
+
+def _cell(runs: Sequence[Finished], query: Query, metric: str) -> Cell:
+    values = np.array([query.value(run, metric) for run in runs])
+    std = float(values.std(ddof=1)) if len(values) > 1 else None
+    return Cell(float(values.mean()), std, tuple(sorted(run.spec.seed for run in runs)))
+
+
+def _rank(board: Board) -> None:
+    """Places within each column, ties sharing the mean place; rows by their average."""
+    from dataclasses import replace
+
+    places: dict[str, list[float]] = defaultdict(list)
+    for metric, level in board.columns:
+        present = [row for row in board.rows if (metric.key, level) in row.cells]
+        sign = -1 if metric.higher_is_better else 1
+        values = np.array([sign * row.cells[metric.key, level].mean for row in present])
+        for row, value in zip(present, values, strict=True):
+            better, equal = int((values < value).sum()), int((values == value).sum())
+            cell = row.cells[metric.key, level]
+            row.cells[metric.key, level] = replace(cell, place=better + 1)
+            places[row.name].append(better + (equal + 1) / 2)
+    for row in board.rows:
+        row.rank = float(np.mean(places[row.name])) if places[row.name] else math.nan
+    board.rows.sort(key=lambda row: (math.isnan(row.rank), row.rank, row.name))
+
+
+def _missing(board: Board) -> list[str]:
+    """What a full grid over the board's methods, levels and seeds would have that is not there."""
+    key = board.metrics[0].key
+    seeds = {s for row in board.rows for cell in row.cells.values() for s in cell.seeds}
+    lines = []
+    for row in board.rows:
+        for level in board.levels:
+            cell = row.cells.get((key, level))
+            absent = sorted(seeds - set(cell.seeds if cell else ()))
+            if absent:
+                where = {"semi": f" π {level}", "partial-positive": f" share {level}"}
+                lines.append(
+                    f"{row.name}{where.get(board.regime, '')}: seed {', '.join(map(str, absent))}"
+                )
+    return lines

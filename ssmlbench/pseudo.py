@@ -1,0 +1,38 @@
+"""Class-aware pseudo-labels and what goes with them: whole-pool work, vectorised over labels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def class_aware_labels(
+    scores: Tensor, prior: Tensor, positive_share: float = 1.0, negative_share: float = 0.998
+) -> tuple[Tensor, Tensor]:
+    """CAP's rule: per label, the best-scored π_k of the rows are positive. Both outputs N × K.
+
+    scores: N × K, any increasing function of the model's confidence; prior: K, π_k.
+    targets: 1 where the score reaches the int(π_k N)-th best, ties included.
+    trust: 1 for the best int(η⁺ π_k N) and the worst int(η⁻ (1 - π_k) N) rows, else 0.
+    A label whose count truncates to zero gets no positive. (The released index is then -1, which
+    makes every row positive.)
+    """
+    n = len(scores)
+    if not n:
+        return torch.zeros_like(scores), torch.zeros_like(scores)
+    ranked = scores.sort(dim=0, descending=True).values
+    # Counts in double precision on the CPU's terms: int(0.3 × 10) must not depend on the device.
+    prior = prior.double()
+    positives = (prior * n).long()
+    trusted_positives = (positive_share * prior * n).long()
+    trusted_negatives = (negative_share * (1 - prior) * n).long()
+    targets = (scores >= _nth(ranked, positives, torch.inf)).to(scores)
+    sure = scores >= _nth(ranked, trusted_positives, torch.inf)
+    sure |= scores <= _nth(ranked.flip(0), trusted_negatives, -torch.inf)
+    return targets, sure.to(scores)
+
+
+def _nth(ranked: Tensor, counts: Tensor, nothing: float) -> Tensor:
+    """The counts-th value of each column, or `nothing` where the count is zero."""
+    values = ranked.gather(0, (counts - 1).clamp(min=0)[None])[0]
+    return torch.where(counts > 0, values, nothing)

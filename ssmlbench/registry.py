@@ -1,0 +1,171 @@
+"""Finds methods, data sets and encoders: one loader for the built-in folders and for a user's file.
+
+A plugin is a Python file with a subclass of Method, DatasetAdapter or Encoder in it. Nothing is
+registered by decorator or by hand: being in the file is enough.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ssmlbench.errors import UserError
+from ssmlbench.spec import did_you_mean
+
+if TYPE_CHECKING:
+    from ssmlbench.dataset import DatasetAdapter
+    from ssmlbench.encoders import Encoder
+    from ssmlbench.method import Method
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Classes by name; a duplicate raises, an unknown name answers with the closest known ones."""
+
+    def __init__(self, what: str):
+        self.what = what
+        self._classes: dict[str, type[T]] = {}
+
+    def add(self, cls: type[T]) -> None:
+        name = cls.__dict__.get("name")
+        if not isinstance(name, str) or not name:
+            raise UserError(
+                f"{source_file(cls)}: class {cls.__name__} has no `name`; add e.g. "
+                f'name = "my-{self.what.split()[0]}"'
+            )
+        if name in self._classes:
+            raise UserError(
+                f"two plugins call themselves {self.what} {name!r}: "
+                f"{source_file(self._classes[name])} and {source_file(cls)}; rename one"
+            )
+        self._classes[name] = cls
+
+    def __getitem__(self, name: str) -> type[T]:
+        if name not in self._classes:
+            raise UserError(f"unknown {self.what} {name!r}.{did_you_mean(name, self._classes)}")
+        return self._classes[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._classes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._classes))
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+
+class Plugins:
+    """Everything that can be named on the command line."""
+
+    def __init__(self, files: Iterable[str | Path] = ()):
+        from ssmlbench import encoders
+        from ssmlbench.dataset import DatasetAdapter
+        from ssmlbench.method import Method
+
+        self.methods: Registry[Method] = Registry("method")
+        self.datasets: Registry[DatasetAdapter] = Registry("data set")
+        self.encoders: Registry[Encoder] = Registry("encoder")
+        self.files = tuple(str(Path(file).resolve()) for file in files)
+        for cls in encoders.BUILTIN:
+            self.encoders.add(cls)
+        builtin = [
+            file
+            for folder in ("methods", "datasets")
+            for file in sorted((builtin_root() / folder).glob("*.py"))
+        ]
+        self._kinds = (
+            (Method, self.methods),
+            (DatasetAdapter, self.datasets),
+            (encoders.Encoder, self.encoders),
+        )
+        for file in [*builtin, *map(Path, self.files)]:
+            self._add_file(file)
+
+    def _add_file(self, file: Path) -> None:
+        module = load_file(file)
+        found = 0
+        for cls in _classes_defined_in(module):
+            for base, registry in self._kinds:
+                if issubclass(cls, base):
+                    registry.add(cls)
+                    found += 1
+        if not found:
+            raise UserError(
+                f"{file}: no plugin in it; expected a class derived from Method, DatasetAdapter "
+                "or Encoder (`ssmlbench new method NAME` writes one to start from)"
+            )
+
+
+def _classes_defined_in(module: ModuleType) -> list[type]:
+    return [
+        cls
+        for cls in vars(module).values()
+        if inspect.isclass(cls)
+        and cls.__module__ == module.__name__
+        and not cls.__name__.startswith("_")  # a plugin file's private bases are not plugins
+    ]
+
+
+def builtin_root() -> Path:
+    """The folder that holds methods/ and datasets/: inside the wheel, or the root of the checkout."""
+    package = Path(__file__).resolve().parent
+    packed = package / "_builtin"
+    return packed if packed.is_dir() else package.parent
+
+
+def load_file(file: Path) -> ModuleType:
+    """Import one plugin file by its path, under a module name no package can have."""
+    file = Path(file).resolve()
+    if not file.is_file():
+        raise UserError(f"plugin file {file} does not exist")
+    digest = hashlib.sha256(str(file).encode()).hexdigest()[:8]
+    name = f"ssmlbench_plugin_{file.stem.replace('-', '_')}_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{file}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up while the file is still running
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        where = f" (line {_line_in(error, file)})" if _line_in(error, file) else ""
+        raise UserError(
+            f"{file}{where} does not import: {type(error).__name__}: {error}"
+        ) from error
+    return module
+
+
+def _line_in(error: BaseException, file: Path) -> int | None:
+    if isinstance(error, SyntaxError):
+        return error.lineno
+    line, trace = None, error.__traceback__
+    while trace:
+        if trace.tb_frame.f_code.co_filename == str(file):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def source_file(cls: type) -> Path:
+    return Path(inspect.getfile(cls))
+
+
+def code_digest(cls: type) -> str:
+    """A digest of the plugin's file that comments and blank lines do not change.
+
+    An edited method is another method: its finished runs are not taken for the new one's.
+    """
+    lines = source_file(cls).read_text(encoding="utf-8").splitlines()
+    code = [line.rstrip() for line in lines if line.strip() and not line.strip().startswith("#")]
+    return hashlib.sha256("\n".join(code).encode()).hexdigest()[:12]

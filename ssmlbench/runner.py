@@ -1,0 +1,254 @@
+"""One run from its spec to its folder: data, protocol, training, metrics, result.json last."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors.numpy import save_file
+
+import ssmlbench
+from ssmlbench import metrics
+from ssmlbench.checkpoint import Checkpoint
+from ssmlbench.dataset import Task, prepare
+from ssmlbench.device import make_repeatable, pick_device
+from ssmlbench.errors import RunFailed, UserError
+from ssmlbench.method import Method
+from ssmlbench.protocol import Audit, Observation, observe
+from ssmlbench.registry import Plugins, code_digest
+from ssmlbench.seeds import stream, stream_seed
+from ssmlbench.spec import RunSpec, check_spec, did_you_mean, parse_config
+from ssmlbench.store import RunFolder, temporary_beside, write_atomically
+from ssmlbench.trainer import Material, Outcome, Trainer
+from ssmlbench.views import Inputs, image_views, vector_views
+
+Notify = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and with what a run is made; nothing here changes its number."""
+
+    results: Path
+    device: str = "auto"
+    threads: int | None = None
+
+
+def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> RunSpec:
+    """A full spec from what was typed: names checked, every default filled in, data fingerprinted.
+
+    settings: the `--set` texts, which go to the method's Config. Fields that are None take the
+    default of the method, the data set or the encoder.
+    """
+    typed = {name: value for name, value in fields.items() if value is not None}
+    method = plugins.methods[typed["method"]]
+    adapter = plugins.datasets[typed["dataset"]]
+    regime = typed.setdefault("regime", "semi")
+    if regime not in method.regimes:
+        raise UserError(
+            f"method {method.name} does not support --regime {regime}; it supports "
+            f"{', '.join(sorted(method.regimes))}"
+        )
+    encoder = plugins.encoders[typed.setdefault("backbone", adapter.backbone)]
+    if adapter.kind not in encoder.kinds:
+        fitting = [n for n in plugins.encoders if adapter.kind in plugins.encoders[n].kinds]
+        raise UserError(
+            f"--backbone {encoder.name} reads {'/'.join(sorted(encoder.kinds))}, {adapter.name} is "
+            f"{adapter.kind}.{did_you_mean('', fitting)}"
+        )
+    config = parse_config(method.Config, settings, f"method {method.name}")
+    values = dataclasses.asdict(config)
+    defaults = dataclasses.asdict(method.Config())
+    epochs = typed.setdefault("epochs", RunSpec.epochs)
+    typed.setdefault("warmup_epochs", round(epochs * RunSpec.warmup_epochs / RunSpec.epochs))
+    typed.setdefault("lr", encoder.lr)
+    typed.setdefault("projection", "mlp" if adapter.kind == "vector" else method.projection)
+    if regime != "semi":
+        typed["pi"] = None
+    if regime != "partial-positive":
+        typed["share"] = None
+    spec = RunSpec(
+        **typed,
+        config=values,
+        changed=tuple(sorted(k for k in values if values[k] != defaults[k])),
+        code=code_digest(method),
+    )
+    check_spec(spec)
+    return dataclasses.replace(spec, data=prepare(adapter()).card.fingerprint)
+
+
+def execute(spec: RunSpec, plugins: Plugins, place: Place, notify: Notify = lambda e: None) -> str:
+    """Make the run unless it is made: "done", or "already" when its result was there.
+
+    Whoever else is asked for the same run waits here, then finds it made.
+    """
+    folder = RunFolder.of(place.results, spec)
+    if folder.finished:
+        return "already"
+    try:
+        with folder.claim():
+            if folder.finished:
+                return "already"
+            notify({"kind": "start", "epochs": spec.epochs})
+            _make(spec, plugins, place, folder, notify)
+    except (UserError, RunFailed):
+        if not folder.finished and not folder.checkpoint_file.exists():
+            folder.spec_file.unlink(missing_ok=True)
+            folder.remove_if_empty(place.results)
+        raise
+    return "done"
+
+
+def _make(
+    spec: RunSpec, plugins: Plugins, place: Place, folder: RunFolder, notify: Notify
+) -> None:
+    make_repeatable(place.threads)
+    device = pick_device(place.device)
+    task = prepare(plugins.datasets[spec.dataset]())
+    material, notes = gather(spec, task)
+    for note in notes:
+        notify({"kind": "warning", "text": note})
+    write_atomically(folder.spec_file, json.dumps(spec.as_dict(), indent=1))
+    method = build_method(spec, plugins)
+    encoder = build_encoder(spec, plugins, material)
+    checkpoint = Checkpoint(folder.checkpoint_file)
+    trainer = Trainer(spec, method, encoder, material, device, checkpoint, notify)
+    try:
+        outcome = trainer.train()
+    except (UserError, RunFailed):
+        checkpoint.delete()  # going on from here would fail again
+        raise
+    except Exception as error:
+        checkpoint.delete()
+        raise RunFailed(f"{type(error).__name__}: {error}") from error
+    write_result(spec, folder, task, material, outcome, device, notes)
+    checkpoint.delete()
+
+
+def gather(spec: RunSpec, task: Task) -> tuple[Material, list[str]]:
+    """The run's material, and a line for everything about it the user should know."""
+    truth = task.truth("train")
+    observation = observe(truth, spec)
+    test_truth = task.truth("test")
+    material = Material(
+        load_inputs(task, "train"), load_inputs(task, "test"), observation, Audit(truth), test_truth
+    )
+    return material, _notes(task, observation, test_truth)
+
+
+def _notes(task: Task, observation: Observation, test_truth: npt.NDArray[np.int8]) -> list[str]:
+    names = task.card.label_names
+    notes = []
+    if len(missing := observation.labels_without_positive):
+        listed = ", ".join(names[k] for k in missing[:5]) + (", …" if len(missing) > 5 else "")
+        notes.append(
+            f"{len(missing)} of {len(names)} labels have no labelled positive ({listed}); nothing "
+            "can be learnt of them at this seed and π"
+        )
+    if empty := metrics.empty_labels(test_truth):
+        notes.append(f"{empty} of {len(names)} labels have no test positive: left out of mAP and Macro-F1")
+    return notes
+
+
+def load_inputs(task: Task, split: str) -> Inputs:
+    values = torch.from_numpy(np.stack(task.inputs(split)[:]))
+    if task.card.kind == "vector":
+        return Inputs(values.float(), vector_views())
+    if values.ndim == 3:
+        values = values[..., None]
+    return Inputs(values.permute(0, 3, 1, 2).contiguous(), image_views(task.card.flips))
+
+
+def build_method(spec: RunSpec, plugins: Plugins) -> Method:
+    cls = plugins.methods[spec.method]
+    torch.manual_seed(stream_seed(spec.seed, "method"))
+    return cls(cls.Config(**spec.config), len(prepare(plugins.datasets[spec.dataset]()).card.label_names))
+
+
+def build_encoder(spec: RunSpec, plugins: Plugins, material: Material) -> torch.nn.Module:
+    example = material.train.view(np.zeros(1, dtype=np.int64), "plain", stream(spec.seed, "example"))
+    torch.manual_seed(stream_seed(spec.seed, "network"))
+    return plugins.encoders[spec.backbone](example[0])
+
+
+def write_result(
+    spec: RunSpec,
+    folder: RunFolder,
+    task: Task,
+    material: Material,
+    outcome: Outcome,
+    device: torch.device,
+    notes: list[str],
+) -> None:
+    """Scores and history first, result.json last: with it there, the run is finished."""
+    import pandas as pd
+
+    truth = material.test_truth == 1
+    unfinished = temporary_beside(folder.scores_file)
+    save_file(
+        {
+            "scores": np.ascontiguousarray(outcome.scores),
+            "truth": truth.astype(np.uint8),
+            "thresholds": outcome.thresholds,
+        },
+        unfinished,
+    )
+    unfinished.replace(folder.scores_file)
+    history = pd.DataFrame(outcome.history)
+    write_atomically(folder.history_file, history.to_csv(index=False))
+    semi = history[history.phase == "semi"] if (history.phase == "semi").any() else history
+    result = {
+        "spec": spec.as_dict(),
+        "hash": spec.hash,
+        "observation": material.observation.digest,
+        "metrics": all_metrics(outcome, truth),
+        "selected_epoch": outcome.selected_epoch,
+        "steps": outcome.steps,
+        "labels_without_test_positive": metrics.empty_labels(truth),
+        "notes": notes,
+        "cost": {
+            "seconds": float(history.seconds.sum()),
+            "seconds_per_epoch": float(semi.seconds.median()),
+            "peak_memory_mb": float(history.peak_memory_mb.max()),
+        },
+        "made_with": {
+            "ssmlbench": ssmlbench.__version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+            "precision": outcome.precision,
+            "threads": torch.get_num_threads(),
+        },
+        "data": {"rows": task.card.rows, "labels": task.label_count},
+    }
+    write_atomically(folder.result_file, json.dumps(result, indent=1))
+
+
+def all_metrics(
+    outcome: Outcome, truth: npt.NDArray[np.bool_]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """The five metrics by decision rule and by convention."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for decision in metrics.DECISIONS:
+        predicted = metrics.decide(
+            outcome.scores, decision, truth=truth, thresholds=outcome.thresholds
+        )
+        found[decision] = {
+            convention: metrics.evaluate(outcome.scores, truth, predicted, convention=convention)
+            for convention in ("default", "released")
+        }
+    return found
+
+
+def quieten() -> None:
+    """Silence third-party warnings that say nothing about the user's run."""
+    warnings.filterwarnings("ignore", category=UserWarning, module="torch")

@@ -1,0 +1,162 @@
+"""The run spec: everything that can change a run's number, and the hash that names its folder.
+
+It says nothing about where or how fast a run happens (device, workers, results folder).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ssmlbench.errors import UserError
+
+PROTOCOL_VERSION = 1
+"""Raised when the engine changes in a way that changes numbers; boards never mix two versions."""
+
+Regime = Literal["semi", "single-positive", "partial-positive", "full"]
+Split = Literal["random", "stratified"]
+Selection = Literal["last", "val", "oracle"]
+EpochCount = Literal["unlabelled", "labelled"]
+Projection = Literal["none", "mlp"]
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One cell of a grid, with every default filled in."""
+
+    # what is asked
+    method: str
+    dataset: str
+    regime: Regime = "semi"
+    pi: float | None = None  # π: labelled fraction, `semi` only
+    share: float | None = None  # probability that a positive is kept, `partial-positive` only
+    seed: int = 0
+    # how it is measured
+    split: Split = "random"
+    selection: Selection = "last"
+    # what is trained
+    backbone: str = "small-cnn"
+    projection: Projection = "none"
+    # how long and how fast
+    epochs: int = 40
+    warmup_epochs: int = 12
+    epoch_count: EpochCount = "unlabelled"
+    batch_size: int = 64  # B_u, rows of the unlabelled pool in a step
+    labelled_batch_size: int = 16  # B_l
+    lr: float = 1e-3
+    weight_decay: float = 1e-4
+    ema_decay: float = 0.9997
+    # which method, exactly, on which data, exactly
+    config: Mapping[str, Any] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()  # the hyper-parameters that differ from the method's defaults
+    code: str = ""  # digest of the method's file
+    data: str = ""  # fingerprint of the prepared data set
+    protocol: int = PROTOCOL_VERSION
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "changed": list(self.changed)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
+        return cls(**{**values, "changed": tuple(values.get("changed", ()))})
+
+    @property
+    def hash(self) -> str:
+        text = json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def regime_label(self) -> str:
+        """`semi-0.1`, `partial-positive-0.5`, `full`: the regime with the number that belongs to it."""
+        number = {"semi": self.pi, "partial-positive": self.share}.get(self.regime)
+        return self.regime if number is None else f"{self.regime}-{number:g}"
+
+    @property
+    def variant(self) -> str:
+        """The method's name with the hyper-parameters that differ from its defaults."""
+        if not self.changed:
+            return self.method
+        return (
+            f"{self.method} ({', '.join(f'{k}={_short(self.config[k])}' for k in self.changed)})"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.variant} {self.dataset} {self.regime_label} seed {self.seed}"
+
+
+def _short(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value}"
+
+
+def check_spec(spec: RunSpec) -> None:
+    """Raise a UserError for numbers no run can be made with."""
+    if spec.regime == "semi" and not (spec.pi is not None and 0 < spec.pi <= 1):
+        raise UserError(f"--pi {spec.pi}: the labelled fraction must lie in (0, 1], e.g. --pi 0.05")
+    if spec.regime == "partial-positive" and not (spec.share is not None and 0 < spec.share <= 1):
+        raise UserError(f"--share {spec.share}: must lie in (0, 1], e.g. --share 0.5")
+    for name in ("epochs", "batch_size", "labelled_batch_size"):
+        if getattr(spec, name) < 1:
+            raise UserError(f"--{name.replace('_', '-')} {getattr(spec, name)}: must be at least 1")
+    if not 0 <= spec.warmup_epochs <= spec.epochs:
+        raise UserError(
+            f"--warmup-epochs {spec.warmup_epochs}: must lie between 0 and --epochs {spec.epochs}"
+        )
+    if not spec.lr > 0:
+        raise UserError(f"--lr {spec.lr}: must be above 0")
+
+
+def did_you_mean(name: str, known: typing.Iterable[str]) -> str:
+    """' Did you mean …?' when something close exists, else the whole list."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    if close:
+        return f" Did you mean {' or '.join(close)}?"
+    return f" There is: {', '.join(known) or 'nothing'}."
+
+
+def parse_config(cls: type, texts: Mapping[str, str], owner: str) -> Any:
+    """Build the Config dataclass `cls` from `--set` texts, typed and checked field by field."""
+    hints = typing.get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    values = {}
+    for name, text in texts.items():
+        if name not in fields:
+            raise UserError(
+                f"{owner} has no hyper-parameter {name!r}.{did_you_mean(name, fields)}"
+            )
+        values[name] = _parse(text, hints[name], f"{owner}: --set {name}={text}")
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise UserError(f"{owner}: {error}") from None
+
+
+def _parse(text: str, kind: Any, where: str) -> Any:
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Literal:
+        if text not in args:
+            raise UserError(f"{where}: must be one of {', '.join(map(str, args))}")
+        return text
+    if origin in (typing.Union, types.UnionType) and type(None) in args:
+        if text.lower() == "none":
+            return None
+        return _parse(text, next(a for a in args if a is not type(None)), where)
+    if kind is bool:
+        truth = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+        if text.lower() not in truth:
+            raise UserError(f"{where}: must be true or false")
+        return truth[text.lower()]
+    if kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            expected = "a whole number" if kind is int else "a number"
+            raise UserError(f"{where}: must be {expected}") from None
+    return text

@@ -1,0 +1,111 @@
+"""The results folder: one folder a run, finished if and only if its result.json is there.
+
+Plain files in a fixed layout: two machines can write one shared folder, and results merge by copying.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from ssmlbench.errors import UserError
+from ssmlbench.spec import RunSpec
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """results/<dataset>/<regime>-<π>/<method>/<seed>-<hash>/"""
+
+    path: Path
+
+    @classmethod
+    def of(cls, results: Path, spec: RunSpec) -> RunFolder:
+        parts = (spec.dataset, spec.regime_label, spec.method, f"{spec.seed}-{spec.hash}")
+        return cls(Path(results).joinpath(*parts))
+
+    spec_file = property(lambda self: self.path / "spec.json")
+    scores_file = property(lambda self: self.path / "scores.safetensors")
+    history_file = property(lambda self: self.path / "history.csv")
+    result_file = property(lambda self: self.path / "result.json")
+    checkpoint_file = property(lambda self: self.path / "checkpoint.safetensors")
+
+    @property
+    def finished(self) -> bool:
+        return self.result_file.is_file()
+
+    @contextmanager
+    def claim(self) -> Iterator[None]:
+        """Hold the run for this process; the lock of a killed process is free at once."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.path / ".lock")
+            lock.acquire()
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {self.path}: {error.strerror or error}; choose another folder "
+                "with --results"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+            if self.finished:
+                (self.path / ".lock").unlink(missing_ok=True)
+
+    def remove_if_empty(self, below: Path) -> None:
+        """Take away a folder in which nothing was written, and the empty ones above it."""
+        (self.path / ".lock").unlink(missing_ok=True)
+        folder = self.path
+        while folder != below and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+            folder = folder.parent
+
+
+def temporary_beside(file: Path) -> Path:
+    """A name in the same folder, so that the rename that ends a write is atomic."""
+    return file.with_name(f".{file.name}.{os.getpid()}.part")
+
+
+def write_atomically(file: Path, text: str) -> None:
+    unfinished = temporary_beside(file)
+    unfinished.write_text(text, encoding="utf-8")
+    os.replace(unfinished, file)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """One finished run, read back."""
+
+    spec: RunSpec
+    result: dict[str, Any]
+    folder: Path
+
+
+def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
+    """All finished runs below the roots, and a line for every result that cannot be read.
+
+    The same run found below two roots counts once.
+    """
+    runs: dict[tuple[str, str], Finished] = {}
+    complaints = []
+    for root in roots:
+        if not Path(root).is_dir():
+            raise UserError(f"no results folder at {root}; `ssmlbench run` makes one")
+        for file in sorted(Path(root).glob("*/*/*/*/result.json")):
+            try:
+                result = json.loads(file.read_text(encoding="utf-8"))
+                spec = RunSpec.from_dict(result["spec"])
+                run = Finished(spec, result, file.parent)
+                result["metrics"]["threshold"]["default"]  # noqa: B018 (present, or not a result)
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                complaints.append(f"{file}: not a result of ssmlbench ({type(error).__name__}), left out")
+                continue
+            runs.setdefault((spec.hash, file.parent.name), run)
+    return list(runs.values()), complaints

@@ -1,0 +1,471 @@
+"""The training loop, as the protocol reads: warm-up on labelled rows, then epochs over the unlabelled
+pool with labelled rows alongside, one checkpoint an epoch, scores of the EMA weights at the end.
+
+It knows no method and no data set, and holds the sealed truth only to hand decisions to the audit.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ssmlbench import metrics
+from ssmlbench.checkpoint import (
+    Checkpoint,
+    optimiser_facts,
+    optimiser_tensors,
+    restore_optimiser,
+)
+from ssmlbench.ema import Ema
+from ssmlbench.errors import RunFailed
+from ssmlbench.heads import Network, build_projection
+from ssmlbench.method import Method
+from ssmlbench.pools import Batch, Forward, Outputs, Pool, Pools, Rows
+from ssmlbench.protocol import Audit, Observation
+from ssmlbench.seeds import stream, stream_seed
+from ssmlbench.spec import RunSpec
+from ssmlbench.update import Update
+from ssmlbench.views import Inputs
+
+PREDICTION_BATCH = 512
+"""Rows in a forward pass that needs no gradients."""
+
+Scores = npt.NDArray[np.float32]
+
+
+@dataclass
+class Material:
+    """What a run is made of, beside the method: inputs, what may be known, what stays sealed."""
+
+    train: Inputs
+    test: Inputs
+    observation: Observation
+    audit: Audit
+    test_truth: npt.NDArray[np.int8]  # read by `--selection oracle` only
+
+
+@dataclass
+class Outcome:
+    """What training leaves: scores of the selected weights, and how it went."""
+
+    scores: Scores  # N_test × K
+    thresholds: Scores  # K, of the `calibrated` decision rule
+    selected_epoch: int
+    steps: int
+    history: list[dict[str, Any]]
+    network: Network
+    precision: str
+
+
+@dataclass
+class EpochPlan:
+    """The positions, in their pools, of the rows of every step of an epoch."""
+
+    labelled: list[Tensor]
+    unlabelled: list[Tensor] | None = None
+
+    def __len__(self) -> int:
+        return len(self.labelled)
+
+
+@dataclass
+class Best:
+    """The scores of the best epoch so far, under `--selection val` or `oracle`."""
+
+    metric: float = -math.inf
+    epoch: int = -1
+    scores: dict[str, Tensor] = field(default_factory=dict)
+
+
+class Trainer:
+    def __init__(
+        self,
+        spec: RunSpec,
+        method: Method,
+        encoder: torch.nn.Module,
+        material: Material,
+        device: torch.device,
+        checkpoint: Checkpoint,
+        notify: Callable[[Mapping[str, Any]], None] = lambda event: None,
+    ):
+        self.spec = spec
+        self.material = material
+        self.device = device
+        self.checkpoint = checkpoint
+        self.notify = notify
+        self.autocast, self.precision, self.scaler = _precision(device)
+        projection, width = build_projection(spec.projection, encoder.features)  # type: ignore[arg-type]
+        self.method = method.to(device)
+        self.network = Network(encoder, projection, method.build_head(width)).to(device)
+        self.rows = {
+            "labelled": material.observation.labelled,
+            "unlabelled": material.observation.unlabelled,
+        }
+        self.pools = Pools(self._pool("labelled"), self._pool("unlabelled"), epochs=spec.epochs)
+        self.warmup_epochs = spec.warmup_epochs if method.warm_up else 0
+        self.epoch = 0
+        self.steps = 0
+        self.history: list[dict[str, Any]] = []
+        self.best = Best()
+        self.ema = Ema(self.network, spec.ema_decay)
+
+    # ------------------------------------------------------------------ the protocol, top to bottom
+
+    def train(self) -> Outcome:
+        torch.manual_seed(stream_seed(self.spec.seed, "setup"))
+        self.method.setup(self.pools)
+        self.method.to(self.device)
+        first = self._resume()
+        for self.epoch in range(first, self.spec.epochs):
+            if self.epoch in (0, self.warmup_epochs) and self.epoch >= first:
+                self._start_phase()
+            self._train_epoch()
+            self._select()
+            if self.epoch + 1 < self.spec.epochs:
+                self._save()
+        return self._outcome()
+
+    @property
+    def warming_up(self) -> bool:
+        return self.epoch < self.warmup_epochs
+
+    def _start_phase(self) -> None:
+        """A new optimiser and one-cycle schedule, planned for the steps this phase will really take."""
+        first, last = (
+            (0, self.warmup_epochs) if self.warming_up else (self.warmup_epochs, self.spec.epochs)
+        )
+        groups = [
+            {"params": list(self.network.parameters()), "lr": self.spec.lr},
+            *self.method.parameter_groups(self.spec.lr),
+        ]
+        self.optimiser = torch.optim.AdamW(
+            groups, lr=self.spec.lr, weight_decay=self.spec.weight_decay, fused=True
+        )
+        with warnings.catch_warnings():  # torch wants optimiser.step() to be called once before
+            warnings.simplefilter("ignore")
+            self.scheduler = torch.optim.lr_scheduler.OneCycleLR(
+                self.optimiser,
+                max_lr=[group["lr"] for group in groups],
+                total_steps=max((last - first) * self._steps_an_epoch(), 2),
+                pct_start=0.2,
+            )
+        self.method.optimisers = self.method.build_optimisers(self.network)
+        self.ema.restart()
+
+    def _train_epoch(self) -> None:
+        began = time.perf_counter()
+        _reset_peak_memory(self.device)
+        torch.manual_seed(stream_seed(self.spec.seed, "epoch", self.epoch))
+        quality: dict[str, float] = {}
+        if not self.warming_up:
+            self.pools.epoch = self.epoch + 1
+            with torch.no_grad():
+                self.method.start_epoch(self.pools)
+            self.pools.forget()
+            quality = self._audit()
+        plan = self._plan()
+        self.network.train()
+        self.method.train()
+        update = Update(
+            self.network, [p for g in self.optimiser.param_groups for p in g["params"]], self.scaler
+        )
+        totals: dict[str, Tensor] = {}
+        views = stream(self.spec.seed, "views", self.epoch)
+        for i in range(len(plan)):
+            labelled, unlabelled = self._batches(plan, i, views)
+            update.forget = labelled.forward.forget
+            terms = self.method.step(labelled, unlabelled, update)
+            self._apply()
+            for name, term in terms.items():
+                totals[name] = totals.get(name, 0) + term.detach()
+        means = {f"loss_{name}": float(total) / len(plan) for name, total in totals.items()}
+        bad = [name for name, mean in means.items() if not math.isfinite(mean)]
+        if bad or not self._finite_weights():
+            raise RunFailed(
+                f"{', '.join(bad) or 'the weights'} not finite in epoch {self.epoch + 1}; "
+                "try a smaller --lr"
+            )
+        self.steps += len(plan)
+        seconds = time.perf_counter() - began
+        seen = sum(map(len, plan.labelled)) + sum(map(len, plan.unlabelled or []))
+        self.history.append(
+            {
+                "epoch": self.epoch + 1,
+                "phase": "warm-up" if self.warming_up else "semi",
+                "steps": self.steps,
+                "lr": self.scheduler.get_last_lr()[0],
+                "seconds": seconds,
+                "samples_per_second": seen / seconds,
+                "peak_memory_mb": _peak_memory(self.device),
+                **means,
+                **quality,
+            }
+        )
+        self.notify({"kind": "epoch", "epoch": self.epoch + 1, "epochs": self.spec.epochs, **means})
+
+    def _apply(self) -> None:
+        if self.scaler:
+            self.scaler.step(self.optimiser)
+            self.scaler.update()
+        else:
+            self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.scheduler.step()
+        self.ema.update()
+
+    def _select(self) -> None:
+        """Keep this epoch's scores if the selection rule says it is the best so far."""
+        if self.spec.selection == "last":
+            return
+        if self.spec.selection == "val":
+            rows = self.material.observation.validation
+            truth = self.material.observation.labels[rows] == 1
+            scores = self._scores(self.material.train, rows)
+        else:
+            truth = self.material.test_truth == 1
+            scores = self._scores(self.material.test)
+        precisions = metrics.average_precision(scores, truth)
+        value = float(np.nanmean(precisions)) if np.isfinite(precisions).any() else 0.0
+        self.history[-1][f"{self.spec.selection}_map"] = value
+        if value > self.best.metric:
+            self.best = Best(value, self.epoch + 1, self._final_scores())
+
+    def _outcome(self) -> Outcome:
+        last = self.spec.selection == "last"
+        kept = self._final_scores() if last else self.best.scores
+        return Outcome(
+            kept["test"].numpy(),
+            kept["thresholds"].numpy(),
+            self.spec.epochs if last else self.best.epoch,
+            self.steps,
+            self.history,
+            self.ema.network,
+            self.precision,
+        )
+
+    def _final_scores(self) -> dict[str, Tensor]:
+        """Test scores, and the thresholds at which training rows are positive as often as labelled."""
+        seen = np.concatenate(list(self.rows.values()))
+        thresholds = metrics.calibrated_thresholds(
+            self._scores(self.material.train, seen), self.material.observation.prior
+        )
+        return {
+            "test": torch.from_numpy(self._scores(self.material.test)),
+            "thresholds": torch.from_numpy(np.asarray(thresholds, dtype=np.float32)),
+        }
+
+    # ------------------------------------------------------------------ rows, views and forward passes
+
+    def _steps_an_epoch(self) -> int:
+        """⌈N_u / B_u⌉ in every phase; `--epoch labelled` counts warm-up over the labelled rows."""
+        spec, unlabelled = self.spec, len(self.rows["unlabelled"])
+        if not unlabelled:
+            return math.ceil(len(self.rows["labelled"]) / spec.batch_size)
+        if self.warming_up and spec.epoch_count == "labelled":
+            return math.ceil(len(self.rows["labelled"]) / spec.labelled_batch_size)
+        return math.ceil(unlabelled / spec.batch_size)
+
+    def _plan(self) -> EpochPlan:
+        spec, steps = self.spec, self._steps_an_epoch()
+        n_labelled, n_unlabelled = len(self.rows["labelled"]), len(self.rows["unlabelled"])
+        draw = stream(spec.seed, "labelled", self.epoch)
+        if not n_unlabelled:  # every row is labelled: an epoch is one pass over them
+            return EpochPlan(list(torch.randperm(n_labelled, generator=draw).split(spec.batch_size)))
+        needed = steps * spec.labelled_batch_size
+        passes = math.ceil(needed / n_labelled)
+        cycled = torch.cat([torch.randperm(n_labelled, generator=draw) for _ in range(passes)])
+        labelled = list(cycled[:needed].split(spec.labelled_batch_size))
+        if self.warming_up or not self.method.unlabelled_views:
+            return EpochPlan(labelled)
+        order = torch.randperm(n_unlabelled, generator=stream(spec.seed, "unlabelled", self.epoch))
+        return EpochPlan(labelled, list(order.split(spec.batch_size)))
+
+    def _batches(
+        self, plan: EpochPlan, step: int, views: torch.Generator
+    ) -> tuple[Batch, Batch | None]:
+        positions = {"labelled": plan.labelled[step]}
+        if plan.unlabelled is not None:
+            positions["unlabelled"] = plan.unlabelled[step]
+        method = self.method
+        wanted = {"labelled": method.labelled_views, "unlabelled": method.unlabelled_views}
+        averaged = {"labelled": (), "unlabelled": method.unlabelled_ema_views}
+        forward = Forward(self._run_network, self._inputs(positions, wanted, views))
+        ema = Forward(self._run_ema, self._inputs(positions, averaged, views))
+        batches = {}
+        for name, where in positions.items():
+            where = where.to(self.device)
+            observed = getattr(self.pools, name).observed[where]
+            batches[name] = Batch(name, where, observed, forward, ema)
+        return batches["labelled"], batches.get("unlabelled")
+
+    def _inputs(
+        self,
+        positions: Mapping[str, Tensor],
+        wanted: Mapping[str, tuple[str, ...]],
+        views: torch.Generator,
+    ) -> dict[tuple[str, str], Tensor]:
+        return {
+            (pool, view): self.material.train.view(self.rows[pool][where.numpy()], view, views).to(
+                self.device, non_blocking=True
+            )
+            for pool, where in positions.items()
+            for view in wanted[pool]
+        }
+
+    @torch.no_grad()
+    def _run_ema(self, inputs: Tensor) -> Outputs:
+        with self.autocast():
+            return self.ema.network(inputs)
+
+    def _run_network(self, inputs: Tensor) -> Outputs:
+        with self.autocast():
+            return self.network(inputs)
+
+    def _pool(self, name: str) -> Pool:
+        observation, rows = self.material.observation, self.rows[name]
+        prior = torch.from_numpy(observation.prior)  # double: int(π_k N) is taken of it
+
+        def predict(model: str, view: str, wanted: tuple[str, ...]) -> Outputs:
+            views = stream(self.spec.seed, "pool views", name, view, self.epoch)
+            return self._predict(model, self.material.train, rows, view, views, wanted)
+
+        return Pool(
+            torch.from_numpy(observation.labels[rows]).to(self.device),
+            (prior.float() if self.device.type == "mps" else prior).to(self.device),
+            predict,
+        )
+
+    @torch.no_grad()
+    def _predict(
+        self,
+        model: str,
+        inputs: Inputs,
+        rows: npt.NDArray[np.int64],
+        view: str,
+        views: torch.Generator,
+        wanted: tuple[str, ...],
+    ) -> Outputs:
+        """Outputs in eval mode over rows of any number, O(batch) beside what is wanted."""
+        network = {"raw": self.network, "ema": self.ema.network}[model]
+        was_training = network.training
+        network.eval()
+        pieces: dict[str, list[Tensor]] = {name: [] for name in wanted}
+        for start in range(0, max(len(rows), 1), PREDICTION_BATCH):
+            batch = inputs.view(rows[start : start + PREDICTION_BATCH], view, views)
+            with self.autocast():
+                outputs = network(batch.to(self.device, non_blocking=True))
+            for name in wanted:
+                pieces[name].append(outputs[name])
+        network.train(was_training)
+        return {name: torch.cat(piece) for name, piece in pieces.items()}
+
+    def _scores(self, inputs: Inputs, rows: npt.NDArray[np.int64] | None = None) -> Scores:
+        where = np.arange(len(inputs)) if rows is None else rows
+
+        def predict(model: str, view: str, wanted: tuple[str, ...]) -> Outputs:
+            views = stream(self.spec.seed, "judged views", view)
+            return self._predict(model, inputs, where, view, views, wanted)
+
+        self.method.eval()
+        with torch.no_grad():
+            return self.method.test_scores(Rows(len(where), predict)).float().cpu().numpy()
+
+    def _audit(self) -> dict[str, float]:
+        made = self.method.pseudo_labels()
+        if made is None or not len(self.pools.unlabelled):
+            return {}
+        targets, trust = (tensor.detach().float().cpu().numpy() for tensor in made)
+        return self.material.audit.pseudo_label_quality(self.rows["unlabelled"], targets, trust)
+
+    def _finite_weights(self) -> bool:
+        return all(bool(p.isfinite().all()) for p in self.network.parameters())
+
+    # ------------------------------------------------------------------ between two lives of a run
+
+    def _save(self) -> None:
+        self.checkpoint.write(
+            {
+                "network": self.network.state_dict(),
+                "ema": self.ema.network.state_dict(),
+                "method": self.method.state_dict(),
+                "best": self.best.scores,
+                **{f"optimiser {k}": optimiser_tensors(o) for k, o in self._optimisers()},
+            },
+            {
+                "epoch": self.epoch + 1,
+                "steps": self.steps,
+                "history": self.history,
+                "ema_updates": self.ema.updates,
+                "optimisers": {k: optimiser_facts(o) for k, o in self._optimisers()},
+                "scheduler": {
+                    k: v for k, v in self.scheduler.state_dict().items() if not callable(v)
+                },
+                "scaler": self.scaler.state_dict() if self.scaler else None,
+                "best": [self.best.metric, self.best.epoch],
+            },
+        )
+        self.notify({"kind": "checkpoint", "epoch": self.epoch + 1})
+
+    def _optimisers(self) -> list[tuple[str, torch.optim.Optimizer]]:
+        return [("trainer", self.optimiser), *self.method.optimisers.items()]
+
+    def _resume(self) -> int:
+        """The epoch to go on from: 0, or the one after the last checkpoint."""
+        stored = self.checkpoint.read()
+        if stored is None:
+            return 0
+        tensors, facts = stored
+        self.epoch = facts["epoch"] - 1
+        self._start_phase()
+        self.network.load_state_dict(tensors["network"])
+        self.ema.network.load_state_dict(tensors["ema"])
+        self.ema.updates = facts["ema_updates"]
+        self.method.load_state(tensors.get("method", {}))
+        self.method.to(self.device)
+        for name, optimiser in self._optimisers():
+            restore_optimiser(
+                optimiser, tensors.get(f"optimiser {name}", {}), facts["optimisers"][name]
+            )
+        self.scheduler.load_state_dict(facts["scheduler"])
+        if self.scaler:
+            self.scaler.load_state_dict(facts["scaler"])
+        self.steps, self.history = facts["steps"], facts["history"]
+        self.best = Best(*facts["best"], scores=tensors.get("best", {}))
+        self.notify({"kind": "resumed", "epoch": facts["epoch"]})
+        return facts["epoch"]
+
+
+def _precision(
+    device: torch.device,
+) -> tuple[Callable[[], Any], str, torch.amp.GradScaler | None]:
+    """Mixed precision on CUDA: bfloat16 where it exists, else float16 with a scaled loss."""
+    if device.type != "cuda":
+        return nullcontext, "float32", None
+    if torch.cuda.is_bf16_supported():
+        return lambda: torch.autocast("cuda", torch.bfloat16), "bfloat16", None
+    return lambda: torch.autocast("cuda", torch.float16), "float16", torch.amp.GradScaler("cuda")
+
+
+def _reset_peak_memory(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def _peak_memory(device: torch.device) -> float:
+    """MB: the device's peak in this epoch; on a CPU the process's high-water mark."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
