@@ -122,9 +122,11 @@ class _Worker:
         self.pipe.send(spec.as_dict())
 
     def stop(self) -> None:
-        self.process.terminate()
-        self.process.join()
+        """An idle worker ends when its pipe closes; one in a run is ended, its checkpoint stays."""
         self.pipe.close()
+        if self.spec is not None:
+            self.process.terminate()
+        self.process.join()
 
 
 def _work(pipe: Connection, plugin_files: Sequence[str], place: Place) -> None:

@@ -39,11 +39,12 @@ class Inputs:
 def image_views(flips: bool) -> dict[str, View]:
     """Views of B × C × H × W images in 0..1. Mirroring only where it keeps the labels."""
     mirror: View = _mirror if flips else _plain
-    return {
+    views: dict[str, View] = {
         "plain": _plain,
         "weak": lambda images, generator: _shift(mirror(images, generator), generator),
         "strong": lambda images, generator: _strong(mirror(images, generator), generator),
     }
+    return views | {f"{name}-patches": _patched(view) for name, view in views.items()}
 
 
 def vector_views(noise: float = 0.1, dropout: float = 0.1) -> dict[str, View]:
@@ -54,6 +55,26 @@ def vector_views(noise: float = 0.1, dropout: float = 0.1) -> dict[str, View]:
         return noisy * (torch.rand(vectors.shape, generator=generator) >= dropout)
 
     return {"plain": _plain, "weak": _plain, "strong": strong}
+
+
+def _patched(view: View) -> View:
+    """The view, cut in 2 × 2 patches that are each resized to the whole: B rows become 4B.
+
+    Row i's patches stand at 4i … 4i + 3.
+    """
+
+    def patches(images: Tensor, generator: Generator) -> Tensor:
+        seen = view(images, generator)
+        height, width = seen.shape[2:]
+        cut = [
+            half
+            for band in (seen[:, :, : height // 2], seen[:, :, height - height // 2 :])
+            for half in (band[..., : width // 2], band[..., width - width // 2 :])
+        ]
+        together = torch.stack(cut, dim=1).flatten(0, 1)
+        return F.interpolate(together, size=(height, width), mode="bilinear", align_corners=False)
+
+    return patches
 
 
 def _plain(inputs: Tensor, generator: Generator) -> Tensor:
