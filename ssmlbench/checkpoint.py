@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -62,8 +63,13 @@ def optimiser_facts(optimiser: Optimizer) -> list[dict[str, Any]]:
 def restore_optimiser(
     optimiser: Optimizer, tensors: Mapping[str, Tensor], groups: list[dict[str, Any]]
 ) -> None:
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         index, _, name = key.partition(".")
+        parameter = parameters[int(index)]
+        if value.shape == parameter.shape:
+            # A fused step walks the memory of both: the state must lie as its parameter does.
+            value = torch.empty_like(parameter).copy_(value)
         state.setdefault(int(index), {})[name] = value
     optimiser.load_state_dict({"state": state, "param_groups": groups})
