@@ -53,6 +53,9 @@ class Method(nn.Module):
         self.config = config
         self.labels = labels  # K
         self.optimisers: dict[str, torch.optim.Optimizer] = {}
+        # Set in a step: what is worth a column of history.csv but is no term of the loss. The
+        # trainer writes the mean over the epoch's steps under each name.
+        self.diagnostics: dict[str, Tensor] = {}
 
     def __setattr__(self, name: str, value: Any) -> None:
         is_state = isinstance(value, Tensor) and not isinstance(value, nn.Parameter)
@@ -68,6 +71,12 @@ class Method(nn.Module):
 
     def setup(self, pools: Pools) -> None:
         """Once, before training: make state that depends on the rows."""
+
+    def start_phase(self, network: nn.Module) -> None:
+        """Before the first step of warm-up and of the main phase: weights may be moved here.
+
+        The averaged network starts again from these weights right after.
+        """
 
     def start_epoch(self, pools: Pools) -> None:
         """Before every epoch after warm-up. Scores and features of whole pools are cheap here."""

@@ -138,6 +138,7 @@ class Pools:
     unlabelled: Pool
     epoch: int = 0  # of the epoch that is about to start, from 1; 0 in `setup`
     epochs: int = 0  # all of them, warm-up included
+    views: frozenset[str] = frozenset()  # the views this data has: only images have patches
 
     def forget(self) -> None:
         self.labelled.forget()

@@ -1,9 +1,14 @@
-"""Class-aware pseudo-labels and what goes with them: whole-pool work, vectorised over labels."""
+"""Pseudo-labels: class-aware ones over a whole pool, and each entry's own confidence in a step.
+
+Vectorised over labels; nothing here waits for the device.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from ssmlbench.losses import bce
 
 
 def class_aware_labels(
@@ -36,3 +41,26 @@ def _nth(ranked: Tensor, counts: Tensor, nothing: float) -> Tensor:
     """The counts-th value of each column, or `nothing` where the count is zero."""
     values = ranked.gather(0, (counts - 1).clamp(min=0)[None])[0]
     return torch.where(counts > 0, values, nothing)
+
+
+def decide(probabilities: Tensor) -> tuple[Tensor, Tensor]:
+    """Each entry by itself: the target [q ≥ ½], and the confidence max(q, 1 - q) in it."""
+    return (probabilities >= 0.5).to(probabilities), torch.maximum(probabilities, 1 - probabilities)
+
+
+def consistency(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    """Weighted BCE, its mean taken over every entry: one that is left out counts as zero."""
+    return (weights * bce(logits, targets)).mean()
+
+
+def used(targets: Tensor, weights: Tensor) -> dict[str, Tensor]:
+    """The mean weight of a batch's pseudo-positives and of its pseudo-negatives, as diagnostics.
+
+    With a mask these are the shares that are used. Sparse labels make negatives confident long
+    before positives, which no mean over all entries would show.
+    """
+    negatives = 1 - targets
+    return {
+        "used_positives": (weights * targets).sum() / targets.sum().clamp(min=1),
+        "used_negatives": (weights * negatives).sum() / negatives.sum().clamp(min=1),
+    }

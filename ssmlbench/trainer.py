@@ -113,7 +113,12 @@ class Trainer:
             "labelled": material.observation.labelled,
             "unlabelled": material.observation.unlabelled,
         }
-        self.pools = Pools(self._pool("labelled"), self._pool("unlabelled"), epochs=spec.epochs)
+        self.pools = Pools(
+            self._pool("labelled"),
+            self._pool("unlabelled"),
+            epochs=spec.epochs,
+            views=frozenset(material.train.views),
+        )
         self.warmup_epochs = spec.warmup_epochs if method.warm_up else 0
         self.epoch = 0
         self.steps = 0
@@ -161,6 +166,8 @@ class Trainer:
                 total_steps=max((last - first) * self._steps_an_epoch(), 2),
                 pct_start=0.2,
             )
+        with torch.no_grad():
+            self.method.start_phase(self.network)
         self.method.optimisers = self.method.build_optimisers(self.network)
         self.ema.restart()
 
@@ -186,12 +193,14 @@ class Trainer:
         for i in range(len(plan)):
             labelled, unlabelled = self._batches(plan, i, views)
             update.forget = labelled.forward.forget
+            update.lr = self.optimiser.param_groups[0]["lr"]
             terms = self.method.step(labelled, unlabelled, update)
             self._apply()
-            for name, term in terms.items():
-                totals[name] = totals.get(name, 0) + term.detach()
-        means = {f"loss_{name}": float(total) / len(plan) for name, total in totals.items()}
-        bad = [name for name, mean in means.items() if not math.isfinite(mean)]
+            losses = {f"loss_{name}": term for name, term in terms.items()}
+            for name, value in {**losses, **self.method.diagnostics}.items():
+                totals[name] = totals.get(name, 0) + value.detach()
+        means = {name: float(total) / len(plan) for name, total in totals.items()}
+        bad = [n for n, mean in means.items() if n.startswith("loss_") and not math.isfinite(mean)]
         if bad or not self._finite_weights():
             raise RunFailed(
                 f"{', '.join(bad) or 'the weights'} not finite in epoch {self.epoch + 1}; "
@@ -270,26 +279,29 @@ class Trainer:
 
     def _steps_an_epoch(self) -> int:
         """⌈N_u / B_u⌉ in every phase; `--epoch labelled` counts warm-up over the labelled rows."""
-        spec, unlabelled = self.spec, len(self.rows["unlabelled"])
-        if not unlabelled:
-            return math.ceil(len(self.rows["labelled"]) / spec.batch_size)
-        if self.warming_up and spec.epoch_count == "labelled":
-            return math.ceil(len(self.rows["labelled"]) / spec.labelled_batch_size)
-        return math.ceil(unlabelled / spec.batch_size)
+        over_labelled = self.warming_up and self.spec.epoch_count == "labelled"
+        pool = "labelled" if over_labelled or not len(self.pools.unlabelled) else "unlabelled"
+        return math.ceil(len(self.rows[pool]) / self.spec.batch_size)
 
     def _plan(self) -> EpochPlan:
+        """Steps of B_l labelled beside B_u unlabelled rows; of B_u labelled rows where no
+        unlabelled ones are used, so that no step is starved."""
         spec, steps = self.spec, self._steps_an_epoch()
-        n_labelled, n_unlabelled = len(self.rows["labelled"]), len(self.rows["unlabelled"])
+        mixed = bool(
+            len(self.pools.unlabelled) and self.method.unlabelled_views and not self.warming_up
+        )
+        size = spec.labelled_batch_size if mixed else spec.batch_size
         draw = stream(spec.seed, "labelled", self.epoch)
-        if not n_unlabelled:  # every row is labelled: an epoch is one pass over them
-            return EpochPlan(list(torch.randperm(n_labelled, generator=draw).split(spec.batch_size)))
-        needed = steps * spec.labelled_batch_size
+        n_labelled = len(self.pools.labelled)
+        # Labelled rows are cycled and reshuffled; where they are all there is, once is an epoch.
+        needed = steps * size if len(self.pools.unlabelled) else n_labelled
         passes = math.ceil(needed / n_labelled)
         cycled = torch.cat([torch.randperm(n_labelled, generator=draw) for _ in range(passes)])
-        labelled = list(cycled[:needed].split(spec.labelled_batch_size))
-        if self.warming_up or not self.method.unlabelled_views:
+        labelled = list(cycled[:needed].split(size))
+        if not mixed:
             return EpochPlan(labelled)
-        order = torch.randperm(n_unlabelled, generator=stream(spec.seed, "unlabelled", self.epoch))
+        draw = stream(spec.seed, "unlabelled", self.epoch)
+        order = torch.randperm(len(self.pools.unlabelled), generator=draw)
         return EpochPlan(labelled, list(order.split(spec.batch_size)))
 
     def _batches(

@@ -22,6 +22,7 @@ class Update:
         self.parameters = list(parameters)
         self._scaler = scaler
         self.forget: Callable[[], None] = lambda: None
+        self.lr = 0.0  # the network's learning rate at this step, as scheduled
 
     def backward(self, loss: Tensor) -> None:
         """Add the loss's gradients to `.grad`."""
@@ -53,7 +54,9 @@ class Update:
         """
         moving = [(p, s) for p, s in zip(self.parameters, shifts, strict=True) if s is not None]
         before = [p.detach().clone() for p, _ in moving]
-        norms = [m for m in self.network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+        norms = [
+            m for m in self.network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)
+        ]
         momenta = [norm.momentum for norm in norms]
         with torch.no_grad():
             for parameter, shift in moving:

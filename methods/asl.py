@@ -1,0 +1,35 @@
+"""ASL: the asymmetric loss. Unobserved entries are assumed negative."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ssmlbench.losses import asymmetric_loss
+from ssmlbench.method import option
+from ssmlbench.partial import PartialMethod
+
+
+class Asl(PartialMethod):
+    """Easy negatives are discounted more than easy positives, and the easiest cost nothing."""
+
+    name = "asl"
+    paper = "Ridnik et al., Asymmetric Loss For Multi-Label Classification, ICCV 2021"
+    differences = (
+        "(γ⁻, γ⁺, clip) is the released class's (4, 1, 0.05); CAP uses γ⁺ = 0",
+        "the focusing weight is detached and the mean is taken over B·K (released: a sum)",
+        "known negatives have ASL too: it is a loss of true labels",
+    )
+
+    @dataclass(frozen=True)
+    class Config(PartialMethod.Config):
+        gamma_negative: float = option(4.0, "γ⁻: how much easy negatives are discounted")
+        gamma_positive: float = option(1.0, "γ⁺: how much easy positives are discounted")
+        clip: float = option(0.05, "probability shift of negatives")
+
+    def entry_loss(self, logits: Tensor, observed: Tensor) -> Tensor:
+        config = self.config
+        return asymmetric_loss(
+            logits, observed == 1, config.gamma_negative, config.gamma_positive, config.clip
+        )

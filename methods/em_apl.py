@@ -1,0 +1,91 @@
+"""EM + APL: entropy maximisation, then soft negative labels for the lowest-scored unknowns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ssmlbench.entropy import EntropyMethod, soft_loss
+from ssmlbench.method import option
+from ssmlbench.pools import Batch, Pools
+
+UNSET = -1.0
+"""A soft label that was not given."""
+
+
+class EmApl(EntropyMethod):
+    """EM; then every epoch each label's lowest-scored unknowns keep their score as a target."""
+
+    name = "em_apl"
+    paper = (
+        "Zhou et al., Acknowledging the Unknown for Multi-label Learning with Single Positive "
+        "Labels, ECCV 2022"
+    )
+    differences = (
+        "the paper's 5 of 10 epochs before the first soft labels are half of the run's epochs "
+        "here; what each later epoch adds is planned for the epochs that remain, as released",
+        "scores are of weak views, the closest to the authors' training transform (a mirror)",
+        "a score of exactly 0 is a soft label; released, it would read as unknown",
+        "made for single positives, where no negative is known. Under semi, labelled negatives "
+        "keep their -log(1 - p); literal=true makes them unknown too",
+        "the authors stop at the first epoch without a better validation score; here every epoch "
+        "is run",
+    )
+
+    @dataclass(frozen=True)
+    class Config(EntropyMethod.Config):
+        beta: float = option(0.02, "β: weight of soft labels (VOC .02, COCO .9, NUS .2, CUB .4)")
+        negative_share: float = option(
+            0.9, "the part of a label's unknowns that ends soft-labelled"
+        )
+        warm_up_share: float = option(0.5, "the part of the epochs without soft labels")
+
+    def setup(self, pools: Pools) -> None:
+        super().setup(pools)
+        known = self.known(self.all_observed(pools))
+        rounds = pools.epochs - self.first_epochs(pools)
+        self.quota = quota((known < 0).sum(0), self.config.negative_share, rounds)
+        self.soft = torch.full_like(known, UNSET, dtype=torch.float)  # N × K, both pools
+
+    def first_epochs(self, pools: Pools) -> int:
+        return max(1, round(self.config.warm_up_share * pools.epochs))
+
+    def start_epoch(self, pools: Pools) -> None:
+        if pools.epoch - 1 < self.first_epochs(pools):
+            return
+        trained = [pools.labelled, pools.unlabelled] if self.unlabelled_views else [pools.labelled]
+        scores = torch.cat([pool.logits(model="raw", view="weak") for pool in trained]).sigmoid()
+        unknown = (self.known(self.all_observed(pools)) < 0) & (self.soft == UNSET)
+        # What was given before is never revised.
+        self.soft = torch.where(lowest(scores, unknown, self.quota), scores, self.soft)
+
+    def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
+        logits, observed = self.together(labelled, unlabelled)
+        soft = self.soft[self.positions(labelled, unlabelled)]
+        return {"entries": self.soft_entry_loss(logits, observed, soft).mean()}
+
+    def soft_entry_loss(self, logits: Tensor, observed: Tensor, soft: Tensor) -> Tensor:
+        """EM's entries, but β times a soft cross-entropy where a soft label was given."""
+        given = self.config.beta * soft_loss(logits, soft)
+        return torch.where(soft == UNSET, self.entry_loss(logits, observed), given)
+
+    def pseudo_labels(self) -> tuple[Tensor, Tensor] | None:
+        if not self.unlabelled_views:
+            return None
+        soft = self.soft[self.n_labelled :]
+        return soft.clamp(min=0), (soft != UNSET).float()
+
+
+def quota(unknown: Tensor, share: float, rounds: int) -> Tensor:
+    """n_k = int(share · U_k / rounds), U_k a label's unknown entries at the very start."""
+    exact = share * unknown.cpu().double() / max(rounds, 1)
+    return exact.long().to(unknown.device)
+
+
+def lowest(scores: Tensor, unknown: Tensor, counts: Tensor) -> Tensor:
+    """Of each label's unknown entries the counts_k lowest-scored, N × K bool."""
+    order = scores.masked_fill(~unknown, torch.inf).argsort(dim=0, stable=True)
+    early = torch.arange(len(scores), device=scores.device)[:, None] < counts
+    return torch.zeros_like(unknown).scatter(0, order, early) & unknown

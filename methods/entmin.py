@@ -1,0 +1,30 @@
+"""EntMin: unobserved entries are pushed to either side, whichever is nearer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ssmlbench.method import option
+from ssmlbench.partial import PartialMethod, nl_negative, nl_positive
+
+
+class Entmin(PartialMethod):
+    """The entropy of unobserved entries is minimised: EM with the opposite sign."""
+
+    name = "entmin"
+    paper = "a baseline of Zhou et al., Acknowledging the Unknown […], ECCV 2022"
+    differences = ("the weight of the entropy is not stated: α as in EM on VOC",)
+
+    @dataclass(frozen=True)
+    class Config(PartialMethod.Config):
+        alpha: float = option(0.2, "α: weight of the entropy")
+
+    def unobserved(self, logits: Tensor) -> Tensor:
+        return self.config.alpha * entropy(logits)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """H(p) = p nl(p) + (1 - p) nl(1 - p), differentiated through both factors."""
+    return logits.sigmoid() * nl_positive(logits) + (-logits).sigmoid() * nl_negative(logits)

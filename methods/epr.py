@@ -1,0 +1,35 @@
+"""EPR: unobserved entries are only asked to be positive as often as expected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ssmlbench.method import option
+from ssmlbench.partial import KAPPA, PartialMethod, expected_positives, positives_penalty
+from ssmlbench.pools import Pools
+
+
+class Epr(PartialMethod):
+    """Unobserved entries cost nothing; a batch's mean number of positives is pulled towards κ."""
+
+    name = "epr"
+    paper = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021"
+    differences = ("κ is the mean over labelled rows in semi; the paper knows it beforehand",)
+
+    @dataclass(frozen=True)
+    class Config(PartialMethod.Config):
+        kappa: float | None = option(None, KAPPA)
+
+    def setup(self, pools: Pools) -> None:
+        super().setup(pools)
+        self.kappa = expected_positives(self.config.kappa, pools.labelled)
+
+    def unobserved(self, logits: Tensor) -> Tensor:
+        return torch.zeros_like(logits)
+
+    def terms(self, logits: Tensor, observed: Tensor) -> dict[str, Tensor]:
+        penalty = positives_penalty(logits, self.kappa)
+        return {**super().terms(logits, observed), "expected_positives": penalty}

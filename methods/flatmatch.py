@@ -1,0 +1,84 @@
+"""FlatMatch: the worst nearby model for labelled rows must agree with the present one elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ssmlbench.losses import bce
+from ssmlbench.method import Method, option
+from ssmlbench.pools import Batch, Pools
+from ssmlbench.pseudo import consistency, decide, used
+from ssmlbench.update import Update
+
+
+class FlatMatch(Method):
+    """Climb ρ along the labelled gradient; from there, fit the clean model's confident answers."""
+
+    name = "flatmatch"
+    paper = (
+        "Huang et al., FlatMatch: Bridging Labeled Data and Unlabeled Data with Cross-Sharpness "
+        "for Semi-Supervised Learning, NeurIPS 2023"
+    )
+    regimes = {"semi"}
+    labelled_views = ("weak",)
+    unlabelled_views = ("weak", "strong")
+    differences = (
+        "a single-label method; the multi-label form is ours: sigmoid and BCE for softmax and CE, "
+        "a threshold a label, no modulation between labels and no fairness term",
+        "objective: labelled loss + cross-sharpness (paper); the released code also takes the "
+        "labelled loss at the perturbed weights (objective=released)",
+        "under AMP the released code adds the unscaled labelled gradient to scaled ones, which "
+        "divides its weight by the loss scale; here both are in one scale",
+    )
+
+    @dataclass(frozen=True)
+    class Config(Method.Config):
+        radius: float = option(0.05, "ρ: length of the step uphill")
+        momentum: float = option(0.999, "m: weight of the old threshold")
+        unlabelled_weight: float = option(1.0, "λ_u: weight of the unlabelled term")
+        objective: Literal["paper", "released"] = option(
+            "paper", "released: the labelled loss counts at the perturbed weights too"
+        )
+
+    def setup(self, pools: Pools) -> None:
+        self.tau = torch.full((self.labels,), 0.5)
+
+    def step(self, labelled: Batch, unlabelled: Batch | None, update: Update) -> dict[str, Tensor]:
+        clean = bce(labelled.logits("weak"), labelled.observed).mean()
+        if unlabelled is None:
+            update.backward(clean)
+            return {"labelled": clean}
+        targets, confidence = decide(unlabelled.logits("weak").detach().sigmoid())
+        self.tau = moved_threshold(self.tau, confidence, self.config.momentum)
+        mask = (confidence >= self.tau).to(confidence)
+        self.diagnostics = used(targets, mask)
+        gradients = update.gradients(clean)
+        with update.moved(ascent(gradients, self.config.radius)):
+            sharpness = consistency(unlabelled.logits("strong"), targets, mask)
+            terms = {"unlabelled": self.config.unlabelled_weight * sharpness}
+            if self.config.objective == "released":
+                terms["perturbed"] = bce(labelled.logits("weak"), labelled.observed).mean()
+            update.backward(torch.stack(list(terms.values())).sum())
+        update.add(gradients)
+        return {"labelled": clean, **terms}
+
+
+def moved_threshold(tau: Tensor, confidence: Tensor, m: float) -> Tensor:
+    """τ_k ← m τ_k + (1 - m) mean confidence in label k."""
+    return m * tau + (1 - m) * confidence.mean(0)
+
+
+def ascent(gradients: Sequence[Tensor | None], radius: float) -> list[Tensor | None]:
+    """ε = ρ g / ‖g‖, the norm over all weights together.
+
+    No step where g has overflowed (a loss scale that is too large): weights that are not a number
+    would spoil the normalisation statistics, which outlive the skipped update.
+    """
+    norm = torch.stack(torch._foreach_norm([g for g in gradients if g is not None])).norm()
+    factor, sound = radius / norm.clamp(min=1e-12), norm.isfinite()
+    return [None if g is None else torch.where(sound, g * factor, 0.0) for g in gradients]

@@ -1,0 +1,41 @@
+"""Focal loss: easy entries count less. Unobserved entries are assumed negative."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from ssmlbench.method import option
+from ssmlbench.partial import PartialMethod
+
+
+class Focal(PartialMethod):
+    """Every entry's cross-entropy is weighted by how wrong it is, to the power γ."""
+
+    name = "focal"
+    paper = "Lin et al., Focal Loss for Dense Object Detection, ICCV 2017"
+    differences = (
+        "no α weight; the gradient goes through the focusing weight (ASL(γ, γ, 0) has equal values "
+        "but stops it there)",
+        "known negatives have the focal loss too: it is a loss of true labels",
+    )
+
+    @dataclass(frozen=True)
+    class Config(PartialMethod.Config):
+        gamma: float = option(2.0, "γ: how much easy entries are discounted")
+
+    def positive(self, logits: Tensor) -> Tensor:
+        return focal(logits, self.config.gamma)
+
+    def negative(self, logits: Tensor) -> Tensor:
+        return focal(-logits, self.config.gamma)
+
+    def unobserved(self, logits: Tensor) -> Tensor:
+        return self.negative(logits)
+
+
+def focal(logits: Tensor, gamma: float) -> Tensor:
+    """-(1 - p)^γ log p; the power through its logarithm has a finite slope for every γ."""
+    return -(gamma * F.logsigmoid(-logits)).exp() * F.logsigmoid(logits)

@@ -1,0 +1,109 @@
+"""HML: labels as directions on a hypersphere, with an angular margin inside the sigmoid."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ssmlbench.losses import angles, bce
+from ssmlbench.method import Method, option
+from ssmlbench.pools import Batch, Pools
+from ssmlbench.pseudo import class_aware_labels
+
+
+class Hml(Method):
+    """p = σ(s cos(θ + m)) for positives and negatives, in training and at test alike."""
+
+    name = "hml"
+    paper = "Ke et al., Hyperspherical Learning in Multi-Label Classification, ECCV 2022"
+    regimes = {"semi", "single-positive", "partial-positive", "full"}
+    head = "cosine"
+    differences = (
+        "unobserved labels are taken as negative, as in the paper",
+        "there is no released code (its repository is a README)",
+        "not in the paper: unlabelled rows. Under semi only labelled rows train (pseudo=none); "
+        "pseudo=cap adds CAP's pseudo-labels with HML's loss",
+        "not stated, chosen here: mean over rows of the sum over labels, classifier initialised "
+        "uniformly in ±1/√L, s* and m* start at s and m, s* kept positive by a softplus, no weight "
+        "decay on either",
+        "not stated, chosen here: s* and m* learn from the adaptive loss alone, not from the BCE",
+        "θ + m may pass π, where the score turns back up: the paper has no guard",
+    )
+
+    @dataclass(frozen=True)
+    class Config(Method.Config):
+        scale: float = option(20.0, "s: scale of the cosines; the start of s* if adaptive")
+        margin: float = option(0.3, "m: angular margin in radians; the start of m* if adaptive")
+        adaptive: bool = option(False, "learn s* and m* with the adaptive loss")
+        pseudo: Literal["none", "cap"] = option("none", "labels of unlabelled rows (semi only)")
+        positive_share: float = option(1.0, "η⁺ of CAP's rule (pseudo=cap)")
+        negative_share: float = option(0.998, "η⁻ of CAP's rule (pseudo=cap)")
+        unlabelled_weight: float = option(1.0, "λ: weight of the unlabelled term (pseudo=cap)")
+
+    def __init__(self, config: Any, labels: int):
+        super().__init__(config, labels)
+        if config.pseudo == "none":
+            self.unlabelled_views = ()
+        if config.adaptive:
+            before_softplus = config.scale + math.log(-math.expm1(-config.scale))
+            self.free_scale = nn.Parameter(torch.tensor(before_softplus))
+            self.free_margin = nn.Parameter(torch.tensor(config.margin))
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        return [{**group, "weight_decay": 0.0} for group in super().parameter_groups(lr)]
+
+    def start_epoch(self, pools: Pools) -> None:
+        if self.config.pseudo == "cap":
+            self.targets, self.trust = class_aware_labels(
+                self.scores(pools.unlabelled.logits(model="ema", view="weak")),
+                pools.labelled.prior,
+                self.config.positive_share,
+                self.config.negative_share,
+            )
+
+    def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
+        cosines = labelled.logits("strong")
+        targets = (labelled.observed == 1).to(cosines)
+        trust = torch.ones_like(targets)
+        terms = {"labelled": self.row_loss(cosines, targets, trust)}
+        if unlabelled is not None:
+            more = unlabelled.logits("strong")
+            more_targets, more_trust = self.targets[unlabelled.rows], self.trust[unlabelled.rows]
+            term = self.row_loss(more, more_targets, more_trust)
+            terms["unlabelled"] = self.config.unlabelled_weight * term
+            cosines = torch.cat([cosines, more])
+            targets = torch.cat([targets, more_targets])
+            trust = torch.cat([trust, more_trust])
+        if self.config.adaptive:
+            terms["adaptive"] = adaptive_loss(cosines, targets, *self.scale_and_margin(), trust)
+        return terms
+
+    def row_loss(self, cosines: Tensor, targets: Tensor, trust: Tensor) -> Tensor:
+        scale, margin = (value.detach() for value in self.scale_and_margin())
+        return (trust * bce(margin_logits(cosines, scale, margin), targets)).sum(1).mean()
+
+    def scale_and_margin(self) -> tuple[Tensor, Tensor]:
+        if self.config.adaptive:
+            return F.softplus(self.free_scale), self.free_margin
+        return torch.tensor(self.config.scale), torch.tensor(self.config.margin)
+
+    def scores(self, logits: Tensor) -> Tensor:
+        return margin_logits(logits, *self.scale_and_margin()).sigmoid()
+
+
+def margin_logits(cosines: Tensor, s: Tensor, m: Tensor) -> Tensor:
+    """s cos(θ + m)."""
+    return s * (angles(cosines.float()) + m).cos()
+
+
+def adaptive_loss(cosines: Tensor, targets: Tensor, s: Tensor, m: Tensor, trust: Tensor) -> Tensor:
+    """|Σ_pos (1 - p) - Σ_neg p| over the mini-batch; its gradient reaches s and m only."""
+    z = margin_logits(cosines.detach(), s, m)
+    missing = (trust * targets * (-z).sigmoid()).sum()
+    excess = (trust * (1 - targets) * z.sigmoid()).sum()
+    return (missing - excess).abs()

@@ -1,0 +1,31 @@
+"""LS: assumed negatives with label smoothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ssmlbench.method import option
+from ssmlbench.partial import PartialMethod, nl_negative, nl_positive, smoothed
+
+
+class Ls(PartialMethod):
+    """Observed positives have the target 1 - ε, unobserved entries ε."""
+
+    name = "ls"
+    paper = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021"
+    differences = (
+        "the targets are 1 - ε and ε as released, not 1 - ε/2 and ε/2",
+        "known negatives are not smoothed; the paper's regime has none",
+    )
+
+    @dataclass(frozen=True)
+    class Config(PartialMethod.Config):
+        epsilon: float = option(0.1, "ε: how far targets are moved from 1 and 0")
+
+    def positive(self, logits: Tensor) -> Tensor:
+        return smoothed(nl_positive(logits), nl_negative(logits), self.config.epsilon)
+
+    def unobserved(self, logits: Tensor) -> Tensor:
+        return smoothed(nl_negative(logits), nl_positive(logits), self.config.epsilon)

@@ -1,0 +1,25 @@
+"""N-LS: label smoothing of the assumed negatives only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ssmlbench.method import option
+from ssmlbench.partial import PartialMethod, nl_negative, nl_positive, smoothed
+
+
+class Nls(PartialMethod):
+    """Unobserved entries have the target ε; observed positives keep 1."""
+
+    name = "nls"
+    paper = "a baseline of Zhou et al., Acknowledging the Unknown […], ECCV 2022"
+    differences = ("no source gives the formula: LS with its positives left at 1",)
+
+    @dataclass(frozen=True)
+    class Config(PartialMethod.Config):
+        epsilon: float = option(0.1, "ε: target of unobserved entries")
+
+    def unobserved(self, logits: Tensor) -> Tensor:
+        return smoothed(nl_negative(logits), nl_positive(logits), self.config.epsilon)

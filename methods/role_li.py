@@ -1,0 +1,43 @@
+"""ROLE+LI: ROLE, its classifier and label matrix first learnt on a frozen encoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ssmlbench.method import option
+from ssmlbench.partial import EstimatedLabelsMethod
+from ssmlbench.pools import Batch, Pools
+from ssmlbench.update import Update
+
+
+class RoleLi(EstimatedLabelsMethod):
+    """Linear initialisation: the encoder joins in for the last part of the run only."""
+
+    name = "role_li"
+    paper = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021"
+    differences = (
+        "known negatives have nl(1 - p) and nl(1 - E), as observed positives have nl(p) and nl(E); "
+        "the paper's regime has none",
+        "U has Adam without momentum, row by row (β₁ = 0): equal total moves at the cost of the "
+        "batch's rows. Released: one Adam over the whole matrix at every step",
+        "one schedule runs through both parts; released: a run of 25 epochs with its own learning "
+        "rate, then one of 10",
+        "it is meant for a pretrained encoder; one that starts from scratch is frozen at random "
+        "weights, and where the encoder has no weights (vectors) it is ROLE",
+    )
+
+    @dataclass(frozen=True)
+    class Config(EstimatedLabelsMethod.Config):
+        frozen_share: float = option(25 / 35, "part of the epochs with a frozen encoder")
+
+    def start_epoch(self, pools: Pools) -> None:
+        self.frozen = pools.epoch <= round(self.config.frozen_share * pools.epochs)
+
+    def step(self, labelled: Batch, unlabelled: Batch | None, update: Update) -> dict[str, Tensor]:
+        encoder = update.network.encoder
+        # The optimiser passes over weights without a gradient, decay included.
+        encoder.requires_grad_(not self.frozen)
+        encoder.train(not self.frozen)
+        return super().step(labelled, unlabelled, update)

@@ -1,0 +1,18 @@
+"""WAN: assumed negatives together weigh as much as one positive."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ssmlbench.partial import PartialMethod, nl_negative
+
+
+class Wan(PartialMethod):
+    """Unobserved entries are learnt as negatives, each with weight 1 / (K - 1)."""
+
+    name = "wan"
+    paper = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021"
+    differences = ("known negatives weigh 1; the paper's regime has none",)
+
+    def unobserved(self, logits: Tensor) -> Tensor:
+        return nl_negative(logits) / max(self.labels - 1, 1)

@@ -1,0 +1,5 @@
+"""`python -m ssmlbench` is `ssmlbench`."""
+
+from ssmlbench.cli import main
+
+main()

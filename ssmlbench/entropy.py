@@ -1,0 +1,35 @@
+"""What `em` and `em_apl` share: an unannotated entry is unknown, and its entropy is raised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ssmlbench.method import option
+from ssmlbench.partial import PartialMethod, nl_negative, nl_positive
+
+
+class EntropyMethod(PartialMethod):
+    """Known labels cost as usual, an unknown one -α times its prediction's entropy."""
+
+    @dataclass(frozen=True)
+    class Config(PartialMethod.Config):
+        alpha: float = option(0.2, "α: weight of the entropy (VOC .2, COCO and NUS .1, CUB .01)")
+        literal: bool = option(False, "treat known negatives as unknown too")
+
+    def unobserved(self, logits: Tensor) -> Tensor:
+        return -self.config.alpha * soft_loss(logits, logits.sigmoid())
+
+    def entry_loss(self, logits: Tensor, observed: Tensor) -> Tensor:
+        return super().entry_loss(logits, self.known(observed))
+
+    def known(self, observed: Tensor) -> Tensor:
+        """The observed labels as this run reads them."""
+        return torch.where(observed == 1, observed, -1) if self.config.literal else observed
+
+
+def soft_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """t nl(p) + (1 - t) nl(1 - p). With t = p: the entropy, differentiated through both factors."""
+    return targets * nl_positive(logits) + (1 - targets) * nl_negative(logits)
