@@ -106,10 +106,11 @@ class Drml(Method):
             update.backward((features * beyond).sum())
         x = x.detach()
         if unlabelled is not None:
-            outputs = head(x)
+            h = head.projector(x)  # B moves the classifiers alone: C can use it too
+            outputs = head.answers(h.detach())
             fit = self.classifier_loss(outputs, targets, known)
             descend(optimisers["discrepancy"], fit - self.discrepancy(outputs, apart))  # B
-            terms["discrepancy"] = self.discrepancy(head(x), apart)
+            terms["discrepancy"] = self.discrepancy(head.answers(h), apart)
             descend(optimisers["projector"], terms["discrepancy"])  # C
         descend(optimisers["relation"], self.joint_loss(head(x), targets, known))  # D
         return terms
@@ -145,7 +146,9 @@ class DualHead(nn.Module):
         self.relation = layers(labels * labels, 1000 if deep else None, labels, nn.ReLU())
 
     def forward(self, features: Tensor) -> Outputs:
-        h = self.projector(features)
+        return self.answers(self.projector(features))
+
+    def answers(self, h: Tensor) -> Outputs:
         f1, f2 = self.first(h).sigmoid(), self.second(h).sigmoid()
         return {"logits": self.relation(relations(f1, f2)), "first": f1, "second": f2}
 

@@ -34,6 +34,7 @@ class FlatMatch(Method):
         "labelled loss at the perturbed weights (objective=released)",
         "under AMP the released code adds the unscaled labelled gradient to scaled ones, which "
         "divides its weight by the loss scale; here both are in one scale",
+        "a warm-up on labelled rows comes first, as for every method here (paper: none)",
     )
 
     @dataclass(frozen=True)

@@ -85,7 +85,7 @@ class Mime(Method):
             outputs = batch.outputs("strong")
             entries = soft_loss(outputs["logits"], targets[batch.rows])
             terms[batch.pool] = entries.sum() / (rows * self.labels)
-            divergences.append(kl(outputs["mean"], outputs["deviation"]).mean() * len(batch.rows))
+            divergences.append(outputs["divergence"].sum())
         terms["bottleneck"] = self.config.beta * torch.stack(divergences).sum() / rows
         return terms
 
@@ -106,7 +106,7 @@ class CodeHead(nn.Module):
         deviation = deviations(raw)
         code = mean + deviation * torch.randn_like(deviation) if self.training else mean
         logits = self.classify(code).squeeze(2)
-        return {"logits": logits, "mean": mean, "deviation": deviation}
+        return {"logits": logits, "divergence": kl(mean, deviation)}
 
 
 def deviations(raw: Tensor) -> Tensor:
@@ -114,8 +114,9 @@ def deviations(raw: Tensor) -> Tensor:
 
 
 def kl(mean: Tensor, deviation: Tensor) -> Tensor:
-    """KL(N(μ, σ²) ‖ N(0, 1)) of every entry of every code: -½ (1 + 2 log σ - μ² - σ²)."""
-    return -0.5 * (1 + 2 * deviation.log() - mean**2 - deviation**2)
+    """The mean of KL(N(μ, σ²) ‖ N(0, 1)) = -½ (1 + 2 log σ - μ² - σ²) over a row. Out: B."""
+    moments = (mean.square() + deviation.square()).mean(dim=(1, 2))
+    return (moments - 1) / 2 - deviation.log().mean(dim=(1, 2))
 
 
 def with_new_positives(targets: Tensor, probabilities: Tensor, theta: float) -> Tensor:

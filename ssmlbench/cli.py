@@ -11,6 +11,8 @@ import typer
 from rich.console import Console
 
 import ssmlbench
+from ssmlbench.cache_cli import app as cache_app
+from ssmlbench.data_cli import DataDir, SkipBad, data_app
 from ssmlbench.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ app = typer.Typer(
 )
 new_app = typer.Typer(no_args_is_help=True, help="Write a plugin file to start from.")
 app.add_typer(new_app, name="new")
+app.add_typer(data_app, name="data")
+app.add_typer(cache_app, name="cache")
 
 T = TypeVar("T")
 PluginFiles = Annotated[
@@ -72,6 +76,12 @@ def _list(text: str | None, kind: type[T], what: str) -> tuple[T, ...]:
     return values
 
 
+def _wide_console() -> Console:
+    """A terminal's own width; in a file or a pipe, room for a whole table."""
+    console = Console()
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=160)
+
+
 def _plugins(files: list[str] | None) -> Plugins:
     from ssmlbench.registry import Plugins
 
@@ -81,7 +91,9 @@ def _plugins(files: list[str] | None) -> Plugins:
 @app.command()
 def run(
     method: Annotated[str, typer.Option(help="Method name, or several: cap,bbam.")],
-    dataset: Annotated[str, typer.Option(help="Data set name, or several.")],
+    dataset: Annotated[
+        str, typer.Option(help="Data set name, or the path of your own data; or several.")
+    ],
     pi: Annotated[
         str | None, typer.Option(help="π, the labelled fraction, or several: 0.05,0.1.")
     ] = None,
@@ -94,7 +106,34 @@ def run(
         str | None, typer.Option(help="partial-positive: share of positives kept, or several.")
     ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="Encoder; the data set names a default.")
+        str | None,
+        typer.Option(
+            help="Encoder: a plugin's, a torchvision model, a Hugging Face id or folder. "
+            "[the data set's]"
+        ),
+    ] = None,
+    freeze: Annotated[
+        bool, typer.Option("--freeze", help="Encode once, cache, train on the features.")
+    ] = False,
+    weights: Annotated[
+        str | None,
+        typer.Option(help="pretrained, none (from scratch), or a torchvision weights name."),
+    ] = None,
+    strong_views: Annotated[
+        int | None, typer.Option(help="--freeze: strong views drawn of a row. [4]")
+    ] = None,
+    image_size: Annotated[
+        int | None, typer.Option(help="Images are squashed to this many pixels. [224]")
+    ] = None,
+    normalise: Annotated[
+        bool | None,
+        typer.Option(
+            "--normalise/--no-normalise", help="Images as the weights expect. [--normalise]"
+        ),
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Texts are cut here. [256]")] = None,
+    pooling: Annotated[
+        str | None, typer.Option(help="masked, or all: padding is pooled, as released. [masked]")
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="All epochs, warm-up included. [40]")] = None,
     warmup_epochs: Annotated[
@@ -116,9 +155,14 @@ def run(
         list[str] | None, typer.Option("--set", help="key=value: a hyper-parameter of the method.")
     ] = None,
     plugin: PluginFiles = None,
+    data_dir: DataDir = None,
+    skip_bad: SkipBad = False,
     results: Annotated[Path, typer.Option(help="Where finished runs are kept.")] = Path("results"),
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
     jobs: Annotated[int, typer.Option(help="Runs made at the same time.")] = 1,
+    workers: Annotated[
+        int | None, typer.Option(help="Threads of a run that decode images. [the cores it has]")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only warnings and failures.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the runs and what is done; make none.")
@@ -126,6 +170,7 @@ def run(
 ) -> None:
     """Train: one run, or every combination of the lists given. Finished runs are never made twice."""
     from ssmlbench import grid
+    from ssmlbench.data_cli import prepare_shown
     from ssmlbench.device import core_count, pick_device
     from ssmlbench.progress import Display
     from ssmlbench.runner import Place, quieten
@@ -138,17 +183,24 @@ def run(
         (epoch, ("unlabelled", "labelled"), "--epoch"),
     ):
         _one_of(value, allowed, name)
+    if workers is not None and workers < 0:
+        raise UserError(f"--workers {workers}: must be 0 (none) or more")
     if jobs < 1:
         raise UserError(f"--jobs {jobs}: must be at least 1")
     if seeds is not None and seeds < 1:
         raise UserError(f"--seeds {seeds}: must be at least 1; --seed {seeds} names a single seed")
     pick_device(device)
     plugins = _plugins(plugin)
+    for name in _list(method, str, "--method"):
+        _ = plugins.methods[name]  # a mistyped name is told before the data is prepared
+    names = tuple(plugins.data_set(typed) for typed in _list(dataset, str, "--dataset"))
+    for name in names:
+        prepare_shown(plugins.datasets[name](data_dir=data_dir), skip_bad, console, quiet=quiet)
     specs = []
     for one_regime in _list(regime, str, "--regime"):
         _one_of(one_regime, ("semi", "single-positive", "partial-positive", "full"), "--regime")
         axes: dict[str, Any] = {
-            "dataset": _list(dataset, str, "--dataset"),
+            "dataset": names,
             "pi": _axis(one_regime == "semi", pi, "--pi", "0.1"),
             "share": _axis(one_regime == "partial-positive", share, "--share", "0.5"),
             "method": _list(method, str, "--method"),
@@ -160,6 +212,13 @@ def run(
             _settings(set_),
             regime=one_regime,
             backbone=backbone,
+            freeze=freeze,
+            weights=weights,
+            strong_views=strong_views,
+            image_size=image_size,
+            normalise=normalise,
+            max_tokens=max_tokens,
+            pooling=pooling,
             epochs=epochs,
             warmup_epochs=warmup_epochs,
             epoch_count=epoch,
@@ -170,7 +229,10 @@ def run(
             split=split,
         )
     cores = core_count()
-    place = Place(results.resolve(), device, max(1, cores // jobs))
+    share_of_cores = max(1, cores // jobs)
+    place = Place(
+        results.resolve(), device, share_of_cores, share_of_cores if workers is None else workers
+    )
     if dry_run:
         console.print(_run_table(specs, place.results))
         return
@@ -302,7 +364,7 @@ def compare(
             if runs
             else "no finished run here yet; `ssmlbench run` makes one"
         )
-    print_boards(boards, format_, Console())
+    print_boards(boards, format_, _wide_console())
 
 
 @app.command()
@@ -316,7 +378,7 @@ def methods(
     found = _plugins(plugin)
     console = Console()
     if name is None:
-        console.print(catalogue.method_table(found))
+        _wide_console().print(catalogue.method_table(found))
     else:
         console.print(catalogue.method_page(found.methods[name]))
 
@@ -326,7 +388,7 @@ def datasets_command(plugin: PluginFiles = None) -> None:
     """What data sets there are."""
     from ssmlbench import catalogue
 
-    Console().print(catalogue.dataset_table(_plugins(plugin)))
+    _wide_console().print(catalogue.dataset_table(_plugins(plugin)))
 
 
 @new_app.command("method")
@@ -348,10 +410,10 @@ def new_method(
 
 @app.command()
 def check(
-    target: Annotated[str, typer.Argument(help="A plugin file, or the name of a method.")],
+    target: Annotated[str, typer.Argument(help="A plugin file, or the name of a method or encoder.")],
 ) -> None:
-    """Run the conformance suite on a method, on the CPU, within a minute."""
-    from ssmlbench.conformance import check_methods
+    """Run the conformance suite on a method or encoder, on the CPU, within a minute."""
+    from ssmlbench.conformance import check_plugins
 
-    if not check_methods(target, Console()):
+    if not check_plugins(target, Console()):
         raise typer.Exit(2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -18,6 +18,7 @@ import torch
 from rich.console import Console
 
 from ssmlbench.checkpoint import Checkpoint
+from ssmlbench.encoder_conformance import Broken, encoder_statements
 from ssmlbench.encoders import Encoder, SmallCnn, Vector
 from ssmlbench.errors import RunFailed, UserError
 from ssmlbench.method import Method
@@ -31,8 +32,8 @@ from ssmlbench.views import Inputs, image_views, vector_views
 ROWS, TEST_ROWS, LABELS = 72, 24, 5
 
 
-class Broken(Exception):
-    """A check that does not hold, in words for the method's author."""
+Plugin = type[Method] | type[Encoder]
+Statement = tuple[str, Callable[[], None]]
 
 
 class _Killed(BaseException):
@@ -223,25 +224,34 @@ def cases(cls: type[Method]) -> Iterator[tuple[Callable[[type[Method], str, str]
 # ------------------------------------------------------------------------------- `ssmlbench check`
 
 
-def check_methods(target: str, console: Console) -> bool:
-    """Check the methods of a file, or one by name; True if everything holds."""
+def check_plugins(target: str, console: Console) -> bool:
+    """Check the methods and encoders of a file, or one by name; True if everything holds."""
     if target.endswith(".py") or "/" in target:
         file = Path(target).resolve()
         plugins = Plugins([file])
         module = load_file(file)
-        found = [plugins.methods[n] for n in plugins.methods]
-        found = [cls for cls in found if cls.__module__ == module.__name__]
-        if not found:
-            raise UserError(f"{target}: there is no method in it")
+        methods = [plugins.methods[n] for n in plugins.methods]
+        encoders = [plugins.encoders[n] for n in plugins.encoders]
+        methods = [cls for cls in methods if cls.__module__ == module.__name__]
+        encoders = [cls for cls in encoders if cls.__module__ == module.__name__]
+        if not methods and not encoders:
+            raise UserError(f"{target}: there is no method and no encoder in it")
     else:
-        found = [Plugins().methods[target]]
-    return all([_check_one(cls, console) for cls in found])
+        plugins = Plugins()
+        is_encoder = target in plugins.encoders
+        methods = [] if is_encoder else [plugins.methods[target]]
+        encoders = [plugins.encoders[target]] if is_encoder else []
+    statements: list[tuple[Plugin, Iterator[Statement]]]
+    statements = [(cls, _statements(cls)) for cls in methods]
+    statements += [(cls, encoder_statements(cls)) for cls in encoders]
+    held = [_check_one(cls, made, console) for cls, made in statements]
+    return all(held)
 
 
-def _check_one(cls: type[Method], console: Console) -> bool:
+def _check_one(cls: Plugin, statements: Iterable[Statement], console: Console) -> bool:
     broken = 0
     console.print(f"[bold]{cls.name}[/bold]  {source_file(cls)}", highlight=False, soft_wrap=True)
-    for statement, run in _statements(cls):
+    for statement, run in statements:
         try:
             run()
         except (Broken, RunFailed, UserError) as problem:
@@ -258,13 +268,13 @@ def _check_one(cls: type[Method], console: Console) -> bool:
     return not broken
 
 
-def _statements(cls: type[Method]) -> Iterator[tuple[str, Callable[[], None]]]:
+def _statements(cls: type[Method]) -> Iterator[Statement]:
     yield declares_itself.__doc__ or "", lambda: declares_itself(cls)
     for check, regime, kind in cases(cls):
         yield f"{check.__doc__} ({regime}, {kind} rows)", lambda c=check, r=regime, k=kind: c(cls, r, k)  # type: ignore[misc]
 
 
-def _line(error: BaseException, cls: type[Method]) -> str:
+def _line(error: BaseException, cls: Plugin) -> str:
     """Where in the plugin's file it happened."""
     file = str(source_file(cls))
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]

@@ -21,6 +21,14 @@ from ssmlbench.store import Finished
 
 SETTING = (
     "backbone",
+    "freeze",
+    "weights",
+    "strong_views",
+    "image_size",
+    "normalise",
+    "max_tokens",
+    "pooling",
+    "encoder_code",
     "epochs",
     "warmup_epochs",
     "epoch_count",

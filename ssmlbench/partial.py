@@ -178,7 +178,7 @@ def large_losses(losses: Tensor, observed: Tensor, rate: float) -> tuple[Tensor,
     # Rounded first: ⌈1000 × 0.003⌉ must be 3 whatever the last bit of the product is.
     k = min(math.ceil(round(u.numel() * rate, 6)), u.numel())
     if k < 1:
-        return torch.zeros_like(unobserved), u.new_tensor(torch.inf)
+        return torch.zeros_like(unobserved), u.new_full((), torch.inf)
     t = u.flatten().topk(k).values[-1]
     return unobserved & (u >= t) & (u > 0), t
 

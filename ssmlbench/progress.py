@@ -57,8 +57,26 @@ class Display:
         elif kind == "resumed":
             self._say(f"{spec}: goes on after epoch {event['epoch']}")
             self._advance(spec, event["epoch"])
+        elif kind == "features":
+            self._features(spec, event)
         elif kind == "epoch":
             self._epoch(spec, event)
+
+    def _features(self, spec: RunSpec, event: Mapping[str, Any]) -> None:
+        """Rows of a frozen encoder's features, one bar or line for each split and view."""
+        name = f"{spec.dataset}: features, {event['what']}"
+        finished = event["done"] == event["total"]
+        if self.bars:
+            if name not in self._tasks:
+                self._tasks[name] = self.bars.add_task(name, total=event["total"])
+            self.bars.update(self._tasks[name], completed=event["done"])
+            if finished:
+                self.bars.remove_task(self._tasks.pop(name))
+            return
+        now = time.monotonic()
+        if finished or now - self._last.get(name, 0.0) >= LOG_SECONDS:
+            self._last[name] = now
+            self._say(f"{name}: {event['done']}/{event['total']} rows")
 
     def _epoch(self, spec: RunSpec, event: Mapping[str, Any]) -> None:
         if self.bars:

@@ -1,7 +1,8 @@
 """Finds methods, data sets and encoders: one loader for the built-in folders and for a user's file.
 
-A plugin is a Python file with a subclass of Method, DatasetAdapter or Encoder in it. Nothing is
-registered by decorator or by hand: being in the file is enough.
+A plugin is a Python file with a subclass of Method, DatasetAdapter or Encoder in it, or a user's
+own data: a folder of tables or an ARFF file, which is turned into an adapter. Nothing is registered
+by decorator or by hand: being in the file is enough.
 """
 
 from __future__ import annotations
@@ -87,7 +88,21 @@ class Plugins:
             (encoders.Encoder, self.encoders),
         )
         for file in [*builtin, *map(Path, self.files)]:
-            self._add_file(file)
+            if file.is_dir() or file.suffix == ".arff":
+                add_data(self.datasets, file)
+            else:
+                self._add_file(file)
+
+    def data_set(self, typed: str) -> str:
+        """The name of a data set typed by name or by path; a path is a plugin from now on."""
+        from ssmlbench.dataset.own import looks_like_path
+
+        if typed in self.datasets or not looks_like_path(typed):
+            return typed
+        file = Path(typed).expanduser().resolve()
+        name = add_data(self.datasets, file)
+        self.files = tuple(dict.fromkeys((*self.files, str(file))))
+        return name
 
     def _add_file(self, file: Path) -> None:
         module = load_file(file)
@@ -102,6 +117,35 @@ class Plugins:
                 f"{file}: no plugin in it; expected a class derived from Method, DatasetAdapter "
                 "or Encoder (`ssmlbench new method NAME` writes one to start from)"
             )
+
+
+def data_sets(files: Iterable[str | Path] = ()) -> Registry[DatasetAdapter]:
+    """The data sets alone: what needs no torch is answered without loading it."""
+    from ssmlbench.dataset import DatasetAdapter
+
+    registry: Registry[DatasetAdapter] = Registry("data set")
+    for file in [*sorted((builtin_root() / "datasets").glob("*.py")), *map(Path, files)]:
+        for cls in _classes_defined_in(load_file(file)):
+            if issubclass(cls, DatasetAdapter):
+                registry.add(cls)
+    return registry
+
+
+def add_data(registry: Registry[DatasetAdapter], path: Path) -> str:
+    """Add a user's own data, and return the name it has: its folder's or file's."""
+    from ssmlbench.dataset.own import data_class
+
+    cls = data_class(path)
+    if cls.name in registry:
+        known = registry[cls.name]
+        if getattr(known, "home", None) == getattr(cls, "home", None):
+            return cls.name
+        raise UserError(
+            f"--dataset {path}: there is another data set called {cls.name!r} "
+            f"({getattr(known, 'home', source_file(known))}); rename yours"
+        )
+    registry.add(cls)
+    return cls.name
 
 
 def _classes_defined_in(module: ModuleType) -> list[type]:

@@ -7,7 +7,8 @@ import io
 import json
 from collections.abc import Callable, Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -113,25 +114,46 @@ def _headers(board: Board, columns: Sequence[tuple[Metric, str]]) -> list[str]:
 # ---------------------------------------------------------------- formats
 
 
-def as_rich(boards: Sequence[Board]) -> RenderableType:
-    parts: list[RenderableType] = []
-    for board in boards:
-        for columns in _panels(board):
-            table = Table(title=title(board), title_style="bold", title_justify="left")
-            for i, header in enumerate(_headers(board, columns)):
-                table.add_column(header, justify="left" if i == 0 else "right", no_wrap=i != 0)
-            for row in board.rows:
-                cells = []
-                for metric, level in columns:
-                    cell = row.cells.get((metric.key, level))
-                    best = cell is not None and cell.place == 1 and len(board.rows) > 1
-                    cells.append(Text(cell_text(cell, metric), style="bold" if best else ""))
-                table.add_row(row_name(board, row), seeds_text(row), *cells, f"{row.rank:.2f}")
-            parts.append(table)
-        if board.apart:
-            parts.append(Text(f"Shown apart, not comparable: {board.apart}.", style="yellow"))
-        parts.append(Text("\n".join(footnotes(board)) + "\n", style="dim"))
-    return Group(*parts)
+NARROW = 110
+"""Below this many columns a table puts the spread under the mean."""
+
+
+class as_rich:  # noqa: N801 (a Rich renderable that reads as the other formats do)
+    """The boards as Rich tables, laid out for the width there is."""
+
+    def __init__(self, boards: Sequence[Board]):
+        self.boards = boards
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        narrow = options.max_width < NARROW
+        for board in self.boards:
+            for columns in _panels(board):
+                yield _rich_table(board, columns, narrow)
+            if board.apart:
+                yield Text(f"Shown apart, not comparable: {board.apart}.", style="yellow")
+            yield Text("\n".join(footnotes(board)) + "\n", style="dim")
+
+
+def _rich_table(board: Board, columns: Sequence[tuple[Metric, str]], narrow: bool) -> Table:
+    table = Table(
+        title=title(board),
+        title_style="bold",
+        title_justify="left",
+        box=None if narrow else box.HEAVY_HEAD,
+        pad_edge=not narrow,
+    )
+    for i, header in enumerate(_headers(board, columns)):
+        words = header.replace(" ", "\n") if narrow else header
+        table.add_column(words, justify="left" if i == 0 else "right", no_wrap=i != 0)
+    plus_minus = "\n±" if narrow else " ± "
+    for row in board.rows:
+        cells = []
+        for metric, level in columns:
+            cell = row.cells.get((metric.key, level))
+            best = cell is not None and cell.place == 1 and len(board.rows) > 1
+            cells.append(Text(cell_text(cell, metric, plus_minus), style="bold" if best else ""))
+        table.add_row(row_name(board, row), seeds_text(row), *cells, f"{row.rank:.2f}")
+    return table
 
 
 def as_markdown(boards: Sequence[Board]) -> str:

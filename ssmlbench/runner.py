@@ -19,19 +19,30 @@ from safetensors.numpy import save_file
 import ssmlbench
 from ssmlbench import metrics
 from ssmlbench.checkpoint import Checkpoint
-from ssmlbench.dataset import Task, prepare
+from ssmlbench.dataset import DatasetAdapter, Task, prepare
 from ssmlbench.device import make_repeatable, pick_device
+from ssmlbench.encoders import DEFAULT_BACKBONE, Encoder, EncoderOptions, Vector, find_encoder
 from ssmlbench.errors import RunFailed, UserError
+from ssmlbench.features import FrozenEncoder
 from ssmlbench.method import Method
 from ssmlbench.protocol import Audit, Observation, observe
 from ssmlbench.registry import Plugins, code_digest
 from ssmlbench.seeds import stream, stream_seed
-from ssmlbench.spec import RunSpec, check_spec, did_you_mean, parse_config
+from ssmlbench.spec import RunSpec, check_spec, parse_config
 from ssmlbench.store import RunFolder, temporary_beside, write_atomically
 from ssmlbench.trainer import Material, Outcome, Trainer
-from ssmlbench.views import Inputs, image_views, vector_views
+from ssmlbench.views import Inputs, SplitInputs, StoredInputs
 
 Notify = Callable[[Mapping[str, Any]], None]
+
+STRONG_VIEWS = 4
+"""R: drawn strong views of a row that are cached under `--freeze`."""
+HEAD_LR = 1e-3
+"""The learning rate of heads on frozen features when the command line names none."""
+IN_MEMORY_BYTES = 512 * 2**20
+"""A split whose prepared inputs are larger is read and prepared row by row."""
+PREPARED_ROWS = 1000
+"""Rows prepared in one go."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,7 @@ class Place:
     results: Path
     device: str = "auto"
     threads: int | None = None
+    workers: int = 0  # threads that read inputs which are too many for memory
 
 
 def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> RunSpec:
@@ -58,32 +70,55 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
             f"method {method.name} does not support --regime {regime}; it supports "
             f"{', '.join(sorted(method.regimes))}"
         )
-    encoder = plugins.encoders[typed.setdefault("backbone", adapter.backbone)]
-    if adapter.kind not in encoder.kinds:
-        fitting = [n for n in plugins.encoders if adapter.kind in plugins.encoders[n].kinds]
-        raise UserError(
-            f"--backbone {encoder.name} reads {'/'.join(sorted(encoder.kinds))}, {adapter.name} is "
-            f"{adapter.kind}.{did_you_mean('', fitting)}"
-        )
+    backbone = typed.setdefault("backbone", _default_backbone(adapter))
+    encoder = find_encoder(plugins.encoders, backbone, adapter.kind)
+    freeze = typed.setdefault("freeze", False)
+    if freeze:
+        typed.setdefault("strong_views", STRONG_VIEWS)
+    elif "strong_views" in typed:
+        raise UserError("--strong-views is for --freeze: otherwise every step draws a view anew")
+    options = _encoder_options(encoder, typed)
     config = parse_config(method.Config, settings, f"method {method.name}")
     values = dataclasses.asdict(config)
     defaults = dataclasses.asdict(method.Config())
     epochs = typed.setdefault("epochs", RunSpec.epochs)
     typed.setdefault("warmup_epochs", round(epochs * RunSpec.warmup_epochs / RunSpec.epochs))
-    typed.setdefault("lr", encoder.lr)
-    typed.setdefault("projection", "mlp" if adapter.kind == "vector" else method.projection)
+    typed.setdefault("lr", HEAD_LR if freeze else encoder.lr)
+    on_vectors = freeze or adapter.kind == "vector"
+    typed.setdefault("projection", "mlp" if on_vectors else method.projection)
     if regime != "semi":
         typed["pi"] = None
     if regime != "partial-positive":
         typed["share"] = None
     spec = RunSpec(
-        **typed,
+        **{**typed, **dataclasses.asdict(options), "weights": ""},
         config=values,
         changed=tuple(sorted(k for k in values if values[k] != defaults[k])),
         code=code_digest(method),
+        encoder_code="" if encoder.__module__.startswith("ssmlbench.") else code_digest(encoder),
     )
     check_spec(spec)
-    return dataclasses.replace(spec, data=prepare(adapter()).card.fingerprint)
+    return dataclasses.replace(
+        spec, weights=encoder.weights_id(options), data=prepare(adapter()).card.fingerprint
+    )
+
+
+def _default_backbone(adapter: type[DatasetAdapter]) -> str:
+    return getattr(adapter, "backbone", DEFAULT_BACKBONE[adapter.kind])
+
+
+def _encoder_options(encoder: type[Encoder], typed: Mapping[str, Any]) -> EncoderOptions:
+    """The encoder's options as typed or as it has them; one that it does not have is an error."""
+    names = [field.name for field in dataclasses.fields(EncoderOptions)]
+    for name in names:
+        # An encoder that starts at random anyway has no quarrel with `--weights none`.
+        harmless = name == "weights" and typed.get(name) == "none"
+        if name in typed and name not in encoder.options and not harmless:
+            raise UserError(
+                f"--{name.replace('_', '-')}: --backbone {encoder.name} has no such choice; it has "
+                f"{', '.join(sorted(encoder.options)) or 'none'}"
+            )
+    return EncoderOptions(**{n: typed.get(n, v) for n, v in encoder.options.items()})
 
 
 def execute(spec: RunSpec, plugins: Plugins, place: Place, notify: Notify = lambda e: None) -> str:
@@ -108,20 +143,24 @@ def execute(spec: RunSpec, plugins: Plugins, place: Place, notify: Notify = lamb
     return "done"
 
 
-def _make(
-    spec: RunSpec, plugins: Plugins, place: Place, folder: RunFolder, notify: Notify
-) -> None:
+def _make(spec: RunSpec, plugins: Plugins, place: Place, folder: RunFolder, notify: Notify) -> None:
     make_repeatable(place.threads)
     device = pick_device(place.device)
     task = prepare(plugins.datasets[spec.dataset]())
-    material, notes = gather(spec, task)
+    if task.card.fingerprint != spec.data:
+        raise UserError(
+            f"data set {spec.dataset} was prepared anew since this run was planned; give the same "
+            "command again"
+        )
+    inputs = input_loader(spec, plugins, task, place, device, notify)
+    material, notes = gather(spec, task, inputs)
     for note in notes:
         notify({"kind": "warning", "text": note})
     write_atomically(folder.spec_file, json.dumps(spec.as_dict(), indent=1))
     method = build_method(spec, plugins)
     encoder = build_encoder(spec, plugins, material)
     checkpoint = Checkpoint(folder.checkpoint_file)
-    trainer = Trainer(spec, method, encoder, material, device, checkpoint, notify)
+    trainer = Trainer(spec, method, encoder, material, device, checkpoint, notify, place.workers)
     try:
         outcome = trainer.train()
     except (UserError, RunFailed):
@@ -134,14 +173,17 @@ def _make(
     checkpoint.delete()
 
 
-def gather(spec: RunSpec, task: Task) -> tuple[Material, list[str]]:
-    """The run's material, and a line for everything about it the user should know."""
+def gather(
+    spec: RunSpec, task: Task, inputs: Callable[[str], SplitInputs]
+) -> tuple[Material, list[str]]:
+    """The run's material, and a line for everything about it the user should know.
+
+    inputs: a split's name → its inputs.
+    """
     truth = task.truth("train")
     observation = observe(truth, spec)
     test_truth = task.truth("test")
-    material = Material(
-        load_inputs(task, "train"), load_inputs(task, "test"), observation, Audit(truth), test_truth
-    )
+    material = Material(inputs("train"), inputs("test"), observation, Audit(truth), test_truth)
     return material, _notes(task, observation, test_truth)
 
 
@@ -155,29 +197,73 @@ def _notes(task: Task, observation: Observation, test_truth: npt.NDArray[np.int8
             "can be learnt of them at this seed and π"
         )
     if empty := metrics.empty_labels(test_truth):
-        notes.append(f"{empty} of {len(names)} labels have no test positive: left out of mAP and Macro-F1")
+        notes.append(
+            f"{empty} of {len(names)} labels have no test positive: left out of mAP and Macro-F1"
+        )
     return notes
 
 
-def load_inputs(task: Task, split: str) -> Inputs:
-    values = torch.from_numpy(np.stack(task.inputs(split)[:]))
-    if task.card.kind == "vector":
-        return Inputs(values.float(), vector_views())
-    if values.ndim == 3:
-        values = values[..., None]
-    return Inputs(values.permute(0, 3, 1, 2).contiguous(), image_views(task.card.flips))
+def input_loader(
+    spec: RunSpec,
+    plugins: Plugins,
+    task: Task,
+    place: Place,
+    device: torch.device,
+    notify: Notify,
+) -> Callable[[str], SplitInputs]:
+    """From a split's name to its inputs: prepared for the encoder, or features from the cache."""
+    encoder = find_encoder(plugins.encoders, spec.backbone, task.card.kind)
+    options = EncoderOptions.of(spec)
+
+    def load(split: str) -> SplitInputs:
+        return load_inputs(encoder, options, task, split)
+
+    if not spec.freeze:
+        return load
+    return FrozenEncoder(spec, encoder, task, load, device, place.workers, notify).inputs
+
+
+def load_inputs(
+    encoder: type[Encoder], options: EncoderOptions, task: Task, split: str
+) -> SplitInputs:
+    """A split prepared for an encoder: in memory where it is small, else read when needed."""
+    column, card = task.inputs(split), task.card
+    views = encoder.views(card.kind, card.flips, options)
+    count = len(column)
+    first = encoder.prepare([column[0]], options)
+    if first.nbytes * count > IN_MEMORY_BYTES:
+        return StoredInputs(column, lambda raws: encoder.prepare(raws, options), views)
+    values = torch.empty((count, *first.shape[1:]), dtype=first.dtype)
+    for start in range(0, count, PREPARED_ROWS):
+        raws = list(column[start : start + PREPARED_ROWS])
+        values[start : start + len(raws)] = encoder.prepare(raws, options)
+    return Inputs(values, views)
 
 
 def build_method(spec: RunSpec, plugins: Plugins) -> Method:
     cls = plugins.methods[spec.method]
     torch.manual_seed(stream_seed(spec.seed, "method"))
-    return cls(cls.Config(**spec.config), len(prepare(plugins.datasets[spec.dataset]()).card.label_names))
+    return cls(
+        cls.Config(**spec.config), len(prepare(plugins.datasets[spec.dataset]()).card.label_names)
+    )
 
 
-def build_encoder(spec: RunSpec, plugins: Plugins, material: Material) -> torch.nn.Module:
-    example = material.train.view(np.zeros(1, dtype=np.int64), "plain", stream(spec.seed, "example"))
+def build_encoder(spec: RunSpec, plugins: Plugins, material: Material) -> Encoder:
+    """The encoder that is trained; on cached features there is nothing left of it to train."""
+    example = material.train.view(
+        np.zeros(1, dtype=np.int64), "plain", stream(spec.seed, "example")
+    )
+    if spec.freeze:
+        return Vector(example[0])
+    kind = plugins.datasets[spec.dataset].kind
+    cls, options = find_encoder(plugins.encoders, spec.backbone, kind), EncoderOptions.of(spec)
+    if (there := cls.weights_id(options)) != spec.weights:
+        raise UserError(
+            f"--backbone {spec.backbone}: its weights have changed since this run was asked for "
+            f"({spec.weights} then, {there} now); ask for it again"
+        )
     torch.manual_seed(stream_seed(spec.seed, "network"))
-    return plugins.encoders[spec.backbone](example[0])
+    return cls(example[0], options)
 
 
 def write_result(

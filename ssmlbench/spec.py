@@ -25,6 +25,7 @@ Split = Literal["random", "stratified"]
 Selection = Literal["last", "val", "oracle"]
 EpochCount = Literal["unlabelled", "labelled"]
 Projection = Literal["none", "mlp"]
+Pooling = Literal["masked", "all"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,14 @@ class RunSpec:
     # what is trained
     backbone: str = "small-cnn"
     projection: Projection = "none"
+    # how the encoder is used; None where it has no such choice
+    freeze: bool = False  # encode once, train on the cached features
+    weights: str = ""  # what the encoder starts from: "name@digest", or "none" for scratch
+    strong_views: int | None = None  # R, drawn strong views a row, `freeze` only
+    image_size: int | None = None  # pixels
+    normalise: bool | None = None  # images, as the weights expect
+    max_tokens: int | None = None
+    pooling: Pooling | None = None  # of a text's tokens
     # how long and how fast
     epochs: int = 40
     warmup_epochs: int = 12
@@ -57,6 +66,7 @@ class RunSpec:
     config: Mapping[str, Any] = field(default_factory=dict)
     changed: tuple[str, ...] = ()  # the hyper-parameters that differ from the method's defaults
     code: str = ""  # digest of the method's file
+    encoder_code: str = ""  # digest of the encoder's file, if it is a plugin's
     data: str = ""  # fingerprint of the prepared data set
     protocol: int = PROTOCOL_VERSION
 
@@ -107,6 +117,13 @@ def check_spec(spec: RunSpec) -> None:
     if not 0 <= spec.warmup_epochs <= spec.epochs:
         raise UserError(
             f"--warmup-epochs {spec.warmup_epochs}: must lie between 0 and --epochs {spec.epochs}"
+        )
+    for name in ("strong_views", "image_size", "max_tokens"):
+        if (number := getattr(spec, name)) is not None and number < 1:
+            raise UserError(f"--{name.replace('_', '-')} {number}: must be at least 1")
+    if spec.pooling not in (None, *typing.get_args(Pooling)):
+        raise UserError(
+            f"--pooling {spec.pooling}: must be one of {', '.join(typing.get_args(Pooling))}"
         )
     if not spec.lr > 0:
         raise UserError(f"--lr {spec.lr}: must be above 0")

@@ -29,28 +29,29 @@ from ssmlbench.checkpoint import (
     restore_optimiser,
 )
 from ssmlbench.ema import Ema
+from ssmlbench.encoders import Encoder
 from ssmlbench.errors import RunFailed
 from ssmlbench.heads import Network, build_projection
 from ssmlbench.method import Method
 from ssmlbench.pools import Batch, Forward, Outputs, Pool, Pools, Rows
+from ssmlbench.prefetch import ahead
 from ssmlbench.protocol import Audit, Observation
 from ssmlbench.seeds import stream, stream_seed
 from ssmlbench.spec import RunSpec
 from ssmlbench.update import Update
-from ssmlbench.views import Inputs
-
-PREDICTION_BATCH = 512
-"""Rows in a forward pass that needs no gradients."""
+from ssmlbench.views import SplitInputs
 
 Scores = npt.NDArray[np.float32]
+StepInputs = dict[tuple[str, str], Tensor]
+"""Inputs by (pool, view)."""
 
 
 @dataclass
 class Material:
     """What a run is made of, beside the method: inputs, what may be known, what stays sealed."""
 
-    train: Inputs
-    test: Inputs
+    train: SplitInputs
+    test: SplitInputs
     observation: Observation
     audit: Audit
     test_truth: npt.NDArray[np.int8]  # read by `--selection oracle` only
@@ -79,6 +80,12 @@ class EpochPlan:
     def __len__(self) -> int:
         return len(self.labelled)
 
+    def positions(self, step: int) -> dict[str, Tensor]:
+        found = {"labelled": self.labelled[step]}
+        if self.unlabelled is not None:
+            found["unlabelled"] = self.unlabelled[step]
+        return found
+
 
 @dataclass
 class Best:
@@ -94,19 +101,23 @@ class Trainer:
         self,
         spec: RunSpec,
         method: Method,
-        encoder: torch.nn.Module,
+        encoder: Encoder,
         material: Material,
         device: torch.device,
         checkpoint: Checkpoint,
         notify: Callable[[Mapping[str, Any]], None] = lambda event: None,
+        workers: int = 0,
     ):
+        """workers: threads that read and prepare inputs which are not in memory."""
         self.spec = spec
         self.material = material
         self.device = device
         self.checkpoint = checkpoint
         self.notify = notify
+        self.workers = workers
+        self.batch_rows = encoder.batch_rows
         self.autocast, self.precision, self.scaler = _precision(device)
-        projection, width = build_projection(spec.projection, encoder.features)  # type: ignore[arg-type]
+        projection, width = build_projection(spec.projection, encoder.features)
         self.method = method.to(device)
         self.network = Network(encoder, projection, method.build_head(width)).to(device)
         self.rows = {
@@ -189,12 +200,14 @@ class Trainer:
             self.network, [p for g in self.optimiser.param_groups for p in g["params"]], self.scaler
         )
         totals: dict[str, Tensor] = {}
-        views = stream(self.spec.seed, "views", self.epoch)
-        for i in range(len(plan)):
-            labelled, unlabelled = self._batches(plan, i, views)
+        threads = self.workers if self.material.train.on_the_fly else 0
+        loaded = ahead(lambda step: self._step_inputs(plan, step), len(plan), threads)
+        for i, inputs in enumerate(loaded):
+            labelled, unlabelled = self._batches(plan.positions(i), inputs)
             update.forget = labelled.forward.forget
             update.lr = self.optimiser.param_groups[0]["lr"]
             terms = self.method.step(labelled, unlabelled, update)
+            lr = self.optimiser.param_groups[0]["lr"]
             self._apply()
             losses = {f"loss_{name}": term for name, term in terms.items()}
             for name, value in {**losses, **self.method.diagnostics}.items():
@@ -214,7 +227,7 @@ class Trainer:
                 "epoch": self.epoch + 1,
                 "phase": "warm-up" if self.warming_up else "semi",
                 "steps": self.steps,
-                "lr": self.scheduler.get_last_lr()[0],
+                "lr": lr,
                 "seconds": seconds,
                 "samples_per_second": seen / seconds,
                 "peak_memory_mb": _peak_memory(self.device),
@@ -304,37 +317,44 @@ class Trainer:
         order = torch.randperm(len(self.pools.unlabelled), generator=draw)
         return EpochPlan(labelled, list(order.split(spec.batch_size)))
 
-    def _batches(
-        self, plan: EpochPlan, step: int, views: torch.Generator
-    ) -> tuple[Batch, Batch | None]:
-        positions = {"labelled": plan.labelled[step]}
-        if plan.unlabelled is not None:
-            positions["unlabelled"] = plan.unlabelled[step]
+    def _step_inputs(self, plan: EpochPlan, step: int) -> tuple[StepInputs, StepInputs]:
+        """What the network and the averaged network see in a step.
+
+        Drawn from the seed, the epoch and the step alone: steps can be made ahead in any order.
+        """
+        views = stream(self.spec.seed, "views", self.epoch, step)
         method = self.method
         wanted = {"labelled": method.labelled_views, "unlabelled": method.unlabelled_views}
         averaged = {"labelled": (), "unlabelled": method.unlabelled_ema_views}
-        forward = Forward(self._run_network, self._inputs(positions, wanted, views))
-        ema = Forward(self._run_ema, self._inputs(positions, averaged, views))
-        batches = {}
-        for name, where in positions.items():
-            where = where.to(self.device)
-            observed = getattr(self.pools, name).observed[where]
-            batches[name] = Batch(name, where, observed, forward, ema)
-        return batches["labelled"], batches.get("unlabelled")
+        positions = plan.positions(step)
+        return self._inputs(positions, wanted, views), self._inputs(positions, averaged, views)
 
     def _inputs(
         self,
         positions: Mapping[str, Tensor],
         wanted: Mapping[str, tuple[str, ...]],
         views: torch.Generator,
-    ) -> dict[tuple[str, str], Tensor]:
+    ) -> StepInputs:
         return {
-            (pool, view): self.material.train.view(self.rows[pool][where.numpy()], view, views).to(
-                self.device, non_blocking=True
-            )
+            (pool, view): self.material.train.view(self.rows[pool][where.numpy()], view, views)
             for pool, where in positions.items()
             for view in wanted[pool]
         }
+
+    def _batches(
+        self, positions: Mapping[str, Tensor], inputs: tuple[StepInputs, StepInputs]
+    ) -> tuple[Batch, Batch | None]:
+        seen, seen_by_ema = (
+            {part: tensor.to(self.device, non_blocking=True) for part, tensor in parts.items()}
+            for parts in inputs
+        )
+        forward, ema = Forward(self._run_network, seen), Forward(self._run_ema, seen_by_ema)
+        batches = {}
+        for name, where in positions.items():
+            where = where.to(self.device)
+            observed = getattr(self.pools, name).observed[where]
+            batches[name] = Batch(name, where, observed, forward, ema)
+        return batches["labelled"], batches.get("unlabelled")
 
     @torch.no_grad()
     def _run_ema(self, inputs: Tensor) -> Outputs:
@@ -350,8 +370,8 @@ class Trainer:
         prior = torch.from_numpy(observation.prior)  # double: int(π_k N) is taken of it
 
         def predict(model: str, view: str, wanted: tuple[str, ...]) -> Outputs:
-            views = stream(self.spec.seed, "pool views", name, view, self.epoch)
-            return self._predict(model, self.material.train, rows, view, views, wanted)
+            purpose = ("pool views", name, view, self.epoch)
+            return self._predict(model, self.material.train, rows, view, purpose, wanted)
 
         return Pool(
             torch.from_numpy(observation.labels[rows]).to(self.device),
@@ -363,10 +383,10 @@ class Trainer:
     def _predict(
         self,
         model: str,
-        inputs: Inputs,
+        inputs: SplitInputs,
         rows: npt.NDArray[np.int64],
         view: str,
-        views: torch.Generator,
+        purpose: tuple[object, ...],
         wanted: tuple[str, ...],
     ) -> Outputs:
         """Outputs in eval mode over rows of any number, O(batch) beside what is wanted."""
@@ -374,8 +394,14 @@ class Trainer:
         was_training = network.training
         network.eval()
         pieces: dict[str, list[Tensor]] = {name: [] for name in wanted}
-        for start in range(0, max(len(rows), 1), PREDICTION_BATCH):
-            batch = inputs.view(rows[start : start + PREDICTION_BATCH], view, views)
+        size = self.batch_rows
+
+        def load(i: int) -> Tensor:
+            views = stream(self.spec.seed, *purpose, i)
+            return inputs.view(rows[i * size : (i + 1) * size], view, views)
+
+        threads = self.workers if inputs.on_the_fly else 0
+        for batch in ahead(load, max(math.ceil(len(rows) / size), 1), threads):
             with self.autocast():
                 outputs = network(batch.to(self.device, non_blocking=True))
             for name in wanted:
@@ -383,12 +409,12 @@ class Trainer:
         network.train(was_training)
         return {name: torch.cat(piece) for name, piece in pieces.items()}
 
-    def _scores(self, inputs: Inputs, rows: npt.NDArray[np.int64] | None = None) -> Scores:
+    def _scores(self, inputs: SplitInputs, rows: npt.NDArray[np.int64] | None = None) -> Scores:
         where = np.arange(len(inputs)) if rows is None else rows
 
         def predict(model: str, view: str, wanted: tuple[str, ...]) -> Outputs:
-            views = stream(self.spec.seed, "judged views", view)
-            return self._predict(model, inputs, where, view, views, wanted)
+            purpose = ("judged views", view)
+            return self._predict(model, inputs, where, view, purpose, wanted)
 
         self.method.eval()
         with torch.no_grad():

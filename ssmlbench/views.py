@@ -1,13 +1,15 @@
 """Inputs of a split and the views taken of them: plain (as is), weak, strong.
 
-Views are drawn for a whole batch at once with parameters of their own for each row; torchvision's
-transforms draw one set of parameters a call, which on small in-memory images is a Python loop a row.
+Views of small images, vectors and token ids are drawn for a whole batch at once, with parameters of
+their own for each row. Every draw comes from the generator that is handed in: torchvision's
+functions are used for large images, its random transforms are not, as they draw from a global one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +18,26 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 View = Callable[[Tensor, Generator], Tensor]
+RowNumbers = npt.NDArray[np.int64]
+
+
+class SplitInputs(Protocol):
+    """What training asks of a split's inputs, wherever they are kept."""
+
+    views: dict[str, View]
+    on_the_fly: bool  # slow to ask for, and safe to ask for from several threads
+
+    def __len__(self) -> int: ...
+
+    def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
+        """The rows as a network takes them, seen through one view."""
+        ...
 
 
 class Inputs:
-    """One split in memory: N × C × H × W uint8 images, or N × D float vectors."""
+    """One split in memory: N × C × H × W uint8 images, N × T token ids, or N × D float vectors."""
+
+    on_the_fly = False
 
     def __init__(self, values: Tensor, views: dict[str, View]):
         self.values = values
@@ -28,23 +46,75 @@ class Inputs:
     def __len__(self) -> int:
         return len(self.values)
 
-    def view(self, rows: npt.NDArray[np.int64], view: str, generator: Generator) -> Tensor:
-        """The rows as a network takes them, seen through one view."""
-        batch = self.values[torch.from_numpy(rows)]
-        if batch.dtype == torch.uint8:
-            batch = batch.float() / 255
-        return self.views[view](batch, generator)
+    def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
+        return self.views[view](self.values[torch.from_numpy(rows)], generator)
+
+
+class StoredInputs:
+    """One split too large for memory: rows are read, decoded and prepared when asked for."""
+
+    on_the_fly = True
+
+    def __init__(
+        self,
+        column: Any,
+        prepare: Callable[[Sequence[Any]], Tensor],
+        views: dict[str, View],
+    ):
+        self.column = column
+        self.prepare = prepare
+        self.views = views
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
+        if not len(rows):  # the shape of nothing is known from something
+            return self.view(np.zeros(1, dtype=np.int64), view, generator)[:0]
+        return self.views[view](self.prepare([self.column[int(row)] for row in rows]), generator)
 
 
 def image_views(flips: bool) -> dict[str, View]:
-    """Views of B × C × H × W images in 0..1. Mirroring only where it keeps the labels."""
+    """Views of small B × C × H × W images, as floats in 0..1; mirrored where labels stay."""
     mirror: View = _mirror if flips else _plain
     views: dict[str, View] = {
-        "plain": _plain,
-        "weak": lambda images, generator: _shift(mirror(images, generator), generator),
-        "strong": lambda images, generator: _strong(mirror(images, generator), generator),
+        "plain": lambda images, generator: _floats(images),
+        "weak": lambda images, generator: _shift(mirror(_floats(images), generator), generator),
+        "strong": lambda images, generator: _strong(mirror(_floats(images), generator), generator),
     }
     return views | {f"{name}-patches": _patched(view) for name, view in views.items()}
+
+
+def natural_views(flips: bool) -> dict[str, View]:
+    """Views of photographs, B × 3 × S × S uint8 in and out: weak mirrors, strong mirrors, applies
+    RandAugment and cuts out."""
+    from ssmlbench.augment import randaugment
+
+    weak: View = _mirror if flips else _plain
+
+    def strong(images: Tensor, generator: Generator) -> Tensor:
+        return randaugment(weak(images, generator), generator)
+
+    views: dict[str, View] = {"plain": _plain, "weak": weak, "strong": strong}
+    return views | {f"{name}-patches": _patched(view) for name, view in views.items()}
+
+
+def plain_views() -> dict[str, View]:
+    """Three views that are all the row itself."""
+    return {"plain": _plain, "weak": _plain, "strong": _plain}
+
+
+def text_views(
+    pad: int, special: Sequence[int] = (), dropout: float = 0.1, swap: float = 0.1
+) -> dict[str, View]:
+    """Views of B × T padded token ids: weak is as is; strong swaps neighbours and drops tokens."""
+    kept_ids = torch.tensor(sorted({*special, pad}))
+
+    def strong(ids: Tensor, generator: Generator) -> Tensor:
+        ids = _swap_neighbours(ids, kept_ids, swap, generator)
+        return _drop_tokens(ids, kept_ids, pad, dropout, generator)
+
+    return {"plain": _plain, "weak": _plain, "strong": strong}
 
 
 def vector_views(noise: float = 0.1, dropout: float = 0.1) -> dict[str, View]:
@@ -72,13 +142,47 @@ def _patched(view: View) -> View:
             for half in (band[..., : width // 2], band[..., width - width // 2 :])
         ]
         together = torch.stack(cut, dim=1).flatten(0, 1)
-        return F.interpolate(together, size=(height, width), mode="bilinear", align_corners=False)
+        size = (height, width)
+        large = F.interpolate(together.float(), size=size, mode="bilinear", align_corners=False)
+        return large.round_().to(seen.dtype) if seen.dtype == torch.uint8 else large
 
     return patches
 
 
 def _plain(inputs: Tensor, generator: Generator) -> Tensor:
     return inputs
+
+
+def _floats(images: Tensor) -> Tensor:
+    return images.float() / 255 if images.dtype == torch.uint8 else images
+
+
+def _swap_neighbours(ids: Tensor, kept: Tensor, rate: float, generator: Generator) -> Tensor:
+    """Exchange a token and the next with this probability; each token takes part once."""
+    # Pairs start at 0 or at 1, so that every border between two tokens can be crossed.
+    start = int(torch.randint(0, 2, (1,), generator=generator))
+    width = (ids.shape[1] - start) // 2 * 2
+    if width < 2:
+        return ids
+    pairs = ids[:, start : start + width].unflatten(1, (-1, 2))
+    chosen = torch.rand(pairs.shape[:2], generator=generator) < rate
+    chosen &= ~torch.isin(pairs, kept.to(ids.dtype)).any(2)
+    swapped = ids.clone()
+    swapped[:, start : start + width] = torch.where(
+        chosen[..., None], pairs.flip(2), pairs
+    ).flatten(1)
+    return swapped
+
+
+def _drop_tokens(ids: Tensor, kept: Tensor, pad: int, rate: float, generator: Generator) -> Tensor:
+    """Leave each token out with this probability and close the gaps; a row keeps one at least."""
+    ordinary = ~torch.isin(ids, kept.to(ids.dtype))
+    draws = torch.rand(ids.shape, generator=generator)
+    # The token with the largest draw stays, so that no text is emptied.
+    stays = draws >= draws.masked_fill(~ordinary, -1).amax(1, keepdim=True)
+    gone = ordinary & (draws < rate) & ~stays
+    empty = gone | (ids == pad)
+    return ids.masked_fill(empty, pad).gather(1, empty.int().argsort(dim=1, stable=True))
 
 
 def _mirror(images: Tensor, generator: Generator) -> Tensor:
@@ -141,5 +245,7 @@ def _cutout(images: Tensor, generator: Generator) -> Tensor:
     top = torch.randint(1 - size, height, (batch, 1), generator=generator)
     left = torch.randint(1 - size, width, (batch, 1), generator=generator)
     rows, columns = torch.arange(height) - top, torch.arange(width) - left
-    inside = ((rows >= 0) & (rows < size))[:, :, None] & ((columns >= 0) & (columns < size))[:, None]
+    inside = ((rows >= 0) & (rows < size))[:, :, None] & ((columns >= 0) & (columns < size))[
+        :, None
+    ]
     return images.masked_fill(inside[:, None], 0.0)

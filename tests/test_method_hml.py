@@ -43,10 +43,10 @@ def test_probabilities_and_both_losses_are_the_vectors(vectors: dict[str, Any]) 
     assert float(terms["labelled"]) / 3 == pytest.approx(
         expected["bce_mean_over_BK"], abs=TOLERANCE
     )
-    assert float(terms["adaptive"]) == pytest.approx(expected["L_adpt"], abs=TOLERANCE)
+    assert terms["adaptive"].item() == pytest.approx(expected["L_adpt"], abs=TOLERANCE)
     missing, excess = (y * (1 - probabilities)).sum(), ((1 - y) * probabilities).sum()
-    assert float(missing) == pytest.approx(expected["sum_pos_1mp"], abs=TOLERANCE)
-    assert float(excess) == pytest.approx(expected["sum_neg_p"], abs=TOLERANCE)
+    assert missing.item() == pytest.approx(expected["sum_pos_1mp"], abs=TOLERANCE)
+    assert excess.item() == pytest.approx(expected["sum_neg_p"], abs=TOLERANCE)
 
 
 def test_the_adaptive_loss_moves_scale_and_margin_only(vectors: dict[str, Any]) -> None:

@@ -1,24 +1,11 @@
-"""Encoders: modules that turn a batch of inputs into feature vectors. An encoder is a plugin too."""
+"""The encoders that need nothing but torch: a small CNN from scratch, and feature vectors as is."""
 
 from __future__ import annotations
-
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-
-class Encoder(nn.Module):
-    """Inputs → B × `features`. `kinds` are the kinds of data it can read."""
-
-    name: ClassVar[str]
-    kinds: ClassVar[frozenset[str] | set[str]]
-    lr: ClassVar[float] = 1e-3  # the learning rate used when the command line names none
-    features: int
-
-    def __init__(self, example: Tensor):
-        """example: one input as a network takes it, without the batch dimension."""
-        super().__init__()
+from ssmlbench.encoders.base import Encoder, EncoderOptions
 
 
 class SmallCnn(Encoder):
@@ -29,8 +16,8 @@ class SmallCnn(Encoder):
     lr = 3e-3
     features = 64
 
-    def __init__(self, example: Tensor):
-        super().__init__(example)
+    def __init__(self, example: Tensor, options: EncoderOptions | None = None):
+        super().__init__(example, options)
         # Pooling straight after the first convolution leaves a quarter of the pixels to the rest.
         self.layers = nn.Sequential(
             nn.Conv2d(example.shape[0], 8, 3, bias=False),
@@ -44,7 +31,7 @@ class SmallCnn(Encoder):
             nn.BatchNorm2d(self.features),
         )
         # The faster layout of small convolutions on a CPU.
-        self.to(memory_format=torch.channels_last)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, images: Tensor) -> Tensor:
         return self.layers(images).amax(dim=(2, 3)).relu()
@@ -55,13 +42,11 @@ class Vector(Encoder):
 
     name = "vector"
     kinds = {"vector"}
+    lr = 1e-3
 
-    def __init__(self, example: Tensor):
-        super().__init__(example)
+    def __init__(self, example: Tensor, options: EncoderOptions | None = None):
+        super().__init__(example, options)
         self.features = example.shape[0]
 
     def forward(self, vectors: Tensor) -> Tensor:
         return vectors
-
-
-BUILTIN: tuple[type[Encoder], ...] = (SmallCnn, Vector)

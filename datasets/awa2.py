@@ -1,0 +1,90 @@
+"""Animals with Attributes 2: photographs of animals, labelled with what their class is like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ssmlbench.dataset import BadRow, DatasetAdapter, Published, Row, numbered_lines
+from ssmlbench.errors import UserError
+
+
+class Awa2(DatasetAdapter):
+    """Photographs of 50 animals, 85 attributes; train and test are different animals."""
+
+    name = "awa2"
+    kind = "image"
+    backbone = "resnet50"
+    citation = "Xian et al., Zero-Shot Learning: A Comprehensive Evaluation, TPAMI 2018"
+    licence = "each image's own free licence (in its archive's licenses folder)"
+    download = "AwA2-data.zip from cvml.ista.ac.at/AwA2"
+    folders = ("Animals_with_Attributes2", "AwA2")
+    layout = """
+Animals_with_Attributes2/classes.txt                  (or these files directly)
+Animals_with_Attributes2/predicates.txt
+Animals_with_Attributes2/predicate-matrix-binary.txt
+Animals_with_Attributes2/trainclasses.txt
+Animals_with_Attributes2/testclasses.txt
+Animals_with_Attributes2/JPEGImages/antelope/antelope_10001.jpg
+"""
+    published = Published("BBAM's released code (specs/protocol.md)", labels=85)
+    notes = (
+        "train and test are disjoint animal classes (trainclasses.txt, testclasses.txt): a "
+        "zero-shot attribute task, whose test label prior differs from the training prior",
+        "all images of a class share one label vector: as many distinct ones as classes",
+    )
+
+    def label_names(self) -> list[str]:
+        return [name for _, name in self._numbered("predicates.txt")]
+
+    def rows(self, split: str) -> Iterator[Row | BadRow]:
+        vectors = self._class_labels()
+        listing = self._file(f"{split}classes.txt")
+        for number, line in sorted(numbered_lines(listing), key=lambda pair: pair[1].strip()):
+            animal = line.strip()
+            if not animal:
+                continue
+            if animal not in vectors:
+                where = self.where(listing, number)
+                yield BadRow(where, f"{animal!r} is not in classes.txt", "unknown label")
+                continue
+            labels = vectors[animal]
+            if isinstance(labels, BadRow):
+                yield labels
+                continue
+            for file in sorted(self._file(f"JPEGImages/{animal}").glob("*.jpg")):
+                yield Row(file, labels, file.stem, self.where(file))
+
+    def _file(self, name: str) -> Path:
+        return self.path(f"Animals_with_Attributes2/{name}", name)
+
+    def _numbered(self, name: str) -> list[tuple[int, str]]:
+        """The lines `12<tab>antelope` of a file."""
+        file = self._file(name)
+        found = []
+        for number, line in numbered_lines(file):
+            parts = line.split()
+            if parts and (len(parts) != 2 or not parts[0].isdecimal()):
+                where = self.where(file, number)
+                raise UserError(f"data set {self.name}: {where}: expected a number and a name")
+            if parts:
+                found.append((int(parts[0]), parts[1]))
+        return found
+
+    def _class_labels(self) -> dict[str, tuple[int, ...] | BadRow]:
+        file = self._file("predicate-matrix-binary.txt")
+        label_count = len(self.label_names())
+        matrix = [(n, line.split()) for n, line in numbered_lines(file) if line.strip()]
+        vectors: dict[str, tuple[int, ...] | BadRow] = {}
+        for (_, animal), (number, digits) in zip(
+            self._numbered("classes.txt"), matrix, strict=False
+        ):
+            where = self.where(file, number)
+            if len(digits) != label_count:
+                reason = f"{len(digits)} values, expected {label_count}"
+                vectors[animal] = BadRow(where, reason, "label string of the wrong length")
+            elif set(digits) - {"0", "1"}:
+                vectors[animal] = BadRow(where, "a value is neither 0 nor 1")
+            else:
+                vectors[animal] = tuple(k for k, digit in enumerate(digits) if digit == "1")
+        return vectors

@@ -1,0 +1,98 @@
+"""COCO 2014: photographs with the object categories annotated in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ssmlbench.dataset import BadRow, DatasetAdapter, Published, Row
+from ssmlbench.errors import UserError
+
+
+class Coco2014(DatasetAdapter):
+    """Photographs, 80 object categories; train2014 and val2014."""
+
+    name = "coco2014"
+    kind = "image"
+    backbone = "resnet50"
+    citation = "Lin et al., Microsoft COCO: Common Objects in Context, ECCV 2014"
+    licence = "annotations CC BY 4.0; Flickr terms of use for the images"
+    download = "annotations_trainval2014.zip, train2014.zip, val2014.zip from cocodataset.org"
+    folders = ("coco", "COCO", "COCO2014")
+    layout = """
+annotations/instances_train2014.json
+annotations/instances_val2014.json
+train2014/COCO_train2014_000000000009.jpg      (or images/train2014/…)
+val2014/COCO_val2014_000000000042.jpg
+"""
+    published = Published("HML Table 1 (specs/protocol.md)", 82081, 40137, 80, 2.92)
+    notes = (
+        "test is val2014: the real test set has no public labels",
+        "images without any annotated object are left out, as in the papers",
+    )
+
+    @cached_property
+    def _categories(self) -> dict[int, str]:
+        return self._index("test")["categories"]  # the smaller of two files with the same list
+
+    def label_names(self) -> list[str]:
+        return list(self._categories.values())
+
+    def rows(self, split: str) -> Iterator[Row | BadRow]:
+        index = self._index(split)
+        where = self.where(self._annotations(split))
+        if index["categories"] != self._categories:
+            raise UserError(f"data set {self.name}: {where} has other categories than val2014's")
+        positions = {category: k for k, category in enumerate(self._categories)}
+        labels: dict[int, set[int]] = {}
+        for number, (image, category) in enumerate(index["annotations"], start=1):
+            if category not in positions:
+                reason = f"annotation {number}: no category has id {category}"
+                yield BadRow(where, reason, "unknown label")
+            elif image not in index["images"]:
+                yield BadRow(where, f"annotation {number}: no image has id {image}")
+            else:
+                labels.setdefault(image, set()).add(positions[category])
+        part = self._part(split)
+        folder = self.path(part, f"images/{part}")
+        for image, found in sorted(labels.items()):
+            file = folder / index["images"][image]
+            yield Row(file, tuple(sorted(found)), f"{part}/{image}", self.where(file))
+
+    def _part(self, split: str) -> str:
+        return {"train": "train2014", "test": "val2014"}[split]
+
+    def _annotations(self, split: str) -> Path:
+        return self.path(f"annotations/instances_{self._part(split)}.json")
+
+    def _index(self, split: str) -> dict[str, Any]:
+        """Categories and images by id, and (image, category) of every annotation.
+
+        Outlines and boxes are dropped as they are parsed: as objects they take gigabytes.
+        """
+        file = self._annotations(split)
+        try:
+            content = json.loads(file.read_bytes(), object_hook=_slim)
+            return {
+                "categories": dict(sorted(content["categories"])),
+                "images": dict(content["images"]),
+                "annotations": content["annotations"],
+            }
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{file}: not COCO instances ({type(error).__name__}: {error}); expected images, "
+                "annotations and categories"
+            ) from None
+
+
+def _slim(value: dict[str, Any]) -> Any:
+    if "category_id" in value:
+        return value["image_id"], value["category_id"]
+    if "file_name" in value:
+        return value["id"], value["file_name"]
+    if "name" in value and "id" in value and "url" not in value:
+        return value["id"], value["name"]
+    return value

@@ -1,0 +1,59 @@
+"""GoEmotions: Reddit comments with the emotions raters agreed on, from its TSV files or the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ssmlbench.dataset import BadRow, DatasetAdapter, Hub, Published, Row, numbered_lines
+
+EMOTIONS = (
+    "admiration", "amusement", "anger", "annoyance", "approval", "caring", "confusion",
+    "curiosity", "desire", "disappointment", "disapproval", "disgust", "embarrassment",
+    "excitement", "fear", "gratitude", "grief", "joy", "love", "nervousness", "optimism", "pride",
+    "realization", "relief", "remorse", "sadness", "surprise", "neutral",
+)  # fmt: skip
+
+
+class GoEmotions(DatasetAdapter):
+    """Reddit comments, 27 emotions and neutral (Demszky et al., ACL 2020)."""
+
+    name = "goemotions"
+    kind = "text"
+    backbone = "bert-base-uncased"
+    citation = "Demszky et al., GoEmotions: A Dataset of Fine-Grained Emotions, ACL 2020"
+    licence = "Apache 2.0"
+    download = "goemotions/data/{train,test}.tsv of github.com/google-research/google-research"
+    layout = """
+train.tsv      text, tab, comma-joined label ids, tab, comment id
+test.tsv
+"""
+    hub = Hub(
+        "google-research-datasets/go_emotions",
+        "add492243ff905527e67aeb8b80c082af02207c3",
+        "simplified",
+    )
+    published = Published("its paper and repository", 43410, 5427, 28, 1.18)
+    notes = ("dev.tsv is not used",)
+
+    def label_names(self) -> list[str]:
+        return list(EMOTIONS)
+
+    def rows(self, split: str) -> Iterator[Row | BadRow]:
+        if self.folder is None:
+            for row in self.from_hub(split):
+                yield Row(row["text"], tuple(row["labels"]), row["id"], f"hub {split} {row['id']}")
+            return
+        file = self.path(f"{split}.tsv")
+        for number, line in numbered_lines(file):
+            where = self.where(file, number)
+            parts = line.split("\t")
+            if len(parts) != 3:
+                yield BadRow(
+                    where, f"{len(parts)} columns, expected 3: text, label ids, comment id"
+                )
+                continue
+            text, ids, comment = parts
+            if not all(label.isdecimal() for label in ids.split(",")):
+                yield BadRow(where, f"label ids {ids!r} are not numbers")
+                continue
+            yield Row(text, tuple(int(label) for label in ids.split(",")), comment, where)

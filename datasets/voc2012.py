@@ -1,0 +1,74 @@
+"""PASCAL VOC 2012: photographs with the object classes seen in them, from its unpacked archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ssmlbench.dataset import BadRow, DatasetAdapter, Published, Row, numbered_lines
+
+CLASSES = (
+    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
+    "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train",
+    "tvmonitor",
+)  # fmt: skip
+
+
+class Voc2012(DatasetAdapter):
+    """Photographs, 20 object classes; train and val of the classification lists."""
+
+    name = "voc2012"
+    kind = "image"
+    backbone = "resnet50"
+    citation = "Everingham et al., The PASCAL Visual Object Classes Challenge 2012"
+    licence = "Flickr terms of use (the images' own)"
+    download = "VOCtrainval_11-May-2012.tar from host.robots.ox.ac.uk/pascal/VOC/voc2012"
+    folders = ("VOCdevkit", "VOC2012")
+    layout = """
+VOCdevkit/VOC2012/ImageSets/Main/train.txt             (or from VOC2012/ or ImageSets/ on)
+VOCdevkit/VOC2012/ImageSets/Main/val.txt
+VOCdevkit/VOC2012/ImageSets/Main/aeroplane_train.txt   an id a line, and 1, 0 (difficult) or -1
+VOCdevkit/VOC2012/ImageSets/Main/…
+VOCdevkit/VOC2012/JPEGImages/2008_000002.jpg
+"""
+    published = Published("HML Table 1 (specs/protocol.md)", 5717, 5823, 20, 1.44)
+    notes = (
+        "test is VOC's val: its real test set has no public labels",
+        "an object that is only there as `difficult` does not count as a label",
+    )
+
+    def label_names(self) -> list[str]:
+        return list(CLASSES)
+
+    def rows(self, split: str) -> Iterator[Row | BadRow]:
+        part = {"train": "train", "test": "val"}[split]
+        root = self.path("VOCdevkit/VOC2012", "VOC2012", ".")
+        lists = root / "ImageSets" / "Main"
+        listing = self._in(lists, f"{part}.txt")
+        labels: dict[str, list[int]] = {line.strip(): [] for _, line in numbered_lines(listing)}
+        for position, name in enumerate(CLASSES):
+            yield from self._read_class(self._in(lists, f"{name}_{part}.txt"), position, labels)
+        for image, positions in sorted(labels.items()):
+            if image:
+                file = root / "JPEGImages" / f"{image}.jpg"
+                yield Row(file, tuple(positions), image, self.where(file))
+
+    def _in(self, folder: Path, name: str) -> Path:
+        if not (folder / name).is_file():
+            raise self.missing(f"ImageSets/Main/{name} is missing")
+        return folder / name
+
+    def _read_class(
+        self, file: Path, position: int, labels: dict[str, list[int]]
+    ) -> Iterator[BadRow]:
+        for number, line in numbered_lines(file):
+            parts = line.split()
+            if not parts:
+                continue
+            if len(parts) != 2 or parts[1] not in ("1", "0", "-1"):
+                yield BadRow(self.where(file, number), f"expected an id and 1, 0 or -1: {line!r}")
+            elif parts[0] not in labels:
+                reason = f"image {parts[0]} is not listed in {file.name.rpartition('_')[2]}"
+                yield BadRow(self.where(file, number), reason)
+            elif parts[1] == "1":
+                labels[parts[0]].append(position)

@@ -1,0 +1,73 @@
+"""`ssmlbench cache`: what frozen encoders have left on disk, and taking it away."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(no_args_is_help=True, help="Cached features of frozen encoders.")
+
+
+@app.command("list")
+def list_features() -> None:
+    """What is cached, and how large it is."""
+    from rich.table import Table
+
+    from ssmlbench.feature_store import cached_features, features_root
+
+    table = Table(caption_justify="left")
+    for column in (
+        "data set",
+        "split",
+        "view",
+        "encoder",
+        "weights",
+        "rows",
+        "width",
+        "MB",
+        "state",
+    ):
+        table.add_column(column, overflow="fold")
+    total = 0.0
+    folders = cached_features()
+    for folder in folders:
+        megabytes = folder.bytes / 2**20
+        total += megabytes
+        if folder.complete:
+            about = folder.about
+            view = about["view"] + (f" {about['draw'] + 1}" if about["view"] == "strong" else "")
+            named = (about["dataset"], about["split"], view, about["backbone"], about["weights"])
+            size = (str(about["rows"]), str(about["features"]))
+        else:
+            named, size = (folder.path.name, "", "", "", ""), ("", "")
+        state = "complete" if folder.complete else "begun"
+        table.add_row(*named, *size, f"{megabytes:.1f}", state)
+    table.caption = f"{len(folders)} in {features_root()}, {total:.0f} MB"
+    Console().print(table)
+
+
+@app.command("clear")
+def clear_features(
+    dataset: Annotated[
+        str | None, typer.Option(help="Only this data set's features. [all]")
+    ] = None,
+    begun: Annotated[
+        bool, typer.Option("--begun", help="Only what was begun and not completed.")
+    ] = False,
+) -> None:
+    """Delete cached features; the next --freeze run computes them again."""
+    from ssmlbench.feature_store import cached_features
+
+    removed, busy, freed = 0, 0, 0.0
+    for folder in cached_features():
+        if (begun and folder.complete) or (dataset and not folder.belongs_to(dataset)):
+            continue
+        megabytes = folder.bytes / 2**20
+        if folder.remove():
+            removed, freed = removed + 1, freed + megabytes
+        else:
+            busy += 1
+    in_use = f"; {busy} in use by a run, kept" if busy else ""
+    Console().print(f"removed {removed}, {freed:.0f} MB{in_use}", highlight=False)

@@ -1,0 +1,265 @@
+"""`ssmlbench data …`: prepare a data set, show its card, compare it with what was published.
+
+Nothing here trains, so torch is never imported.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ssmlbench.errors import UserError
+
+if TYPE_CHECKING:
+    from ssmlbench.dataset import Card, DatasetAdapter, Published, Task
+    from ssmlbench.registry import Registry
+
+data_app = typer.Typer(no_args_is_help=True, help="Prepare, check and list data sets.")
+
+LOG_SECONDS = 10.0
+"""Without a terminal, a line of progress this often at the most."""
+ALL_LABELS = 30
+"""A card shows every label up to this many, else the most and the least frequent ones."""
+MEAN_TOLERANCE = 0.01
+"""Published means are rounded to two digits, some of them twice."""
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="A folder with a folder of raw files per data set. [SSMLBENCH_DATA]"),
+]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave bad rows out, and count them on the card.")
+]
+PluginFiles = Annotated[
+    list[str] | None, typer.Option("--plugin", help="A plugin file; may be repeated.")
+]
+Name = Annotated[str, typer.Argument(help="A data set, or the path of your own.")]
+
+
+@data_app.command("prepare")
+def prepare_command(
+    name: Name,
+    from_: Annotated[
+        Path | None, typer.Option("--from", help="The folder of its raw files; made anew.")
+    ] = None,
+    data_dir: DataDir = None,
+    skip_bad: SkipBad = False,
+    plugin: PluginFiles = None,
+) -> None:
+    """Convert the raw files once into a task on disk, and print its card."""
+    from ssmlbench.dataset import is_prepared
+
+    console = Console()
+    adapter = _adapter(name, plugin, from_, data_dir)
+    if from_ is not None and not from_.exists():
+        raise UserError(f"--from {from_}: no such folder")
+    if is_prepared(adapter) and from_ is None:
+        console.print(f"{adapter.name} is prepared already (--from FOLDER makes it anew)\n")
+    task = prepare_shown(adapter, skip_bad, console, anew=from_ is not None)
+    console.print(card_page(task.card))
+
+
+@data_app.command("verify")
+def verify_command(name: Name, data_dir: DataDir = None, plugin: PluginFiles = None) -> None:
+    """Compare a data set with its published statistics; exit code 1 when something differs."""
+    console = Console()
+    adapter = _adapter(name, plugin, None, data_dir)
+    task = prepare_shown(adapter, False, console)
+    differences = damage(task)
+    table = Table(title=f"{adapter.name} {task.card.fingerprint}", title_justify="left")
+    for column in ("", "published", "here", ""):
+        table.add_column(column)
+    for what, published, here, same in compare(task.card, adapter.published):
+        table.add_row(what, published, here, "" if same is None else "same" if same else "differs")
+        if same is False:
+            differences.append(f"{what}: {here} here, {published} published")
+    console.print(table)
+    if adapter.published:
+        console.print(f"published by: {adapter.published.source}", highlight=False)
+    for kind, count in task.card.skipped.items():
+        differences.append(f"{count:,} rows were skipped when it was prepared ({kind})")
+    for note in task.card.notes:
+        console.print(f"note: {note}", highlight=False)
+    for difference in differences:
+        console.print(f"differs: {difference}", highlight=False)
+    if differences:
+        raise typer.Exit(1)
+    told = "the same as published, where published" if adapter.published else "nothing published"
+    console.print(f"{adapter.name}: {told}", highlight=False)
+
+
+@data_app.command("list")
+def list_command(data_dir: DataDir = None, plugin: PluginFiles = None) -> None:
+    """What data sets there are, and which are prepared."""
+    table = Table()
+    for column in ("data set", "kind", "state", "train", "test", "labels", "labels a row"):
+        table.add_column(column)
+    registry = _registry(plugin)
+    for name in registry:
+        adapter = registry[name](data_dir=data_dir)
+        table.add_row(name, adapter.kind, *_state(adapter))
+    Console().print(table)
+
+
+def _registry(plugin: list[str] | None) -> Registry[DatasetAdapter]:
+    from ssmlbench.registry import data_sets
+
+    return data_sets(plugin or ())
+
+
+def _adapter(
+    name: str, plugin: list[str] | None, source: Path | None, data_dir: Path | None
+) -> DatasetAdapter:
+    from ssmlbench.dataset.own import looks_like_path
+    from ssmlbench.registry import add_data
+
+    registry = _registry(plugin)
+    if name not in registry and looks_like_path(name):
+        name = add_data(registry, Path(name))
+    return registry[name](source, data_dir)
+
+
+def _state(adapter: DatasetAdapter) -> tuple[str, str, str, str, str]:
+    from ssmlbench.dataset import is_prepared, prepare
+
+    if is_prepared(adapter):
+        card = prepare(adapter).card
+        rows = (f"{card.rows['train']:,}", f"{card.rows['test']:,}")
+        return "prepared", *rows, str(len(card.label_names)), f"{card.mean_labels():.2f}"
+    if not adapter.layout:
+        return "made on first use", "", "", "", ""
+    if adapter.folder is not None:
+        return f"files in {adapter.folder}", "", "", "", ""
+    return "on the hub" if adapter.hub else "no files", "", "", "", ""
+
+
+def prepare_shown(
+    adapter: DatasetAdapter,
+    skip_bad: bool,
+    console: Console,
+    anew: bool = False,
+    quiet: bool = False,
+) -> Task:
+    """Prepare with progress: bars on a terminal, lines in a log; silent when it is there."""
+    from ssmlbench.dataset import check_source, is_prepared, prepare
+
+    if is_prepared(adapter) and not anew:
+        task = prepare(adapter)
+        check_source(adapter, task.card)
+        return task
+    start = time.monotonic()
+    console = Console(quiet=True) if quiet else console
+    with _progress(adapter, console) as report:
+        task = prepare(adapter, skip_bad, anew, report)
+    card, seconds = task.card, time.monotonic() - start
+    rows = sum(card.rows.values())
+    console.print(
+        f"prepared {card.name}: {rows:,} rows in {seconds:.1f} s ({rows / seconds:,.0f} rows/s)",
+        highlight=False,
+    )
+    if card.skipped:
+        console.print(f"warning: {sum(card.skipped.values()):,} bad rows left out", highlight=False)
+    return task
+
+
+@contextmanager
+def _progress(adapter: DatasetAdapter, console: Console) -> Iterator[Callable[[str, int], None]]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    if not console.is_terminal:
+        last = time.monotonic()
+
+        def log(split: str, rows: int) -> None:
+            nonlocal last
+            if time.monotonic() - last >= LOG_SECONDS:
+                last = time.monotonic()
+                console.print(f"preparing {adapter.name}: {rows:,} {split} rows", highlight=False)
+
+        yield log
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
+        expected = {s: getattr(adapter.published, s, None) for s in ("train", "test")}
+        tasks = {
+            split: bars.add_task(f"{adapter.name} {split}", total=total)
+            for split, total in expected.items()
+        }
+        yield lambda split, rows: bars.update(tasks[split], completed=rows)
+
+
+def card_page(card: Card) -> RenderableType:
+    """Everything a prepared data set says of itself."""
+    facts = Table.grid(padding=(0, 2))
+    rows = f"{card.rows['train']:,} train, {card.rows['test']:,} test"
+    means = ", ".join(f"{card.mean_labels(s):.2f} {s}" for s in card.rows)
+    skipped = ", ".join(f"{count:,} ({kind})" for kind, count in card.skipped.items())
+    for key, value in (
+        ("kind", card.kind),
+        ("rows", rows),
+        ("labels", str(len(card.label_names))),
+        ("labels a row", f"{card.mean_labels():.3f} ({means})"),
+        ("density", f"{card.density:.4f}"),
+        ("bad rows left out", skipped or "none"),
+        ("licence", card.licence or "not stated"),
+        ("citation", card.citation or "none"),
+        ("source", card.source or "made by its adapter"),
+        ("fingerprint", card.fingerprint),
+        *(("note", note) for note in card.notes),
+    ):
+        facts.add_row(Text(key, style="bold"), Text(value))
+    return Group(Text(card.name, style="bold"), facts, "", histogram(card))
+
+
+def histogram(card: Card) -> Table:
+    """Rows of each label, most frequent in train first."""
+    table = Table(title="rows of each label", title_justify="left")
+    for column, side in (("label", "left"), ("train", "right"), ("test", "right"), ("", "left")):
+        table.add_column(column, justify=side)  # type: ignore[arg-type]
+    train, test = card.positives["train"], card.positives["test"]
+    order = sorted(range(len(train)), key=lambda k: (-train[k], k))
+    shown = order if len(order) <= ALL_LABELS else [*order[:15], *order[-5:]]
+    for k in shown:
+        bar = "█" * round(24 * train[k] / max(1, max(train)))
+        table.add_row(Text(card.label_names[k]), f"{train[k]:,}", f"{test[k]:,}", bar)
+        if len(shown) < len(order) and k == shown[14]:
+            table.add_row(f"… {len(order) - len(shown)} more", "", "", "")
+    return table
+
+
+def compare(card: Card, published: Published | None) -> list[tuple[str, str, str, bool | None]]:
+    """(what, published, here, is it the same): None where nothing was published."""
+    here = {
+        "train": card.rows["train"],
+        "test": card.rows["test"],
+        "labels": len(card.label_names),
+    }
+    lines: list[tuple[str, str, str, bool | None]] = []
+    for field, value in here.items():
+        told = getattr(published, field, None)
+        what = field if field == "labels" else f"{field} rows"
+        same = None if told is None else told == value
+        lines.append((what, "not found" if told is None else f"{told:,}", f"{value:,}", same))
+    mean, told = card.mean_labels(), getattr(published, "mean_labels", None)
+    same = None if told is None else abs(told - mean) <= MEAN_TOLERANCE
+    lines.append(
+        ("labels a row", "not found" if told is None else f"{told:.2f}", f"{mean:.3f}", same)
+    )
+    return lines
+
+
+def damage(task: Task) -> list[str]:
+    """Do the files on disk still hold what the card says?"""
+    return [
+        f"the prepared {split} file does not fit its card; prepare it anew"
+        for split, positives in task.card.positives.items()
+        if task.truth(split).sum(axis=0, dtype=int).tolist() != positives
+        or len(task.inputs(split)) != task.card.rows[split]
+    ]

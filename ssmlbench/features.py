@@ -1,0 +1,212 @@
+"""The frozen-feature cache: an encoder runs once over each split and view, every later run reads.
+
+Files under <cache>/features/<data set>-<split>-<view>-<key>/: shards of half-precision rows, each
+written by an atomic rename, and about.json last. What is trained on the features is not in here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock
+from torch import Generator, Tensor
+
+from ssmlbench.dataset import Task
+from ssmlbench.encoders import Encoder, EncoderOptions
+from ssmlbench.errors import RunFailed, UserError
+from ssmlbench.feature_store import FeatureFolder, features_root
+from ssmlbench.prefetch import ahead
+from ssmlbench.seeds import stream, stream_seed
+from ssmlbench.spec import RunSpec
+from ssmlbench.store import temporary_beside, write_atomically
+from ssmlbench.views import RowNumbers, SplitInputs, View
+
+VERSION = 1
+"""Raised when the same encoder, options and rows would give other features."""
+
+SHARD_ROWS = 1024
+"""What a kill can cost at the most."""
+
+Notify = Callable[[Mapping[str, Any]], None]
+
+
+class CachedInputs:
+    """One split's features in memory; the strong view of a row is one of its R cached draws."""
+
+    on_the_fly = False
+
+    def __init__(self, values: dict[str, Tensor], draws: int):
+        """values: N × D half-precision features by view; "strong" is N · R × D, a row's draws
+        together, and absent where only the plain view is wanted."""
+        self.values = values
+        self.draws = draws
+        self.views: dict[str, View] = dict.fromkeys(values, _as_cached)
+
+    def __len__(self) -> int:
+        return len(self.values["plain"])
+
+    def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
+        where = torch.from_numpy(rows)
+        if view == "strong":
+            chosen = torch.randint(0, self.draws, (len(rows),), generator=generator)
+            where = where * self.draws + chosen
+        return self.values[view].index_select(0, where).float()
+
+
+def _as_cached(features: Tensor, generator: Generator) -> Tensor:
+    return features
+
+
+@dataclass
+class FrozenEncoder:
+    """An encoder that is not trained, on one task. It is built when something is not cached yet."""
+
+    spec: RunSpec
+    encoder: type[Encoder]
+    task: Task
+    load: Callable[[str], SplitInputs]  # split → its prepared inputs
+    device: torch.device
+    workers: int = 0
+    notify: Notify = lambda event: None
+    _inputs: dict[str, SplitInputs] = field(default_factory=dict, init=False)
+
+    def inputs(self, split: str) -> CachedInputs:
+        """All views of the training rows, the plain one of the others, computed where missing."""
+        plain = self._features(split, "plain", 0)
+        if split != "train":
+            return CachedInputs({"plain": plain}, 1)
+        names = self.encoder.views(self.task.card.kind, self.task.card.flips, self.options)
+        draws = self.spec.strong_views or 1
+        # A weak view that is the row itself (text, vectors) is not computed twice.
+        weak = plain if names["weak"] is names["plain"] else self._features(split, "weak", 0)
+        strong = torch.stack([self._features(split, "strong", d) for d in range(draws)], dim=1)
+        return CachedInputs({"plain": plain, "weak": weak, "strong": strong.flatten(0, 1)}, draws)
+
+    @property
+    def options(self) -> EncoderOptions:
+        return EncoderOptions.of(self.spec)
+
+    def key(self, split: str, view: str, draw: int) -> dict[str, Any]:
+        """Everything the features depend on. A model is known by its weights, not by its folder."""
+        spec, card = self.spec, self.task.card
+        return {
+            "version": VERSION,
+            "encoder": self.encoder.__name__ if "@" in spec.weights else spec.backbone,
+            "weights": spec.weights,
+            "code": spec.encoder_code,
+            "options": {**dataclasses.asdict(self.options), "weights": None},
+            "data": card.fingerprint,
+            "flips": card.flips,
+            "split": split,
+            "view": view,
+            "draw": draw,
+        }
+
+    def folder(self, split: str, view: str, draw: int) -> FeatureFolder:
+        key = self.key(split, view, draw)
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+        name = view if view != "strong" else f"strong{draw}"
+        stem = "".join(c if c.isalnum() or c in "-_" else "_" for c in self.task.card.name)
+        return FeatureFolder(features_root() / f"{stem}-{split}-{name}-{digest}")
+
+    def _features(self, split: str, view: str, draw: int) -> Tensor:
+        folder = self.folder(split, view, draw)
+        if not folder.complete:
+            try:
+                folder.path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UserError(
+                    f"cannot write to {folder.path}: {error.strerror}; set SSMLBENCH_CACHE to a "
+                    "folder that can be written to"
+                ) from None
+            with FileLock(folder.lock_file):  # whoever waits here finds it complete
+                if not folder.complete:
+                    self._compute(folder, split, view, draw)
+        return torch.cat([torch.from_numpy(np.load(file)) for file in folder.shards()])
+
+    def _compute(self, folder: FeatureFolder, split: str, view: str, draw: int) -> None:
+        inputs = self._loaded(split)
+        shards = math.ceil(len(inputs) / SHARD_ROWS)
+        missing = [i for i in range(shards) if not folder.shard_file(i).is_file()]
+        what = f"{split} {view}" + (f" {draw + 1}" if view == "strong" else "")
+        event = {"kind": "features", "what": what, "total": len(inputs)}
+        done = len(inputs) - sum(min(SHARD_ROWS, len(inputs) - i * SHARD_ROWS) for i in missing)
+        width = 0
+        for shard, features in self._encoded(inputs, view, draw, missing):
+            _write_shard(folder.shard_file(shard), features)
+            width, done = features.shape[1], done + len(features)
+            self.notify({**event, "done": done})
+        about = {
+            **self.key(split, view, draw),
+            "dataset": self.task.card.name,
+            "backbone": self.spec.backbone,
+            "rows": len(inputs),
+            "features": width or np.load(folder.shard_file(0), mmap_mode="r").shape[1],
+            "shards": shards,
+        }
+        write_atomically(folder.about_file, json.dumps(about, indent=1))
+
+    @torch.inference_mode()
+    def _encoded(
+        self, inputs: SplitInputs, view: str, draw: int, shards: list[int]
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """The features of each shard; random views depend on rows and draw, not on who asks."""
+        size = min(self.encoder.batch_rows, SHARD_ROWS)
+        batches = [
+            (shard, start, min(start + size, (shard + 1) * SHARD_ROWS, len(inputs)))
+            for shard in shards
+            for start in range(shard * SHARD_ROWS, min((shard + 1) * SHARD_ROWS, len(inputs)), size)
+        ]
+
+        def load(i: int) -> Tensor:
+            _, start, stop = batches[i]
+            return inputs.view(np.arange(start, stop), view, stream(0, "frozen", view, draw, start))
+
+        encoder = self._built
+        parts: list[Tensor] = []
+        threads = self.workers if inputs.on_the_fly else 0
+        for (shard, _, stop), batch in zip(
+            batches, ahead(load, len(batches), threads), strict=True
+        ):
+            features = encoder(batch.to(self.device)).float()
+            parts.append(features.half().cpu())
+            if not parts[-1].isfinite().all():
+                raise RunFailed(
+                    f"--freeze: features of --backbone {self.spec.backbone} are not finite in half "
+                    "precision"
+                )
+            if stop == min((shard + 1) * SHARD_ROWS, len(inputs)):
+                yield shard, torch.cat(parts).numpy()
+                parts = []
+
+    def _loaded(self, split: str) -> SplitInputs:
+        if split not in self._inputs:
+            self._inputs.clear()  # one split's inputs in memory at a time
+            self._inputs[split] = self.load(split)
+        return self._inputs[split]
+
+    @cached_property
+    def _built(self) -> Encoder:
+        (inputs,) = self._inputs.values()
+        example = inputs.view(np.zeros(1, dtype=np.int64), "plain", stream(0, "example"))[0]
+        # One start for all runs, whatever their seed: they share the features.
+        torch.manual_seed(stream_seed(0, "frozen network"))
+        return self.encoder(example, self.options).eval().to(self.device)
+
+
+def _write_shard(file: Path, features: np.ndarray) -> None:
+    unfinished = temporary_beside(file)
+    with unfinished.open("wb") as out:
+        np.save(out, features)
+    os.replace(unfinished, file)

@@ -1,0 +1,33 @@
+"""Results computed ahead of their use by threads, handed out in order.
+
+Threads, not processes: decoding and resizing release Python's lock, memory maps are shared, and a
+grid's worker processes may not have children.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def ahead(make: Callable[[int], T], count: int, workers: int) -> Iterator[T]:
+    """make(0), make(1), … make(count - 1); with workers, up to two each are made in advance."""
+    if workers < 1:
+        yield from map(make, range(count))
+        return
+    pending: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(workers, thread_name_prefix="prefetch") as pool:
+        try:
+            for i in range(count):
+                pending.append(pool.submit(make, i))
+                if len(pending) > 2 * workers:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:  # the reader stopped early: what nobody will read is not begun
+            for future in pending:
+                future.cancel()

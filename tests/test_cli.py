@@ -1,0 +1,151 @@
+"""The command line as a user types it: each mistake is one line and exit code 2."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+RUN = ("run", "--method", "bce", "--dataset", "multidigits", "--pi", "0.05", "--epochs", "1")
+
+
+def test_help_comes_without_torch() -> None:
+    code = (
+        "import sys; from typer.testing import CliRunner; from ssmlbench.cli import app;"
+        "r = CliRunner().invoke(app, ['--help']); assert r.exit_code == 0, r.output;"
+        "heavy = {'torch', 'datasets', 'transformers', 'pandas', 'sklearn'} & set(sys.modules);"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        ((*RUN, "--method", "bbma"), "Did you mean bbam"),
+        ((*RUN, "--dataset", "multidigit"), "Did you mean multidigits"),
+        ((*RUN, "--regime", "semy"), "Did you mean semi"),
+        ((*RUN, "--pi", "0"), "(0, 1]"),
+        ((*RUN, "--pi", "2"), "(0, 1]"),
+        ((*RUN, "--pi", "few"), "not a list of numbers"),
+        ((*RUN, "--method", "cap", "--set", "los=bce"), "Did you mean loss"),
+        ((*RUN, "--method", "cap", "--set", "loss"), "expected key=value"),
+        ((*RUN, "--method", "cap", "--regime", "single-positive"), "does not support"),
+        ((*RUN, "--selection", "best"), "--selection best"),
+        ((*RUN, "--split", "lucky"), "--split lucky"),
+        ((*RUN, "--device", "tpu"), "--device tpu"),
+        ((*RUN, "--jobs", "0"), "--jobs 0"),
+        ((*RUN, "--seeds", "0"), "--seeds 0"),
+        ((*RUN, "--backbone", "vectr"), "vector"),
+        ((*RUN, "--plugin", "none.py"), "does not exist"),
+        (("run", "--method", "bce", "--dataset", "multidigits"), "--pi is missing"),
+        ((*RUN, "--regime", "partial-positive"), "--share is missing"),
+        (("compare", "--results", "nowhere"), "no results folder"),
+        (("compare", "--format", "pdf", "--results", "."), "--format pdf"),
+        (("compare", "--results", "."), "no finished run"),
+        (("methods", "bbma"), "Did you mean bbam"),
+        (("check", "nothing.py"), "does not exist"),
+        (("new", "method", "My Method"), "no name for a method"),
+    ],
+    ids=lambda value: " ".join(value[-2:]) if isinstance(value, tuple) else "",
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    ssmlbench: Call, tmp_path: Path, arguments: tuple[str, ...], answer: str
+) -> None:
+    made = ssmlbench(*arguments)
+    assert made.returncode == 2, made.stderr
+    assert answer in made.stderr
+    assert len(made.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in made.stderr
+    assert not (tmp_path / "results").exists()  # nothing half-written
+
+
+def test_an_unwritable_results_folder_is_told_at_once(ssmlbench: Call, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    made = ssmlbench(*RUN, "--results", "file/results")
+    assert made.returncode == 2
+    assert "cannot write to file/results" in made.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_results_folder_is_told_at_once(ssmlbench: Call, tmp_path: Path) -> None:
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    assert "cannot write" in ssmlbench(*RUN, "--results", folder).stderr
+
+
+def test_a_grid_is_shown_made_compared_and_not_made_again(ssmlbench: Call) -> None:
+    grid = (*RUN, "--method", "bce,cap", "--pi", "0.05,0.1", "--jobs", "2")
+    dry = ssmlbench(*grid, "--dry-run")
+    assert "0 done, 4 to make" in dry.stdout
+    made = ssmlbench(*grid)
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "4 done, 0 already there, 0 failed" in made.stdout
+    assert "4 done, 0 to make" in ssmlbench(*grid, "--dry-run").stdout
+    again = ssmlbench(*grid)
+    assert "already done, nothing to do" in again.stdout
+    assert "0 done, 4 already there" in again.stdout
+    board = ssmlbench("compare").stdout
+    assert "multidigits · semi" in board
+    assert "mAP ↑ π=0.05" in board
+    for style in ("markdown", "latex", "csv", "json"):
+        assert "bce" in ssmlbench("compare", "--format", style).stdout
+
+
+def test_more_jobs_than_cores_is_a_warning(ssmlbench: Call) -> None:
+    made = ssmlbench(*RUN, "--jobs", "500")
+    assert made.returncode == 0
+    assert "warning: --jobs 500 on" in made.stdout
+
+
+def test_quiet_says_nothing_when_all_is_well(ssmlbench: Call) -> None:
+    assert ssmlbench(*RUN, "--quiet").stdout == ""
+
+
+def test_a_run_that_fails_is_one_line_and_leaves_nothing(ssmlbench: Call, tmp_path: Path) -> None:
+    made = ssmlbench(*RUN, "--lr", "1e38")
+    assert made.returncode == 2
+    assert "failed: " in made.stdout
+    assert "not finite in epoch 1" in made.stdout
+    assert not [file for file in (tmp_path / "results").rglob("*") if file.is_file()]
+
+
+def test_what_there_is_can_be_listed_and_read(ssmlbench: Call) -> None:
+    listed = ssmlbench("methods").stdout
+    assert "bbam" in listed
+    assert "NeurIPS 2024" in listed
+    page = ssmlbench("methods", "bbam").stdout
+    for word in ("negatives_per_positive", "η; none keeps every negative", "5.0", "cosine"):
+        assert word in page
+    assert "multidigits" in ssmlbench("datasets").stdout
+
+
+def test_a_new_method_works_as_written_and_passes_the_check(
+    ssmlbench: Call, tmp_path: Path
+) -> None:
+    made = ssmlbench("new", "method", "my-method")
+    assert made.returncode == 0
+    assert (tmp_path / "my_method.py").is_file()
+    assert ssmlbench("new", "method", "my-method").returncode == 2  # nothing is overwritten
+    checked = ssmlbench("check", "my_method.py")
+    assert checked.returncode == 0, checked.stdout
+    assert "everything holds" in checked.stdout
+    run = ssmlbench(*RUN, "--plugin", "my_method.py", "--method", "my-method")
+    assert run.returncode == 0
+    assert "mAP" in run.stdout
+
+
+def test_check_tells_in_plain_words_what_is_broken(ssmlbench: Call, tmp_path: Path) -> None:
+    ssmlbench("new", "method", "my-method")
+    file = tmp_path / "my_method.py"
+    file.write_text(file.read_text().replace("return logits.sigmoid()", "return 2 * logits"))
+    made = ssmlbench("check", file)
+    assert made.returncode == 2
+    assert "BROKEN  it trains, and its scores are N × K numbers in [0, 1]" in made.stdout

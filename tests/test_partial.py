@@ -1,0 +1,223 @@
+"""What methods for partial labels share: losses by code, doubted entries, Adam row by row."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssmlbench.losses import bce
+from ssmlbench.partial import (
+    LargeLossMethod,
+    adam_rows_,
+    agreement,
+    by_code,
+    expected_positives,
+    initial_estimates,
+    large_losses,
+    nl,
+    nl_negative,
+    nl_positive,
+    positives_penalty,
+)
+
+
+def test_nl_is_the_negative_logarithm_with_a_bound() -> None:
+    values = nl(torch.tensor([1.0, 0.5, 0.0]))
+    assert values.tolist() == pytest.approx([-1e-5, -math.log(0.50001), -math.log(1e-5)], rel=1e-2)
+
+
+def test_a_small_probability_of_being_negative_is_not_rounded_away() -> None:
+    # 1 - σ(14) = 8.3e-7 has lost most of its bits in float32 when it is made by subtraction.
+    exact = -math.log(1 / (1 + math.exp(14)) + 1e-5)
+    assert nl_negative(torch.tensor(14.0)).item() == pytest.approx(exact, rel=1e-6)
+
+
+def test_each_entry_takes_the_loss_of_its_code() -> None:
+    observed = torch.tensor([[1, 0, -1]], dtype=torch.int8)
+    ones = torch.ones(1, 3)
+    assert by_code(observed, ones, 2 * ones, 3 * ones).tolist() == [[1, 2, 3]]
+
+
+# ------------------------------------------------------------------------------- κ
+
+
+def test_kappa_is_the_users_or_the_mean_number_of_positives() -> None:
+    pool = SimpleNamespace(prior=torch.tensor([0.5, 0.25], dtype=torch.float64))
+    assert expected_positives(None, pool).item() == 0.75
+    assert expected_positives(1.5, pool).item() == 1.5
+
+
+def test_the_penalty_is_zero_where_the_expected_number_of_positives_is_met() -> None:
+    logits = torch.zeros(4, 3)  # 1.5 expected positives a row
+    assert positives_penalty(logits, torch.tensor(1.5)).item() == 0
+    assert positives_penalty(logits, torch.tensor(0.0)).item() == pytest.approx(1.5**2 / 9)
+
+
+# ------------------------------------------------------------------------------- large losses
+
+
+def test_only_unobserved_entries_are_doubted() -> None:
+    losses = torch.tensor([[9.0, 8.0, 1.0, 0.5]])
+    observed = torch.tensor([[0, 1, -1, -1]])
+    doubted, t = large_losses(losses, observed, rate=0.25)  # k = 1
+    assert doubted.tolist() == [[False, False, True, False]]
+    assert t.item() == 1
+
+
+def test_a_threshold_of_zero_doubts_no_entry_without_a_loss() -> None:
+    losses = torch.tensor([[9.0, 8.0, 1.0, 0.0]])
+    observed = torch.tensor([[0, 1, -1, -1]])
+    doubted, t = large_losses(losses, observed, rate=1.0)
+    assert t.item() == 0
+    assert doubted.tolist() == [[False, False, True, False]]
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_nothing_is_doubted_where_everything_is_known_or_at_rate_zero(known: int) -> None:
+    losses = torch.rand(3, 4)
+    assert not large_losses(losses, torch.full((3, 4), known), 0.5)[0].any()
+    assert not large_losses(losses, torch.full((3, 4), -1), 0.0)[0].any()
+
+
+@pytest.mark.parametrize(("rate", "count"), [(0.003, 3), (0.0031, 4), (0.0001, 1), (1.0, 1000)])
+def test_the_number_of_doubts_is_rounded_up(rate: float, count: int) -> None:
+    losses = torch.rand(10, 100, generator=torch.Generator().manual_seed(0)) + 1
+    doubted, _ = large_losses(losses, torch.full((10, 100), -1), rate)
+    assert doubted.sum().item() == count
+
+
+def test_any_run_length_ends_at_the_share_of_the_papers_tenth_epoch() -> None:
+    method = LargeLossMethod(LargeLossMethod.Config(), labels=3)
+    for epochs in (2, 10, 40):
+        assert method.doubted_share(1, epochs) == 0
+        assert method.doubted_share(epochs, epochs) == pytest.approx(9 * 0.002)
+    assert method.doubted_share(1, 1) == 0
+
+
+def test_delta_can_be_taken_per_epoch() -> None:
+    method = LargeLossMethod(LargeLossMethod.Config(delta_epochs=None), labels=3)
+    assert method.doubted_share(40, 40) == pytest.approx(39 * 0.002)
+
+
+# ------------------------------------------------------------------------------- estimated labels
+
+
+def test_estimates_start_at_the_observed_labels_and_undecided_elsewhere(
+    vectors: dict[str, Any],
+) -> None:
+    expected = vectors["baseline.role_init"]["expected"]
+    observed = torch.tensor([[1, 0, -1, -1]]).repeat(1000, 1)
+    torch.manual_seed(0)
+    estimates = initial_estimates(observed)
+    assert estimates[:, 0].unique().item() == pytest.approx(expected["logit_pos"], abs=2e-5)
+    assert estimates[:, 1].unique().item() == pytest.approx(expected["logit_neg"], abs=2e-5)
+    half_range = expected["half_range_logit"]
+    assert estimates[:, 2:].abs().max() <= half_range + 1e-6
+    assert estimates[:, 2:].max() > 0.99 * half_range
+    assert estimates[:, 2:].mean().abs() < 0.05 * half_range
+
+
+def test_neither_half_of_role_reaches_into_the_other() -> None:
+    logits = torch.randn(2, 3, requires_grad=True)
+    estimates = torch.randn(2, 3, requires_grad=True)
+    observed = torch.tensor([[1, -1, 0], [-1, -1, 1]])
+    agreement(logits, estimates, observed, torch.tensor(1.0)).backward()
+    assert logits.grad is not None
+    assert estimates.grad is None
+
+
+def test_a_known_negative_pays_for_being_likely() -> None:
+    # One entry, p = 0.5 = E, κ met: the cross term is nl(0.5) / 2 and the known label adds as much.
+    zero, kappa = torch.zeros(1, 1), torch.tensor(0.5)
+    for known in (0, 1):
+        paid = agreement(zero, zero, torch.tensor([[known]]), kappa).item()
+        assert paid == pytest.approx(nl(torch.tensor(0.5)).item(), rel=1e-6)
+    unknown = agreement(zero, zero, torch.tensor([[-1]]), kappa).item()
+    assert unknown == pytest.approx(nl(torch.tensor(0.5)).item() / 2, rel=1e-6)
+
+
+def walk(steps: int, generator: torch.Generator) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Rows seen and their gradients at each step, of a table of 12 × 3."""
+    batches = [torch.randperm(12, generator=generator)[:4] for _ in range(steps)]
+    return [(rows, torch.randn(4, 3, generator=generator)) for rows in batches]
+
+
+def row_by_row(seen_rows: list[tuple[torch.Tensor, torch.Tensor]], lr: float) -> torch.Tensor:
+    weights, squares, seen = torch.zeros(12, 3), torch.zeros(12, 3), torch.zeros(12)
+    for step, (rows, gradient) in enumerate(seen_rows, start=1):
+        adam_rows_(weights, squares, seen, rows, gradient, torch.tensor(float(step)), lr)
+    return weights
+
+
+def whole_table(
+    seen_rows: list[tuple[torch.Tensor, torch.Tensor]], lr: float, momentum: float
+) -> torch.Tensor:
+    weights = torch.nn.Parameter(torch.zeros(12, 3))
+    optimiser = torch.optim.Adam([weights], lr=lr, betas=(momentum, 0.999))
+    for rows, gradient in seen_rows:
+        weights.grad = torch.zeros(12, 3).index_add(0, rows, gradient)
+        optimiser.step()
+    return weights.detach()
+
+
+def test_row_by_row_adam_is_adam_over_the_whole_table() -> None:
+    seen_rows = walk(60, torch.Generator().manual_seed(1))
+    expected = whole_table(seen_rows, 0.01, momentum=0.0)
+    assert torch.allclose(row_by_row(seen_rows, 0.01), expected, atol=1e-5)
+
+
+def test_momentum_would_spread_a_rows_move_and_not_change_where_it_leads() -> None:
+    # A gradient, then 200 steps in which the row is not seen: torch's Adam drifts on with momentum.
+    quiet = torch.zeros(4, 3)
+    rows = torch.arange(4)
+    warm = [(rows, torch.full((4, 3), 0.5))] * 2000  # long enough for bias corrections to be over
+    seen_rows = [*warm, *[(rows + 4, quiet)] * 200]
+    ours, theirs = row_by_row(seen_rows, 1e-3), whole_table(seen_rows, 1e-3, momentum=0.9)
+    assert torch.allclose(ours[:4], theirs[:4], rtol=0.01)
+
+
+def test_a_row_twice_in_a_batch_takes_the_sum_of_its_gradients() -> None:
+    once = row_by_row([(torch.tensor([3]), torch.tensor([[3.0, 1.0, 0.0]]))], 0.1)
+    gradient = torch.tensor([[1.0, 1.0, 0.0], [2.0, 0.0, 0.0]])
+    twice = row_by_row([(torch.tensor([3, 3]), gradient)], 0.1)
+    assert torch.allclose(once, twice)
+
+
+# ------------------------------------------------------------------------------- any numbers at all
+
+SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 6))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    shape=SHAPES,
+    seed=st.integers(0, 2**16),
+    size=st.sampled_from([0.0, 1.0, 30.0, 1e4]),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+)
+def test_the_shared_losses_stay_finite(
+    shape: tuple[int, int], seed: int, size: float, dtype: torch.dtype
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    observed = torch.randint(-1, 2, shape, generator=generator)
+    values = (size * torch.randn(shape, generator=generator)).clamp(-1e4, 1e4).to(dtype)
+    logits = values.requires_grad_()
+    other = size * torch.randn(shape, generator=generator)
+    kappa = torch.tensor(1.0)
+    doubted, _ = large_losses(bce(logits, observed == 1), observed, 0.3)
+    total = (
+        nl_positive(logits).sum()
+        + nl_negative(logits).sum()
+        + agreement(logits, other, observed, kappa)
+        + bce(logits, doubted).sum()
+    )
+    total.backward()
+    assert total.isfinite()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
