@@ -25,7 +25,9 @@ def seconds(jobs: int, folder: Path) -> float:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         one, two = seconds(1, Path(folder)), seconds(2, Path(folder))
-    print(f"--jobs 2 over --jobs 1: {one / two:.2f} × the throughput (bar: 1.8; {one:.0f} s, {two:.0f} s)")
+    print(
+        f"--jobs 2 over --jobs 1: {one / two:.2f} × the throughput (bar: 1.8; {one:.0f} s, {two:.0f} s)"
+    )
 
 
 if __name__ == "__main__":

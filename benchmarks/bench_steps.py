@@ -70,7 +70,9 @@ def measure(name: str, plugins: Plugins, folder: Path) -> dict[str, float]:
 def main() -> None:
     make_repeatable(1)
     plugins = Plugins()
-    print("method        bare ms   step/bare   views/bare   (bar: step/bare ≤ 1.10, flatmatch ≤ 2.2)")
+    print(
+        "method        bare ms   step/bare   views/bare   (bar: step/bare ≤ 1.10, flatmatch ≤ 2.2)"
+    )
     with tempfile.TemporaryDirectory() as folder:
         for name in plugins.methods:
             if "semi" not in plugins.methods[name].regimes:

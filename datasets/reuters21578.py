@@ -43,7 +43,7 @@ or
                      lewis_split (TRAIN or TEST), id
 """
     published = Published(
-        "the ModApté split with 90 topics (Yang & Liu, SIGIR 1999)", 7769, 3019, 90
+        "commonly quoted for the ModApté split with 90 topics (unverified)", 7769, 3019, 90
     )
     notes = ("stories without one of the 90 topics are left out", "text is title and body")
 

@@ -22,7 +22,10 @@ class Bbam(Method):
     through a cosine-margin BCE; negatives are those nearest to the label's prototype."""
 
     name = "bbam"
-    paper = "Li et al., Semi-Supervised Multi-Label Learning with Balanced Binary Angular Margin Loss, NeurIPS 2024"
+    paper = (
+        "Li et al., Semi-Supervised Multi-Label Learning with Balanced Binary Angular Margin Loss, "
+        "NeurIPS 2024"
+    )
     regimes = {"semi"}
     head = "cosine"
     projection = "mlp"
@@ -52,7 +55,9 @@ class Bbam(Method):
         balance: bool = option(True, "rescale angles to equal variance; false is 'w/o BBAM'")
         negatives_per_positive: float | None = option(5.0, "η; none keeps every negative")
         sampling: Literal["paper", "released"] = option("paper", "how #pos is counted for η·#pos")
-        labelled_sampling: Literal["always", "once"] = option("always", "when labelled negatives are drawn")
+        labelled_sampling: Literal["always", "once"] = option(
+            "always", "when labelled negatives are drawn"
+        )
         statistics: Literal["sampled", "released"] = option("sampled", "which angles are counted")
         smoothing: float = option(0.01, "γ: weight of the old statistics (statistics=released)")
         reduction: Literal["mean", "sum"] = option("mean", "of each pool's term")

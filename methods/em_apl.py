@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ssmlbench.entropy import EntropyMethod, soft_loss
+from ssmlbench.entropy import EntropyMethod
 from ssmlbench.method import option
+from ssmlbench.partial import soft_loss
 from ssmlbench.pools import Batch, Pools
 
 UNSET = -1.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ssmlbench.method import option
-from ssmlbench.partial import PartialMethod, nl_negative, nl_positive
+from ssmlbench.partial import PartialMethod, entropy
 
 
 class Entmin(PartialMethod):
@@ -23,8 +23,3 @@ class Entmin(PartialMethod):
 
     def unobserved(self, logits: Tensor) -> Tensor:
         return self.config.alpha * entropy(logits)
-
-
-def entropy(logits: Tensor) -> Tensor:
-    """H(p) = p nl(p) + (1 - p) nl(1 - p), differentiated through both factors."""
-    return logits.sigmoid() * nl_positive(logits) + (-logits).sigmoid() * nl_negative(logits)

@@ -12,7 +12,7 @@ from torch import Tensor
 from ssmlbench.losses import bce
 from ssmlbench.method import Method, option
 from ssmlbench.pools import Batch, Pools
-from ssmlbench.pseudo import consistency, decide, used
+from ssmlbench.pseudo import consistency, decide, moved_thresholds, used
 from ssmlbench.update import Update
 
 
@@ -55,7 +55,7 @@ class FlatMatch(Method):
             update.backward(clean)
             return {"labelled": clean}
         targets, confidence = decide(unlabelled.logits("weak").detach().sigmoid())
-        self.tau = moved_threshold(self.tau, confidence, self.config.momentum)
+        self.tau = moved_thresholds(self.tau, confidence, self.config.momentum)
         mask = (confidence >= self.tau).to(confidence)
         self.diagnostics = used(targets, mask)
         gradients = update.gradients(clean)
@@ -67,11 +67,6 @@ class FlatMatch(Method):
             update.backward(torch.stack(list(terms.values())).sum())
         update.add(gradients)
         return {"labelled": clean, **terms}
-
-
-def moved_threshold(tau: Tensor, confidence: Tensor, m: float) -> Tensor:
-    """τ_k ← m τ_k + (1 - m) mean confidence in label k."""
-    return m * tau + (1 - m) * confidence.mean(0)
 
 
 def ascent(gradients: Sequence[Tensor | None], radius: float) -> list[Tensor | None]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ssmlbench.losses import bce
 from ssmlbench.method import Method, option
 from ssmlbench.pools import Batch, Pools
-from ssmlbench.pseudo import consistency, decide, used
+from ssmlbench.pseudo import consistency, decide, moved_thresholds, used
 
 
 class FreeMatch(Method):
@@ -55,8 +55,3 @@ class FreeMatch(Method):
             entries = consistency(unlabelled.logits("strong"), targets, mask)
             terms["unlabelled"] = config.unlabelled_weight * entries
         return terms
-
-
-def moved_thresholds(tau: Tensor, confidence: Tensor, m: float) -> Tensor:
-    """τ_k ← m τ_k + (1 - m) mean_i conf_ik."""
-    return m * tau + (1 - m) * confidence.mean(0)

@@ -27,14 +27,14 @@ class Llcp(LargeLossMethod):
         "a threshold of 0, which would doubt every entry, doubts no entry whose loss is 0",
         "the released test for this scheme compares strings by identity, which a name from the "
         "command line fails: the run is then LL-Ct's",
-        "labels are kept where the loss reaches t, as it is corrected there; released: above t "
-        "only (kept=above), which keeps none where k = 1",
+        "labels are kept where the loss is above t, which keeps none where k = 1; kept=reached keeps "
+        "all that are corrected",
     )
 
     @dataclass(frozen=True)
     class Config(LargeLossMethod.Config):
         kept: Literal["reached", "above"] = option(
-            "reached", "which corrected labels stay: u ≥ t or u > t"
+            "above", "which corrected labels stay: u > t, or u ≥ t"
         )
 
     def doubted_share(self, epoch: int, epochs: int) -> float:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ssmlbench.entropy import soft_loss
 from ssmlbench.method import Method, option
+from ssmlbench.partial import soft_loss
 from ssmlbench.pools import Batch, Pool, Pools
 
 SMALLEST_DEVIATION = 1e-6  # a code that has collapsed to a point still has a finite KL

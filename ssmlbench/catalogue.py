@@ -46,9 +46,52 @@ def dataset_table(plugins: Plugins) -> Table:
     for name in plugins.datasets:
         cls = plugins.datasets[name]
         table.add_row(
-            name, idea(cls), cls.kind, cls.backbone, cls.citation, cls.licence, _near(source_file(cls))
+            name,
+            idea(cls),
+            cls.kind,
+            cls.backbone,
+            cls.citation,
+            cls.licence,
+            _near(source_file(cls)),
         )
     return table
+
+
+def methods_markdown(plugins: Plugins) -> str:
+    """Every method's page, as docs/methods.md has it."""
+    lines = []
+    for name in plugins.methods:
+        cls = plugins.methods[name]
+        lines += [f"### {name}", "", idea(cls), "", f"*{cls.paper}.*"]
+        lines += [f"Regimes: {', '.join(sorted(cls.regimes))}. Head: {_head(cls)}.", ""]
+        parameters = [
+            f"| `{name}` | `{default}` | {meaning} |" for name, default, _, meaning in _options(cls)
+        ]
+        if parameters:
+            lines += ["| hyper-parameter | default | meaning |", "| --- | --- | --- |"]
+            lines += [*parameters, ""]
+        if cls.differences:
+            lines += ["Where paper, released code and this file differ:", ""]
+            lines += [*(f"- {difference}" for difference in cls.differences), ""]
+    return "\n".join(lines)
+
+
+def _head(cls: type[Method]) -> str:
+    return cls.head + (" on the 512-256 projection" if cls.projection == "mlp" else "")
+
+
+def _options(cls: type[Method]) -> list[tuple[str, str, str, str]]:
+    """Name, default, type and meaning of each hyper-parameter."""
+    hints = typing.get_type_hints(cls.Config)
+    return [
+        (
+            field.name,
+            str(field.default).lower() if isinstance(field.default, bool) else str(field.default),
+            _type_name(hints[field.name]),
+            field.metadata.get("meaning", ""),
+        )
+        for field in dataclasses.fields(cls.Config)
+    ]
 
 
 def _type_name(kind: object) -> str:
@@ -62,24 +105,18 @@ def method_page(cls: type[Method]) -> RenderableType:
     for key, value in (
         ("paper", cls.paper),
         ("regimes", ", ".join(sorted(cls.regimes))),
-        ("head", cls.head + (" on the 512-256 projection" if cls.projection == "mlp" else "")),
+        ("head", _head(cls)),
         ("file", _near(source_file(cls))),
     ):
         facts.add_row(Text(key, style="bold"), value)
     parameters = Table(title="hyper-parameters (--set name=value)", title_justify="left")
     for column in ("name", "default", "type", "meaning"):
         parameters.add_column(column)
-    hints = typing.get_type_hints(cls.Config)
-    fields = dataclasses.fields(cls.Config)
-    for field in fields:
-        parameters.add_row(
-            field.name,
-            str(field.default).lower() if isinstance(field.default, bool) else str(field.default),
-            _type_name(hints[field.name]),
-            field.metadata.get("meaning", ""),
-        )
+    options = _options(cls)
+    for row in options:
+        parameters.add_row(*row)
     parts: list[RenderableType] = [Text(cls.name, style="bold"), Text(idea(cls)), "", facts, ""]
-    parts.append(parameters if fields else Text("no hyper-parameters"))
+    parts.append(parameters if options else Text("no hyper-parameters"))
     if cls.differences:
         parts += ["", Text("where paper, released code and this file differ", style="bold")]
         parts += [Text(f"  - {difference}") for difference in cls.differences]

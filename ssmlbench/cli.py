@@ -144,7 +144,7 @@ def run(
     ] = "unlabelled",
     batch_size: Annotated[int | None, typer.Option(help="Unlabelled rows in a step. [64]")] = None,
     labelled_batch_size: Annotated[
-        int | None, typer.Option(help="Labelled rows in a step. [16]")
+        int | None, typer.Option(help="Labelled rows in a step. [32]")
     ] = None,
     lr: Annotated[float | None, typer.Option(help="Peak learning rate. [the encoder's]")] = None,
     selection: Annotated[
@@ -370,6 +370,9 @@ def compare(
 @app.command()
 def methods(
     name: Annotated[str | None, typer.Argument(help="Show this method in full.")] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Everything about all of them, as Markdown.")
+    ] = False,
     plugin: PluginFiles = None,
 ) -> None:
     """What methods there are, or everything about one."""
@@ -377,7 +380,9 @@ def methods(
 
     found = _plugins(plugin)
     console = Console()
-    if name is None:
+    if markdown:
+        console.out(catalogue.methods_markdown(found), highlight=False)
+    elif name is None:
         _wide_console().print(catalogue.method_table(found))
     else:
         console.print(catalogue.method_page(found.methods[name]))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ssmlbench.method import option
-from ssmlbench.partial import PartialMethod, nl_negative, nl_positive
+from ssmlbench.partial import PartialMethod, entropy
 
 
 class EntropyMethod(PartialMethod):
@@ -20,7 +20,7 @@ class EntropyMethod(PartialMethod):
         literal: bool = option(False, "treat known negatives as unknown too")
 
     def unobserved(self, logits: Tensor) -> Tensor:
-        return -self.config.alpha * soft_loss(logits, logits.sigmoid())
+        return -self.config.alpha * entropy(logits)
 
     def entry_loss(self, logits: Tensor, observed: Tensor) -> Tensor:
         return super().entry_loss(logits, self.known(observed))
@@ -28,8 +28,3 @@ class EntropyMethod(PartialMethod):
     def known(self, observed: Tensor) -> Tensor:
         """The observed labels as this run reads them."""
         return torch.where(observed == 1, observed, -1) if self.config.literal else observed
-
-
-def soft_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """t nl(p) + (1 - t) nl(1 - p). With t = p: the entropy, differentiated through both factors."""
-    return targets * nl_positive(logits) + (1 - targets) * nl_negative(logits)

@@ -174,9 +174,7 @@ def level_of(spec: RunSpec) -> str:
     return "" if number is None else f"{number:g}"
 
 
-def _board(
-    runs: Sequence[Finished], query: Query, setting: dict[str, Any], apart: str
-) -> Board:
+def _board(runs: Sequence[Finished], query: Query, setting: dict[str, Any], apart: str) -> Board:
     spec = runs[0].spec
     levels = sorted({level_of(run.spec) for run in runs}, key=lambda level: float(level or 0))
     chosen = [COLUMNS[key] for key in query.metrics]
@@ -192,8 +190,16 @@ def _board(
                     row.cells[metric.key, level] = _cell(cells[name, level], query, metric.key)
         rows.append(row)
     board = Board(
-        spec.dataset, spec.regime, levels, chosen, query.decision, str(setting["selection"]),
-        query.convention, setting, rows, apart,
+        spec.dataset,
+        spec.regime,
+        levels,
+        chosen,
+        query.decision,
+        str(setting["selection"]),
+        query.convention,
+        setting,
+        rows,
+        apart,
     )
     _rank(board)
     board.missing = _missing(board)

@@ -88,9 +88,7 @@ class Method(nn.Module):
         """
         raise NotImplementedError(f"{type(self).__name__} must define loss or step")
 
-    def step(
-        self, labelled: Batch, unlabelled: Batch | None, update: Update
-    ) -> dict[str, Tensor]:
+    def step(self, labelled: Batch, unlabelled: Batch | None, update: Update) -> dict[str, Tensor]:
         """One gradient step. Override it only if one backward pass is not enough."""
         terms = self.loss(labelled, unlabelled)
         update.backward(torch.stack([term.float() for term in terms.values()]).sum())

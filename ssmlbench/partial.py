@@ -41,6 +41,16 @@ def nl_negative(logits: Tensor) -> Tensor:
     return nl((-logits).sigmoid())
 
 
+def soft_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """t nl(p) + (1 - t) nl(1 - p)."""
+    return targets * nl_positive(logits) + (1 - targets) * nl_negative(logits)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """H(p) = p nl(p) + (1 - p) nl(1 - p), differentiated through both factors."""
+    return soft_loss(logits, logits.sigmoid())
+
+
 def smoothed(towards: Tensor, other: Tensor, epsilon: float) -> Tensor:
     """An entry loss with ε of the other label's: targets 1 - ε and ε."""
     return (1 - epsilon) * towards + epsilon * other

@@ -26,8 +26,8 @@ def class_aware_labels(
     if not n:
         return torch.zeros_like(scores), torch.zeros_like(scores)
     ranked = scores.sort(dim=0, descending=True).values
-    # Counts in double precision on the CPU's terms: int(0.3 × 10) must not depend on the device.
-    prior = prior.double()
+    # Counts in double precision: int(0.3 × 10) must not depend on the device. (MPS has no doubles.)
+    prior = prior if prior.device.type == "mps" else prior.double()
     positives = (prior * n).long()
     trusted_positives = (positive_share * prior * n).long()
     trusted_negatives = (negative_share * (1 - prior) * n).long()
@@ -46,6 +46,11 @@ def _nth(ranked: Tensor, counts: Tensor, nothing: float) -> Tensor:
 def decide(probabilities: Tensor) -> tuple[Tensor, Tensor]:
     """Each entry by itself: the target [q ≥ ½], and the confidence max(q, 1 - q) in it."""
     return (probabilities >= 0.5).to(probabilities), torch.maximum(probabilities, 1 - probabilities)
+
+
+def moved_thresholds(tau: Tensor, confidence: Tensor, m: float) -> Tensor:
+    """τ_k ← m τ_k + (1 - m) mean_i conf_ik: FreeMatch's threshold, one a label."""
+    return m * tau + (1 - m) * confidence.mean(0)
 
 
 def consistency(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -37,8 +38,10 @@ def column_title(board: Board, metric: Metric, level: str) -> str:
     arrow = "↑" if metric.higher_is_better else "↓"
     mark = "‡" if board.decision == "top-k" and metric.uses_decision else ""
     name = f"{metric.title}{mark} {arrow}"
-    return f"{name} π={level}" if len(board.levels) > 1 and board.regime == "semi" else (
-        f"{name} {level}" if len(board.levels) > 1 else name
+    return (
+        f"{name} π={level}"
+        if len(board.levels) > 1 and board.regime == "semi"
+        else (f"{name} {level}" if len(board.levels) > 1 else name)
     )
 
 
@@ -57,7 +60,7 @@ def footnotes(board: Board) -> list[str]:
         )
     setting = board.setting
     notes.append(
-        f"{setting['backbone']}, {setting['epochs']} epochs ({setting['warmup_epochs']} warm-up), "
+        f"{_encoder_text(setting)}, {setting['epochs']} epochs ({setting['warmup_epochs']} warm-up), "
         f"batch {setting['labelled_batch_size']} + {setting['batch_size']}, lr {setting['lr']:g}, "
         f"{setting['split']} split; mean ± std over seeds; rows by average rank."
     )
@@ -65,6 +68,17 @@ def footnotes(board: Board) -> list[str]:
         more = f" and {len(board.missing) - 6} more" if len(board.missing) > 6 else ""
         notes.append(f"Missing: {'; '.join(board.missing[:6])}{more}.")
     return notes
+
+
+def _encoder_text(setting: dict[str, Any]) -> str:
+    """The encoder with what was chosen about it, e.g. `resnet50 (frozen, 224 px)`."""
+    said = ["frozen"] if setting["freeze"] else []
+    said += ["from scratch"] if setting["weights"].partition("@")[0] == "none" else []
+    said += [f"{setting['image_size']} px"] if setting["image_size"] else []
+    said += ["not normalised"] if setting["normalise"] is False else []
+    said += [f"{setting['max_tokens']} tokens"] if setting["max_tokens"] else []
+    said += ["padding pooled"] if setting["pooling"] == "all" else []
+    return setting["backbone"] + (f" ({', '.join(said)})" if said else "")
 
 
 def _number(value: float, metric: Metric) -> str:
@@ -118,7 +132,7 @@ NARROW = 110
 """Below this many columns a table puts the spread under the mean."""
 
 
-class as_rich:  # noqa: N801 (a Rich renderable that reads as the other formats do)
+class as_rich:
     """The boards as Rich tables, laid out for the width there is."""
 
     def __init__(self, boards: Sequence[Board]):

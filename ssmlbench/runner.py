@@ -71,7 +71,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
             f"{', '.join(sorted(method.regimes))}"
         )
     backbone = typed.setdefault("backbone", _default_backbone(adapter))
-    encoder = find_encoder(plugins.encoders, backbone, adapter.kind)
+    encoder = find_encoder(plugins.encoders, backbone, adapter.kind, adapter.name)
     freeze = typed.setdefault("freeze", False)
     if freeze:
         typed.setdefault("strong_views", STRONG_VIEWS)
@@ -190,6 +190,8 @@ def gather(
 def _notes(task: Task, observation: Observation, test_truth: npt.NDArray[np.int8]) -> list[str]:
     names = task.card.label_names
     notes = []
+    if skipped := sum(task.card.skipped.values()):
+        notes.append(f"{skipped:,} bad rows of {task.card.name} were left out when it was prepared")
     if len(missing := observation.labels_without_positive):
         listed = ", ".join(names[k] for k in missing[:5]) + (", …" if len(missing) > 5 else "")
         notes.append(

@@ -58,7 +58,7 @@ class RunSpec:
     warmup_epochs: int = 12
     epoch_count: EpochCount = "unlabelled"
     batch_size: int = 64  # B_u, rows of the unlabelled pool in a step
-    labelled_batch_size: int = 16  # B_l
+    labelled_batch_size: int = 32  # B_l
     lr: float = 1e-3
     weight_decay: float = 1e-4
     ema_decay: float = 0.9997

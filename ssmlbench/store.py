@@ -103,9 +103,12 @@ def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
                 result = json.loads(file.read_text(encoding="utf-8"))
                 spec = RunSpec.from_dict(result["spec"])
                 run = Finished(spec, result, file.parent)
-                result["metrics"]["threshold"]["default"]  # noqa: B018 (present, or not a result)
+                if not {"map", "hamming"} <= set(result["metrics"]["threshold"]["default"]):
+                    raise KeyError("metrics")
             except (OSError, ValueError, KeyError, TypeError) as error:
-                complaints.append(f"{file}: not a result of ssmlbench ({type(error).__name__}), left out")
+                complaints.append(
+                    f"{file}: not a result of ssmlbench ({type(error).__name__}), left out"
+                )
                 continue
             runs.setdefault((spec.hash, file.parent.name), run)
     return list(runs.values()), complaints

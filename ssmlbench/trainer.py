@@ -144,12 +144,13 @@ class Trainer:
         self.method.setup(self.pools)
         self.method.to(self.device)
         first = self._resume()
-        for self.epoch in range(first, self.spec.epochs):
-            if self.epoch in (0, self.warmup_epochs) and self.epoch >= first:
+        for epoch in range(first, self.spec.epochs):
+            self.epoch = epoch
+            if epoch in (0, self.warmup_epochs):
                 self._start_phase()
             self._train_epoch()
             self._select()
-            if self.epoch + 1 < self.spec.epochs:
+            if epoch + 1 < self.spec.epochs:
                 self._save()
         return self._outcome()
 

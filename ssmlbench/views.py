@@ -7,7 +7,6 @@ functions are used for large images, its random transforms are not, as they draw
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -202,31 +201,13 @@ def _shift(images: Tensor, generator: Generator) -> Tensor:
 
 
 def _strong(images: Tensor, generator: Generator) -> Tensor:
-    """Warp, re-light, add noise and cut out."""
-    lit = _relight(_warp(images, generator), generator)
+    """Shift, re-light, add noise and cut out."""
+    lit = _relight(_shift(images, generator), generator)
     return _cutout(lit, generator).clamp_(0.0, 1.0)
 
 
 def _uniform(low: float, high: float, shape: tuple[int, ...], generator: Generator) -> Tensor:
     return torch.rand(shape, generator=generator) * (high - low) + low
-
-
-def _warp(images: Tensor, generator: Generator) -> Tensor:
-    """Shift, scale, rotation and shear."""
-    batch, _, height, width = images.shape
-    reach = 0.15 * min(height, width)
-    # A rotation moves the ends of a wide canvas most: small, so that what is there stays there.
-    angle = _uniform(-math.radians(5), math.radians(5), (batch,), generator)
-    shear = _uniform(-0.3, 0.3, (batch,), generator)
-    scale_x, scale_y = _uniform(0.85, 1.15, (2, batch), generator)
-    shift_x, shift_y = _uniform(-reach, reach, (2, batch), generator)
-    cos, sin, aspect = angle.cos(), angle.sin(), height / width
-    # The map from output to input pixels, on the -1..1 axes of affine_grid.
-    across = (scale_x * cos, scale_y * (shear - sin) * aspect, shift_x * 2 / width)
-    down = (scale_x * sin / aspect, scale_y * cos, shift_y * 2 / height)
-    theta = torch.stack((torch.stack(across, dim=1), torch.stack(down, dim=1)), dim=1)
-    grid = F.affine_grid(theta, list(images.shape), align_corners=False)
-    return F.grid_sample(images, grid, align_corners=False)
 
 
 def _relight(images: Tensor, generator: Generator) -> Tensor:

@@ -279,7 +279,7 @@ def test_missing_files_are_told_on_one_screen(
 ) -> None:
     adapter = REGISTRY[name]()
     if adapter.hub:
-        monkeypatch.setattr("datasets.load_dataset", unreachable)
+        monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", unreachable)
     (tmp_path / "empty" / name).mkdir(parents=True)
     for nowhere in (adapter, REGISTRY[name](data_dir=tmp_path / "empty")):
         with pytest.raises(UserError) as error:
@@ -327,6 +327,7 @@ def test_the_hub_is_asked_for_a_pinned_revision_and_gives_the_same_rows(
         return datasets.Dataset.from_dict(dict(zip(("text", "labels", "id"), columns, strict=True)))
 
     monkeypatch.setattr(datasets, "load_dataset", load)
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda *_, **__: None)
     card = prepare(REGISTRY["goemotions"](), anew=True).card
     assert card.fingerprint == from_files.fingerprint
     assert card.source == f"{asked[0][0]}@{asked[0][2]}"

@@ -150,13 +150,24 @@ def test_texts_are_cut_at_max_tokens(bert: Path, tiny: Plugins) -> None:
 # ------------------------------------------------------------------------------- names and weights
 
 
+def test_more_tokens_than_the_model_reads_are_refused(bert: Path, tiny: Plugins) -> None:
+    cls = find_encoder(tiny.encoders, str(bert), "text")
+    with pytest.raises(UserError, match="reads 64 at the most"):
+        cls(torch.zeros(65).int(), EncoderOptions(**cls.options))
+
+
+def test_a_text_encoder_has_only_its_own_weights(bert: Path, tiny: Plugins) -> None:
+    with pytest.raises(UserError, match="pretrained or none"):
+        asked(tiny, dataset="tiny-text", backbone=str(bert), weights="IMAGENET1K_V1")
+
+
 def test_an_unknown_image_encoder_answers_with_close_names(tiny: Plugins) -> None:
     with pytest.raises(UserError, match="resnet50"):
         find_encoder(tiny.encoders, "resnet5O", "image")
 
 
 def test_an_encoder_of_another_kind_is_refused(tiny: Plugins) -> None:
-    with pytest.raises(UserError, match="the data set is text"):
+    with pytest.raises(UserError, match="tiny-text is text"):
         asked(tiny, dataset="tiny-text", backbone="small-cnn")
 
 
@@ -223,7 +234,9 @@ def test_a_folder_without_weights_is_an_error(bert: Path, tiny: Plugins, tmp_pat
     assert asked(tiny, dataset="tiny-text", backbone=str(bare), weights="none").weights
     (bare / "config.json").unlink()
     with pytest.raises(UserError, match=r"no config\.json"):
-        find_encoder(tiny.encoders, str(tmp_path), "text").weights_id(EncoderOptions())
+        find_encoder(tiny.encoders, str(tmp_path), "text").weights_id(
+            EncoderOptions(weights="pretrained")
+        )
 
 
 def test_weights_that_lack_tensors_are_no_silent_random_start(

@@ -25,9 +25,7 @@ BASE = RunSpec("bce", "toy", pi=0.1, code="c1", data="d1")
 
 def finished(root: Path, spec: RunSpec, value: float) -> Finished:
     """A finished run whose mAP, Micro- and Macro-F1 are `value` and whose losses are 1 - `value`."""
-    five = {
-        key: value if metric.higher_is_better else 1 - value for key, metric in METRICS.items()
-    }
+    five = {key: value if metric.higher_is_better else 1 - value for key, metric in METRICS.items()}
     result = {
         "spec": spec.as_dict(),
         "metrics": {d: {"default": five, "released": five} for d in DECISIONS},

@@ -116,7 +116,9 @@ def test_an_empty_pool_has_empty_labels() -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(1, 60), st.integers(1, 5), st.integers(0, 2**31), st.floats(0, 1), st.floats(0, 1))
+@given(
+    st.integers(1, 60), st.integers(1, 5), st.integers(0, 2**31), st.floats(0, 1), st.floats(0, 1)
+)
 def test_class_aware_labels_follow_capss_indices_column_by_column(
     n: int, labels: int, seed: int, positive_share: float, negative_share: float
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from ssmlbench.pools import Batch, Forward
+from ssmlbench.pseudo import moved_thresholds
 from ssmlbench.registry import builtin_root, load_file
 from ssmlbench.update import Update
 
@@ -134,7 +135,7 @@ def test_the_papers_objective_has_the_labelled_loss_at_the_clean_weights_only() 
 def test_thresholds_follow_confidence_as_in_the_vectors(vectors: dict[str, Any]) -> None:
     vector = vectors["freematch.ml_adapted"]
     q = torch.tensor(vector["inputs"]["weak_prob"])
-    tau = flatmatch.moved_threshold(
+    tau = moved_thresholds(
         torch.tensor(vector["inputs"]["tau_prev"]), torch.maximum(q, 1 - q), vector["inputs"]["ema"]
     )
     torch.testing.assert_close(
@@ -144,7 +145,7 @@ def test_thresholds_follow_confidence_as_in_the_vectors(vectors: dict[str, Any])
     # (What it does with it, a modulation between classes and a fairness term, has no place here.)
     vector = vectors["flatmatch.official_sat_saf"]
     confidence = torch.tensor(vector["inputs"]["weak_logits"]).softmax(1).amax(1)
-    tau = flatmatch.moved_threshold(
+    tau = moved_thresholds(
         torch.tensor(vector["inputs"]["tau"]), confidence, vector["inputs"]["ema"]
     )
     assert tau.item() == pytest.approx(vector["expected"]["tau_new"], abs=TOLERANCE)

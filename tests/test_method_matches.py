@@ -13,7 +13,7 @@ from torch import Tensor
 from ssmlbench.conformance import spec_for, toy, train
 from ssmlbench.method import Method
 from ssmlbench.pools import Batch, Forward, Pool, Pools
-from ssmlbench.pseudo import consistency, decide, used
+from ssmlbench.pseudo import consistency, decide, moved_thresholds, used
 from ssmlbench.registry import builtin_root, load_file
 
 fixmatch, freematch, softmatch = (
@@ -78,7 +78,7 @@ def test_freematch_thresholds_follow_the_confidence_of_their_label(vectors: dict
     vector = vectors["freematch.ml_adapted"]
     q, strong, tau = tensors(vector, "weak_prob", "strong_logits", "tau_prev")
     targets, confidence = decide(q)
-    moved = freematch.moved_thresholds(tau, confidence, vector["inputs"]["ema"])
+    moved = moved_thresholds(tau, confidence, vector["inputs"]["ema"])
     close(moved, vector["expected"]["tau_new"])
     mask = (confidence >= moved).float()
     close(mask, vector["expected"]["mask"])

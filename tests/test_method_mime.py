@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssmlbench.conformance import spec_for, toy, train
-from ssmlbench.entropy import soft_loss
+from ssmlbench.partial import soft_loss
 from ssmlbench.pools import Batch, Forward, Pool, Pools
 from ssmlbench.registry import builtin_root, load_file
 

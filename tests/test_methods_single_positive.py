@@ -218,7 +218,7 @@ def test_llcp_doubts_equally_many_each_epoch_and_the_others_ever_more() -> None:
 
 def test_llcp_keeps_its_corrections_in_the_row_they_were_made_in() -> None:
     labelled, unlabelled = torch.tensor([[1, 0], [0, 1]]), torch.full((3, 2), -1)
-    method = build("llcp", 2)
+    method = build("llcp", 2, kept="reached")
     method.setup(pools(labelled, unlabelled))
     method.rate = 0.1  # ⌈0.1 × 6⌉ = 1 of 6 entries
     some = FixedBatch(torch.tensor([1]), labelled[1:], torch.tensor([[9.0, -9.0]]))

@@ -60,7 +60,7 @@ def test_a_users_file_is_loaded_like_a_built_in_one(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_is_answered_with_a_close_one(plugins: Plugins) -> None:
-    with pytest.raises(UserError, match="Did you mean .*bbam"):
+    with pytest.raises(UserError, match=r"Did you mean .*bbam"):
         plugins.methods["bbma"]
 
 

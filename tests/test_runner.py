@@ -104,9 +104,7 @@ def test_stored_scores_give_the_stored_metrics_under_every_rule(make: Callable[.
     truth = stored["truth"].astype(bool)
     result = json.loads(folder.result_file.read_text())
     for decision in ("calibrated", "threshold", "top-k"):
-        predicted = decide(
-            stored["scores"], decision, truth=truth, thresholds=stored["thresholds"]
-        )
+        predicted = decide(stored["scores"], decision, truth=truth, thresholds=stored["thresholds"])
         for convention in ("default", "released"):
             found = evaluate(stored["scores"], truth, predicted, convention=convention)
             assert result["metrics"][decision][convention] == pytest.approx(found)
@@ -183,10 +181,9 @@ def test_killed_in_the_middle_of_an_epoch_it_ends_with_the_same_bits(
         process = subprocess.Popen(command(killed, tiny), stdout=subprocess.DEVNULL)
         known = {p.stat().st_mtime_ns for p in killed.rglob("checkpoint.safetensors")}
         wait_for(
-            lambda known=known: {
-                p.stat().st_mtime_ns for p in killed.rglob("checkpoint.safetensors")
-            }
-            - known
+            lambda known=known: (
+                {p.stat().st_mtime_ns for p in killed.rglob("checkpoint.safetensors")} - known
+            )
         )
         time.sleep(0.1)  # an epoch takes 0.3 s: this is in the middle of the next
         process.send_signal(signal.SIGKILL)

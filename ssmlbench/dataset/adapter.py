@@ -17,6 +17,7 @@ from ssmlbench.errors import UserError
 
 Kind = Literal["image", "text", "vector"]
 SPLITS = ("train", "test")
+HUB_SECONDS = 10.0
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".zip")
 
 
@@ -65,8 +66,14 @@ class Hub:
 
     def load(self, split: str) -> Any:
         """The split as a Hugging Face data set. Parquet only: no code of a hub is ever run."""
+        import huggingface_hub
+
         import datasets
 
+        # Without a network this fails at once; load_dataset would try again for half a minute.
+        huggingface_hub.HfApi().dataset_info(
+            self.repository, revision=self.revision, timeout=HUB_SECONDS
+        )
         return datasets.load_dataset(
             self.repository, self.config, revision=self.revision, split=self.splits[split]
         )

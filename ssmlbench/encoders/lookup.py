@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 DEFAULT_BACKBONE = {"image": "resnet50", "text": "bert-base-uncased", "vector": "vector"}
 
 
-def find_encoder(plugins: Registry[Encoder], name: str, kind: str) -> type[Encoder]:
+def find_encoder(
+    plugins: Registry[Encoder], name: str, kind: str, dataset: str = "the data set"
+) -> type[Encoder]:
     """A plugin's encoder, else a torchvision model for images or a Hugging Face model for text."""
     if name in plugins:
         if kind in plugins[name].kinds:
             return plugins[name]
         fitting = [n for n in plugins if kind in plugins[n].kinds] + [DEFAULT_BACKBONE[kind]]
         raise UserError(
-            f"--backbone {name} reads {'/'.join(sorted(plugins[name].kinds))}, the data set is "
+            f"--backbone {name} reads {'/'.join(sorted(plugins[name].kinds))}, {dataset} is "
             f"{kind}.{did_you_mean('', set(fitting))}"
         )
     if kind == "image":

@@ -13,21 +13,21 @@ class SmallCnn(Encoder):
 
     name = "small-cnn"
     kinds = {"image"}
-    lr = 3e-3
+    lr = 1e-2
     features = 64
 
     def __init__(self, example: Tensor, options: EncoderOptions | None = None):
         super().__init__(example, options)
         # Pooling straight after the first convolution leaves a quarter of the pixels to the rest.
         self.layers = nn.Sequential(
-            nn.Conv2d(example.shape[0], 8, 3, bias=False),
+            nn.Conv2d(example.shape[0], 16, 3, bias=False),
             nn.MaxPool2d(2),
-            nn.BatchNorm2d(8),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(8, 16, 3, padding=1, bias=False),
             nn.BatchNorm2d(16),
             nn.ReLU(inplace=True),
-            nn.Conv2d(16, self.features, 3, bias=False),
+            nn.Conv2d(16, 32, 3, padding=1, bias=False),
+            nn.BatchNorm2d(32),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(32, self.features, 3, bias=False),
             nn.BatchNorm2d(self.features),
         )
         # The faster layout of small convolutions on a CPU.

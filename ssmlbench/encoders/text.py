@@ -52,6 +52,11 @@ class HuggingFaceEncoder(Encoder):
         self.pad = _pad_id(self.name)
         self.model = _load_model(self.name, options.weights != "none")
         self.features = self.model.config.hidden_size
+        longest = getattr(self.model.config, "max_position_embeddings", None)
+        if longest and len(example) > longest:
+            raise UserError(
+                f"--max-tokens {len(example)}: --backbone {self.name} reads {longest} at the most"
+            )
 
     def forward(self, ids: Tensor) -> Tensor:
         if torch.is_grad_enabled() or len(ids) <= PASS_ROWS:
@@ -74,6 +79,11 @@ class HuggingFaceEncoder(Encoder):
 
     @classmethod
     def weights_id(cls, options: EncoderOptions) -> str:
+        if options.weights not in ("pretrained", "none"):
+            raise UserError(
+                f"--weights {options.weights}: of {cls.name} there are pretrained or none; other "
+                "weights are another folder or id, named as --backbone"
+            )
         return f"{options.weights}@{_digest(cls.name, options.weights != 'none')}"
 
     @classmethod
