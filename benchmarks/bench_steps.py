@@ -15,8 +15,15 @@ import torch
 from ssmlbench.checkpoint import Checkpoint
 from ssmlbench.device import make_repeatable
 from ssmlbench.registry import Plugins
-from ssmlbench.runner import build_encoder, build_method, gather, open_task, resolve
-from ssmlbench.seeds import stream
+from ssmlbench.runner import (
+    Place,
+    build_encoder,
+    build_method,
+    gather,
+    input_loader,
+    open_task,
+    resolve,
+)
 from ssmlbench.trainer import Trainer
 from ssmlbench.update import Update
 
@@ -27,11 +34,11 @@ def measure(name: str, plugins: Plugins, folder: Path) -> dict[str, float]:
     """Median milliseconds of a bare step, a method's step, and its views."""
     spec = resolve(plugins, {}, method=name, dataset="multidigits", pi=0.05, epochs=2)
     task = open_task(spec, plugins)
-    material, _ = gather(spec, task)
+    cpu = torch.device("cpu")
+    inputs = input_loader(spec, plugins, task, Place(folder, "cpu"), cpu, lambda event: None)
+    material, _ = gather(spec, task, inputs)
     method, encoder = build_method(spec, plugins, task), build_encoder(spec, plugins, material)
-    trainer = Trainer(
-        spec, method, encoder, material, torch.device("cpu"), Checkpoint(folder / "none")
-    )
+    trainer = Trainer(spec, method, encoder, material, cpu, Checkpoint(folder / "none"))
     method.setup(trainer.pools)
     trainer.epoch = trainer.warmup_epochs
     trainer.pools.epoch = trainer.epoch + 1
@@ -39,7 +46,7 @@ def measure(name: str, plugins: Plugins, folder: Path) -> dict[str, float]:
     with torch.no_grad():
         method.start_epoch(trainer.pools)
     trainer.pools.forget()
-    plan, views = trainer._plan(), stream(0, "benchmark")
+    plan = trainer._plan()
     trainer.network.train()
     parameters = [p for group in trainer.optimiser.param_groups for p in group["params"]]
     update = Update(trainer.network, parameters, None)
@@ -47,7 +54,9 @@ def measure(name: str, plugins: Plugins, folder: Path) -> dict[str, float]:
     times: dict[str, list[float]] = {"views": [], "bare": [], "step": []}
     for i in range(STEPS):
         began = time.perf_counter()
-        labelled, unlabelled = trainer._batches(plan, i % len(plan), views)
+        step = i % len(plan)
+        seen = trainer._step_inputs(plan, step)
+        labelled, unlabelled = trainer._batches(plan.positions(step), seen)
         times["views"].append(time.perf_counter() - began)
         inputs = torch.cat(list(labelled.forward._inputs.values()))
 

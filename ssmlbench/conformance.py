@@ -5,6 +5,7 @@ Each check is one statement about behaviour; a failure is told in plain words.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import tempfile
 import traceback
@@ -176,10 +177,8 @@ def survives_a_kill(cls: type[Method], regime: str, kind: str) -> None:
                 raise _Killed
 
         with tempfile.TemporaryDirectory() as folder:
-            try:
+            with contextlib.suppress(_Killed):
                 train(cls, data, spec, folder=Path(folder), notify=kill)
-            except _Killed:
-                pass
             resumed = train(cls, data, spec, folder=Path(folder))
         if not same_bits(whole, resumed):
             raise Broken(

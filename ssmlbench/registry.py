@@ -110,7 +110,7 @@ class Plugins:
         for cls in _classes_defined_in(module):
             for base, registry in self._kinds:
                 if issubclass(cls, base):
-                    registry.add(cls)
+                    registry.add(cls)  # type: ignore[arg-type]
                     found += 1
         if not found:
             raise UserError(

@@ -146,7 +146,7 @@ def execute(spec: RunSpec, plugins: Plugins, place: Place, notify: Notify = lamb
 def _make(spec: RunSpec, plugins: Plugins, place: Place, folder: RunFolder, notify: Notify) -> None:
     make_repeatable(place.threads)
     device = pick_device(place.device)
-    task = prepare(plugins.datasets[spec.dataset]())
+    task = open_task(spec, plugins)
     if task.card.fingerprint != spec.data:
         raise UserError(
             f"data set {spec.dataset} was prepared anew since this run was planned; give the same "
@@ -157,7 +157,7 @@ def _make(spec: RunSpec, plugins: Plugins, place: Place, folder: RunFolder, noti
     for note in notes:
         notify({"kind": "warning", "text": note})
     write_atomically(folder.spec_file, json.dumps(spec.as_dict(), indent=1))
-    method = build_method(spec, plugins)
+    method = build_method(spec, plugins, task)
     encoder = build_encoder(spec, plugins, material)
     checkpoint = Checkpoint(folder.checkpoint_file)
     trainer = Trainer(spec, method, encoder, material, device, checkpoint, notify, place.workers)
@@ -171,6 +171,10 @@ def _make(spec: RunSpec, plugins: Plugins, place: Place, folder: RunFolder, noti
         raise RunFailed(f"{type(error).__name__}: {error}") from error
     write_result(spec, folder, task, material, outcome, device, notes)
     checkpoint.delete()
+
+
+def open_task(spec: RunSpec, plugins: Plugins) -> Task:
+    return prepare(plugins.datasets[spec.dataset]())
 
 
 def gather(
@@ -242,12 +246,10 @@ def load_inputs(
     return Inputs(values, views)
 
 
-def build_method(spec: RunSpec, plugins: Plugins) -> Method:
+def build_method(spec: RunSpec, plugins: Plugins, task: Task) -> Method:
     cls = plugins.methods[spec.method]
     torch.manual_seed(stream_seed(spec.seed, "method"))
-    return cls(
-        cls.Config(**spec.config), len(prepare(plugins.datasets[spec.dataset]()).card.label_names)
-    )
+    return cls(cls.Config(**spec.config), task.label_count)
 
 
 def build_encoder(spec: RunSpec, plugins: Plugins, material: Material) -> Encoder:

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -170,13 +170,14 @@ class Trainer:
         self.optimiser = torch.optim.AdamW(
             groups, lr=self.spec.lr, weight_decay=self.spec.weight_decay, fused=True
         )
+        steps = max((last - first) * self._steps_an_epoch(), 2)
         with warnings.catch_warnings():  # torch wants optimiser.step() to be called once before
             warnings.simplefilter("ignore")
             self.scheduler = torch.optim.lr_scheduler.OneCycleLR(
                 self.optimiser,
                 max_lr=[group["lr"] for group in groups],
-                total_steps=max((last - first) * self._steps_an_epoch(), 2),
-                pct_start=0.2,
+                total_steps=steps,
+                pct_start=max(0.2, 1.5 / steps),  # torch divides by the length of the rise
             )
         with torch.no_grad():
             self.method.start_phase(self.network)
@@ -274,7 +275,7 @@ class Trainer:
             self.spec.epochs if last else self.best.epoch,
             self.steps,
             self.history,
-            self.ema.network,
+            cast(Network, self.ema.network),
             self.precision,
         )
 
@@ -481,7 +482,8 @@ class Trainer:
         if self.scaler:
             self.scaler.load_state_dict(facts["scaler"])
         self.steps, self.history = facts["steps"], facts["history"]
-        self.best = Best(*facts["best"], scores=tensors.get("best", {}))
+        metric, epoch = facts["best"]
+        self.best = Best(metric, epoch, tensors.get("best", {}))
         self.notify({"kind": "resumed", "epoch": facts["epoch"]})
         return facts["epoch"]
 

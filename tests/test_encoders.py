@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -323,6 +323,29 @@ def test_images_on_the_fly_give_the_bits_of_images_in_memory(
         place = Place(tmp_path / str(workers), "cpu", 1, workers)
         execute(spec, tiny, place)
         assert np.array_equal(scores(place.results, spec), scores(tmp_path / "memory", spec))
+
+
+def test_a_killed_run_on_prefetched_images_resumes_with_equal_bits(
+    tiny: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ssmlbench import runner
+
+    class Killed(BaseException):
+        pass
+
+    def kill(event: Mapping[str, Any]) -> None:
+        if event["kind"] == "checkpoint" and event["epoch"] == 2:
+            raise Killed
+
+    monkeypatch.setattr(runner, "IN_MEMORY_BYTES", 0)
+    choice = {"backbone": "squeezenet1_1", "weights": "none", "image_size": 32, "method": "cap"}
+    spec = asked(tiny, dataset="tiny-images", **{**choice, "epochs": 4})
+    whole, broken = (Place(tmp_path / name, "cpu", 1, 2) for name in ("whole", "broken"))
+    execute(spec, tiny, whole)
+    with pytest.raises(Killed):
+        execute(spec, tiny, broken, kill)
+    assert execute(spec, tiny, broken) == "done"
+    assert np.array_equal(scores(whole.results, spec), scores(broken.results, spec))
 
 
 def test_weights_that_change_after_the_question_are_noticed(tiny: Plugins, tmp_path: Path) -> None:

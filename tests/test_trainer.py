@@ -137,6 +137,12 @@ def test_the_schedule_ends_where_the_steps_end(tmp_path: Path) -> None:
     assert history[4]["lr"] == pytest.approx(final)  # the end of the run
 
 
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_a_run_of_very_few_steps_has_a_schedule_too(tmp_path: Path, epochs: int) -> None:
+    outcome = trainer_for(tmp_path, epochs=epochs, warmup_epochs=0, batch_size=26).train()
+    assert outcome.steps == 2 * epochs  # ⌈51/26⌉ = 2
+
+
 def test_the_average_warms_up_and_restarts() -> None:
     network = nn.Linear(1, 1, bias=False)
     nn.init.zeros_(network.weight)
