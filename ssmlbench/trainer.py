@@ -209,7 +209,6 @@ class Trainer:
             update.forget = labelled.forward.forget
             update.lr = self.optimiser.param_groups[0]["lr"]
             terms = self.method.step(labelled, unlabelled, update)
-            lr = self.optimiser.param_groups[0]["lr"]
             self._apply()
             losses = {f"loss_{name}": term for name, term in terms.items()}
             for name, value in {**losses, **self.method.diagnostics}.items():
@@ -229,7 +228,7 @@ class Trainer:
                 "epoch": self.epoch + 1,
                 "phase": "warm-up" if self.warming_up else "semi",
                 "steps": self.steps,
-                "lr": lr,
+                "lr": update.lr,
                 "seconds": seconds,
                 "samples_per_second": seen / seconds,
                 "peak_memory_mb": _peak_memory(self.device),

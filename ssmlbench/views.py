@@ -116,14 +116,18 @@ def text_views(
     return {"plain": _plain, "weak": _plain, "strong": strong}
 
 
-def vector_views(noise: float = 0.1, dropout: float = 0.1) -> dict[str, View]:
+def vector_views() -> dict[str, View]:
     """Views of B × D vectors: weak is as is; strong adds Gaussian noise and drops features."""
+    return {"plain": _plain, "weak": _plain, "strong": disturbed}
 
-    def strong(vectors: Tensor, generator: Generator) -> Tensor:
-        noisy = vectors + noise * torch.randn(vectors.shape, generator=generator)
-        return noisy * (torch.rand(vectors.shape, generator=generator) >= dropout)
 
-    return {"plain": _plain, "weak": _plain, "strong": strong}
+def disturbed(
+    vectors: Tensor, generator: Generator, noise: float = 0.1, dropout: float = 0.1
+) -> Tensor:
+    """Noise of a tenth of the row's own spread, whatever scale it is in, then feature dropout."""
+    spread = vectors.std(dim=1, keepdim=True, correction=0)
+    noisy = vectors + noise * spread * torch.randn(vectors.shape, generator=generator)
+    return noisy * (torch.rand(vectors.shape, generator=generator) >= dropout)
 
 
 def _patched(view: View) -> View:
