@@ -27,7 +27,7 @@ Animals_with_Attributes2/trainclasses.txt
 Animals_with_Attributes2/testclasses.txt
 Animals_with_Attributes2/JPEGImages/antelope/antelope_10001.jpg
 """
-    published = Published("BBAM's released code (specs/protocol.md)", labels=85)
+    published = Published("BBAM's released code", labels=85)
     notes = (
         "train and test are disjoint animal classes (trainclasses.txt, testclasses.txt): a "
         "zero-shot attribute task, whose test label prior differs from the training prior",

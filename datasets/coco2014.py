@@ -28,7 +28,7 @@ annotations/instances_val2014.json
 train2014/COCO_train2014_000000000009.jpg      (or images/train2014/…)
 val2014/COCO_val2014_000000000042.jpg
 """
-    published = Published("HML Table 1 (specs/protocol.md)", 82081, 40137, 80, 2.92)
+    published = Published("HML Table 1", 82081, 40137, 80, 2.92)
     notes = (
         "test is val2014: the real test set has no public labels",
         "images without any annotated object are left out, as in the papers",

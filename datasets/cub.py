@@ -26,7 +26,7 @@ CUB_200_2011/train_test_split.txt
 CUB_200_2011/attributes/image_attribute_labels.txt
 CUB_200_2011/images/001.Black_footed_Albatross/…jpg
 """
-    published = Published("HML Table 1 (specs/protocol.md)", 5994, 5794, 312, 31.47)
+    published = Published("HML Table 1", 5994, 5794, 312, 31.47)
     notes = ("an attribute counts as there whatever the annotator's certainty",)
 
     def label_names(self) -> list[str]:

@@ -29,7 +29,7 @@ Groundtruth/TrainTestLabels/Labels_airport_Test.txt
 ConceptsList/Concepts81.txt                               (or Concepts81.txt)
 Flickr/actor/0001_2124494179.jpg                          (or images/…)
 """
-    published = Published("HML Table 1 (specs/protocol.md)", 150000, 60260, 81, 1.89)
+    published = Published("HML Table 1", 150000, 60260, 81, 1.89)
     notes = (
         "the papers' row counts are those of a re-crawl (Cole et al., CVPR 2021); the official "
         "lists are longer, and images no longer to be had need --skip-bad",

@@ -50,7 +50,7 @@ training/…/C23
 test/C01 … C23
 """
     published = Published(
-        "rows: a count of the archive, no paper's; labels and mean (inferred): specs/protocol.md",
+        "rows: a count of the archive, no paper's; mean: inferred from published Hamming losses",
         6286,
         7643,
         23,

@@ -140,7 +140,10 @@ def run(
         int | None, typer.Option(help="Epochs on labelled rows only. [30 % of --epochs]")
     ] = None,
     epoch: Annotated[
-        str, typer.Option(help="Warm-up epochs are counted over: unlabelled, or labelled (as released).")
+        str,
+        typer.Option(
+            help="Warm-up epochs are counted over: unlabelled, or labelled (as released)."
+        ),
     ] = "unlabelled",
     batch_size: Annotated[int | None, typer.Option(help="Unlabelled rows in a step. [64]")] = None,
     labelled_batch_size: Annotated[
@@ -323,14 +326,17 @@ def compare(
     method: Annotated[str | None, typer.Option(help="Only these methods.")] = None,
     metric: Annotated[
         str | None,
-        typer.Option(help="micro_f1, macro_f1, map, hamming, one_loss, seconds_per_epoch, peak_memory_mb."),
+        typer.Option(
+            help="micro_f1, macro_f1, map, hamming, one_loss, seconds_per_epoch, peak_memory_mb."
+        ),
     ] = None,
     decision: Annotated[
         str, typer.Option(help="calibrated, threshold, or top-k‡ (the papers' oracle rule).")
     ] = "calibrated",
     selection: Annotated[str | None, typer.Option(help="Only runs with this selection.")] = None,
     convention: Annotated[
-        str, typer.Option(help="default, or released (empty labels count 0, ties favour the model).")
+        str,
+        typer.Option(help="default, or released (empty labels count 0, ties favour the model)."),
     ] = "default",
     format_: Annotated[
         str, typer.Option("--format", help="table, markdown, latex, csv, json.")
@@ -415,7 +421,9 @@ def new_method(
 
 @app.command()
 def check(
-    target: Annotated[str, typer.Argument(help="A plugin file, or the name of a method or encoder.")],
+    target: Annotated[
+        str, typer.Argument(help="A plugin file, or the name of a method or encoder.")
+    ],
 ) -> None:
     """Run the conformance suite on a method or encoder, on the CPU, within a minute."""
     from ssmlbench.conformance import check_plugins

@@ -270,7 +270,10 @@ def _check_one(cls: Plugin, statements: Iterable[Statement], console: Console) -
 def _statements(cls: type[Method]) -> Iterator[Statement]:
     yield declares_itself.__doc__ or "", lambda: declares_itself(cls)
     for check, regime, kind in cases(cls):
-        yield f"{check.__doc__} ({regime}, {kind} rows)", lambda c=check, r=regime, k=kind: c(cls, r, k)  # type: ignore[misc]
+        yield (
+            f"{check.__doc__} ({regime}, {kind} rows)",
+            lambda c=check, r=regime, k=kind: c(cls, r, k),
+        )  # type: ignore[misc]
 
 
 def _line(error: BaseException, cls: Plugin) -> str:

@@ -44,7 +44,12 @@ class Observation:
     @property
     def digest(self) -> str:
         """A hash over the row indices and the observed labels: two runs with it saw the same."""
-        parts: list[npt.NDArray[Any]] = [self.labelled, self.unlabelled, self.validation, self.labels]
+        parts: list[npt.NDArray[Any]] = [
+            self.labelled,
+            self.unlabelled,
+            self.validation,
+            self.labels,
+        ]
         return hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest()[:12]
 
     @property

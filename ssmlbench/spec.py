@@ -93,9 +93,7 @@ class RunSpec:
         """The method's name with the hyper-parameters that differ from its defaults."""
         if not self.changed:
             return self.method
-        return (
-            f"{self.method} ({', '.join(f'{k}={_short(self.config[k])}' for k in self.changed)})"
-        )
+        return f"{self.method} ({', '.join(f'{k}={_short(self.config[k])}' for k in self.changed)})"
 
     def __str__(self) -> str:
         return f"{self.variant} {self.dataset} {self.regime_label} seed {self.seed}"
@@ -145,9 +143,7 @@ def parse_config(cls: type, texts: Mapping[str, str], owner: str) -> Any:
     values = {}
     for name, text in texts.items():
         if name not in fields:
-            raise UserError(
-                f"{owner} has no hyper-parameter {name!r}.{did_you_mean(name, fields)}"
-            )
+            raise UserError(f"{owner} has no hyper-parameter {name!r}.{did_you_mean(name, fields)}")
         values[name] = _parse(text, hints[name], f"{owner}: --set {name}={text}")
     try:
         return cls(**values)

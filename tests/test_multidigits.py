@@ -67,7 +67,8 @@ def test_a_strong_view_changes_more_than_a_weak_one_and_never_mirrors() -> None:
     images = torch.from_numpy(np.stack([row.input for row in first_rows("train")]))[:, None]
     views = image_views(flips=False)
     plain, weak, strong = (
-        views[name](images, torch.Generator().manual_seed(0)) for name in ("plain", "weak", "strong")
+        views[name](images, torch.Generator().manual_seed(0))
+        for name in ("plain", "weak", "strong")
     )
     for seen in (weak, strong):
         assert seen.shape == images.shape
@@ -75,8 +76,6 @@ def test_a_strong_view_changes_more_than_a_weak_one_and_never_mirrors() -> None:
         assert seen.max() <= 1
     # A weak view is one of nine shifts: some shift of the plain image is it exactly, inside.
     padded = torch.nn.functional.pad(plain, (1, 1, 1, 1))
-    shifts = torch.stack(
-        [padded[..., y : y + 10, x : x + 30] for y in range(3) for x in range(3)]
-    )
+    shifts = torch.stack([padded[..., y : y + 10, x : x + 30] for y in range(3) for x in range(3)])
     assert ((shifts - weak).abs().amax(dim=(2, 3, 4)).amin(dim=0) == 0).all()
     assert ((shifts - strong).abs().amax(dim=(2, 3, 4)).amin(dim=0) > 0.1).all()

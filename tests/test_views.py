@@ -10,7 +10,14 @@ import torch
 
 from ssmlbench.augment import OPERATIONS, cut_out, randaugment
 from ssmlbench.prefetch import ahead
-from ssmlbench.views import Inputs, StoredInputs, image_views, natural_views, text_views
+from ssmlbench.views import (
+    Inputs,
+    StoredInputs,
+    disturbed,
+    image_views,
+    natural_views,
+    text_views,
+)
 
 PAD, CLS, SEP = 0, 2, 3
 
@@ -180,3 +187,13 @@ def test_a_reader_that_stops_early_leaves_no_thread_behind() -> None:
     assert len(begun) < 20
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(lambda: True).result()
+
+
+def test_a_disturbed_vector_keeps_its_scale() -> None:
+    vectors = torch.randn(200, 50, generator=torch.Generator().manual_seed(1))
+    for scale in (1e-3, 1.0, 1e3):
+        seen = disturbed(scale * vectors, torch.Generator().manual_seed(0))
+        kept = seen != 0
+        assert abs(float(kept.float().mean()) - 0.9) < 0.02
+        change = ((seen - scale * vectors) / scale)[kept]
+        assert float(change.std()) == pytest.approx(0.1, rel=0.1)

@@ -19,9 +19,7 @@ def write_method(name: str, folder: Path) -> Path:
     file = folder / f"{name.replace('-', '_')}.py"
     template = Template((files(__package__) / "method.py.txt").read_text(encoding="utf-8"))
     title = re.sub(r"[-_]+", " ", name).title()
-    text = template.substitute(
-        title=title, class_name=title.replace(" ", ""), name=name, file=file
-    )
+    text = template.substitute(title=title, class_name=title.replace(" ", ""), name=name, file=file)
     try:
         with file.open("x", encoding="utf-8") as out:
             out.write(text)

@@ -1,0 +1,34 @@
+"""The documents say what the code does."""
+
+from __future__ import annotations
+
+import re
+
+from ssmlbench.catalogue import methods_markdown
+from ssmlbench.registry import Plugins
+
+from .conftest import ROOT
+
+
+def test_the_methods_page_ends_with_what_the_command_prints(plugins: Plugins) -> None:
+    page = (ROOT / "docs" / "methods.md").read_text()
+    assert page.rstrip().endswith(methods_markdown(plugins).rstrip()), (
+        "docs/methods.md is stale: put the output of `ssmlbench methods --markdown` at its end"
+    )
+
+
+def test_every_data_set_is_on_the_data_page(plugins: Plugins) -> None:
+    page = (ROOT / "docs" / "datasets.md").read_text()
+    assert [name for name in plugins.datasets if f"`{name}`" not in page] == []
+
+
+def test_links_between_the_documents_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_continuous_integration_runs_the_readmes_test_command() -> None:
+    assert "make test" in (ROOT / "README.md").read_text()
+    commands = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert commands[-1] == "make test"
