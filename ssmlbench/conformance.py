@@ -11,6 +11,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -268,12 +269,9 @@ def _check_one(cls: Plugin, statements: Iterable[Statement], console: Console) -
 
 
 def _statements(cls: type[Method]) -> Iterator[Statement]:
-    yield declares_itself.__doc__ or "", lambda: declares_itself(cls)
+    yield declares_itself.__doc__ or "", partial(declares_itself, cls)
     for check, regime, kind in cases(cls):
-        yield (
-            f"{check.__doc__} ({regime}, {kind} rows)",
-            lambda c=check, r=regime, k=kind: c(cls, r, k),
-        )  # type: ignore[misc]
+        yield f"{check.__doc__} ({regime}, {kind} rows)", partial(check, cls, regime, kind)
 
 
 def _line(error: BaseException, cls: Plugin) -> str:

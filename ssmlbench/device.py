@@ -1,8 +1,13 @@
-"""Which device a run uses, and the settings that make it repeat itself."""
+"""Which device a run uses, in which precision, and the settings that make it repeat itself."""
 
 from __future__ import annotations
 
 import os
+import resource
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
 
 import torch
 
@@ -42,3 +47,27 @@ def core_count() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on macOS
         return os.cpu_count() or 1
+
+
+def mixed_precision(
+    device: torch.device,
+) -> tuple[Callable[[], Any], str, torch.amp.GradScaler | None]:
+    """Mixed precision on CUDA: bfloat16 where it exists, else float16 with a scaled loss."""
+    if device.type != "cuda":
+        return nullcontext, "float32", None
+    if torch.cuda.is_bf16_supported():
+        return lambda: torch.autocast("cuda", torch.bfloat16), "bfloat16", None
+    return lambda: torch.autocast("cuda", torch.float16), "float16", torch.amp.GradScaler("cuda")
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_memory(device: torch.device) -> float:
+    """MB: the device's peak in this epoch; on a CPU the process's high-water mark."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)

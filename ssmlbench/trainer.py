@@ -7,12 +7,9 @@ It knows no method and no data set, and holds the sealed truth only to hand deci
 from __future__ import annotations
 
 import math
-import resource
-import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -28,11 +25,13 @@ from ssmlbench.checkpoint import (
     optimiser_tensors,
     restore_optimiser,
 )
+from ssmlbench.device import mixed_precision, peak_memory, reset_peak_memory
 from ssmlbench.ema import Ema
 from ssmlbench.encoders import Encoder
 from ssmlbench.errors import RunFailed
 from ssmlbench.heads import Network, build_projection
 from ssmlbench.method import Method
+from ssmlbench.plan import EpochPlan, plan_epoch, steps_an_epoch
 from ssmlbench.pools import Batch, Forward, Outputs, Pool, Pools, Rows
 from ssmlbench.prefetch import ahead
 from ssmlbench.protocol import Audit, Observation
@@ -71,23 +70,6 @@ class Outcome:
 
 
 @dataclass
-class EpochPlan:
-    """The positions, in their pools, of the rows of every step of an epoch."""
-
-    labelled: list[Tensor]
-    unlabelled: list[Tensor] | None = None
-
-    def __len__(self) -> int:
-        return len(self.labelled)
-
-    def positions(self, step: int) -> dict[str, Tensor]:
-        found = {"labelled": self.labelled[step]}
-        if self.unlabelled is not None:
-            found["unlabelled"] = self.unlabelled[step]
-        return found
-
-
-@dataclass
 class Best:
     """The scores of the best epoch so far, under `--selection val` or `oracle`."""
 
@@ -116,7 +98,7 @@ class Trainer:
         self.notify = notify
         self.workers = workers
         self.batch_rows = encoder.batch_rows
-        self.autocast, self.precision, self.scaler = _precision(device)
+        self.autocast, self.precision, self.scaler = mixed_precision(device)
         projection, width = build_projection(spec.projection, encoder.features)
         self.method = method.to(device)
         self.network = Network(encoder, projection, method.build_head(width)).to(device)
@@ -186,7 +168,7 @@ class Trainer:
 
     def _train_epoch(self) -> None:
         began = time.perf_counter()
-        _reset_peak_memory(self.device)
+        reset_peak_memory(self.device)
         torch.manual_seed(stream_seed(self.spec.seed, "epoch", self.epoch))
         quality: dict[str, float] = {}
         if not self.warming_up:
@@ -231,7 +213,7 @@ class Trainer:
                 "lr": update.lr,
                 "seconds": seconds,
                 "samples_per_second": seen / seconds,
-                "peak_memory_mb": _peak_memory(self.device),
+                "peak_memory_mb": peak_memory(self.device),
                 **means,
                 **quality,
             }
@@ -292,31 +274,14 @@ class Trainer:
     # ------------------------------------------------------------------ rows, views and forward passes
 
     def _steps_an_epoch(self) -> int:
-        """⌈N_u / B_u⌉ in every phase; `--epoch labelled` counts warm-up over the labelled rows."""
-        over_labelled = self.warming_up and self.spec.epoch_count == "labelled"
-        pool = "labelled" if over_labelled or not len(self.pools.unlabelled) else "unlabelled"
-        return math.ceil(len(self.rows[pool]) / self.spec.batch_size)
+        labelled, unlabelled = len(self.pools.labelled), len(self.pools.unlabelled)
+        return steps_an_epoch(self.spec, labelled, unlabelled, self.warming_up)
 
     def _plan(self) -> EpochPlan:
-        """Steps of B_l labelled beside B_u unlabelled rows; of B_u labelled rows where no
-        unlabelled ones are used, so that no step is starved."""
-        spec, steps = self.spec, self._steps_an_epoch()
-        mixed = bool(
-            len(self.pools.unlabelled) and self.method.unlabelled_views and not self.warming_up
-        )
-        size = spec.labelled_batch_size if mixed else spec.batch_size
-        draw = stream(spec.seed, "labelled", self.epoch)
-        n_labelled = len(self.pools.labelled)
-        # Labelled rows are cycled and reshuffled; where they are all there is, once is an epoch.
-        needed = steps * size if len(self.pools.unlabelled) else n_labelled
-        passes = math.ceil(needed / n_labelled)
-        cycled = torch.cat([torch.randperm(n_labelled, generator=draw) for _ in range(passes)])
-        labelled = list(cycled[:needed].split(size))
-        if not mixed:
-            return EpochPlan(labelled)
-        draw = stream(spec.seed, "unlabelled", self.epoch)
-        order = torch.randperm(len(self.pools.unlabelled), generator=draw)
-        return EpochPlan(labelled, list(order.split(spec.batch_size)))
+        labelled, unlabelled = len(self.pools.labelled), len(self.pools.unlabelled)
+        mixed = bool(unlabelled and self.method.unlabelled_views and not self.warming_up)
+        steps = self._steps_an_epoch()
+        return plan_epoch(self.spec, self.epoch, steps, labelled, unlabelled, mixed)
 
     def _step_inputs(self, plan: EpochPlan, step: int) -> tuple[StepInputs, StepInputs]:
         """What the network and the averaged network see in a step.
@@ -485,27 +450,3 @@ class Trainer:
         self.best = Best(metric, epoch, tensors.get("best", {}))
         self.notify({"kind": "resumed", "epoch": facts["epoch"]})
         return facts["epoch"]
-
-
-def _precision(
-    device: torch.device,
-) -> tuple[Callable[[], Any], str, torch.amp.GradScaler | None]:
-    """Mixed precision on CUDA: bfloat16 where it exists, else float16 with a scaled loss."""
-    if device.type != "cuda":
-        return nullcontext, "float32", None
-    if torch.cuda.is_bf16_supported():
-        return lambda: torch.autocast("cuda", torch.bfloat16), "bfloat16", None
-    return lambda: torch.autocast("cuda", torch.float16), "float16", torch.amp.GradScaler("cuda")
-
-
-def _reset_peak_memory(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-
-
-def _peak_memory(device: torch.device) -> float:
-    """MB: the device's peak in this epoch; on a CPU the process's high-water mark."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**20
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)
