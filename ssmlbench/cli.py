@@ -155,7 +155,10 @@ def run(
     ] = "last",
     split: Annotated[str, typer.Option(help="random or stratified.")] = "random",
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value: a hyper-parameter of the method.")
+        list[str] | None,
+        typer.Option(
+            "--set", help="key=value: a hyper-parameter; method.key=value: of that method only."
+        ),
     ] = None,
     plugin: PluginFiles = None,
     data_dir: DataDir = None,

@@ -78,7 +78,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     elif "strong_views" in typed:
         raise UserError("--strong-views is for --freeze: otherwise every step draws a view anew")
     options = _encoder_options(encoder, typed)
-    config = parse_config(method.Config, settings, f"method {method.name}")
+    config = parse_config(method.Config, _own(settings, method, plugins), f"method {method.name}")
     values = dataclasses.asdict(config)
     defaults = dataclasses.asdict(method.Config())
     epochs = typed.setdefault("epochs", RunSpec.epochs)
@@ -101,6 +101,16 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     return dataclasses.replace(
         spec, weights=encoder.weights_id(options), data=prepare(adapter()).card.fingerprint
     )
+
+
+def _own(settings: Mapping[str, str], method: type[Method], plugins: Plugins) -> dict[str, str]:
+    """The settings meant for this method: `key=…`, and `method.key=…` without the name."""
+    own = {}
+    for key, text in settings.items():
+        owner, dot, rest = key.rpartition(".")
+        if not dot or plugins.methods[owner] is method:
+            own[rest] = text
+    return own
 
 
 def _default_backbone(adapter: type[DatasetAdapter]) -> str:

@@ -143,6 +143,7 @@ def test_a_loss_that_is_not_finite_leaves_nothing_behind(
         ({"regime": "single-positive"}, "does not support --regime single-positive"),
         ({"pi": 1.2}, r"\(0, 1\]"),
         ({"settings": {"los": "bce"}, "method": "cap"}, "Did you mean loss"),
+        ({"settings": {"capp.loss": "bce"}}, "Did you mean cap"),
     ],
 )
 def test_what_cannot_be_run_is_told_before_anything_runs(
@@ -150,6 +151,12 @@ def test_what_cannot_be_run_is_told_before_anything_runs(
 ) -> None:
     with pytest.raises(UserError, match=answer):
         make(**fields)
+
+
+def test_a_setting_can_be_for_one_method_of_a_grid(make: Callable[..., Any]) -> None:
+    settings = {"cap.loss": "bce"}
+    assert make(method="cap", settings=settings)[0].changed == ("loss",)
+    assert make(method="bce", settings=settings)[0].changed == ()
 
 
 def test_warm_up_keeps_its_share_of_a_shorter_run(make: Callable[..., Any]) -> None:
