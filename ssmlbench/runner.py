@@ -145,11 +145,13 @@ def execute(spec: RunSpec, plugins: Plugins, place: Place, notify: Notify = lamb
                 return "already"
             notify({"kind": "start", "epochs": spec.epochs})
             _make(spec, plugins, place, folder, notify)
-    except (UserError, RunFailed):
+    except Exception as error:
         if not folder.finished and not folder.checkpoint_file.exists():
             folder.spec_file.unlink(missing_ok=True)
             folder.remove_if_empty(place.results)
-        raise
+        if isinstance(error, UserError | RunFailed):
+            raise
+        raise RunFailed(f"{type(error).__name__}: {error}") from error
     return "done"
 
 
@@ -173,12 +175,9 @@ def _make(spec: RunSpec, plugins: Plugins, place: Place, folder: RunFolder, noti
     trainer = Trainer(spec, method, encoder, material, device, checkpoint, notify, place.workers)
     try:
         outcome = trainer.train()
-    except (UserError, RunFailed):
+    except RunFailed:
         checkpoint.delete()  # going on from here would fail again
         raise
-    except Exception as error:
-        checkpoint.delete()
-        raise RunFailed(f"{type(error).__name__}: {error}") from error
     write_result(spec, folder, task, material, outcome, device, notes)
     checkpoint.delete()
 

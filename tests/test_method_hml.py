@@ -114,7 +114,7 @@ def test_pseudo_labels_of_unlabelled_rows_enter_with_their_trust() -> None:
 
 def test_the_adaptive_scale_starts_at_s_and_stays_positive() -> None:
     method = build(adaptive=True, scale=5.0)
-    assert float(method.scale_and_margin()[0]) == pytest.approx(5.0, abs=1e-5)
+    assert method.scale_and_margin()[0].item() == pytest.approx(5.0, abs=1e-5)
     method.free_scale.data.fill_(-30.0)
     assert float(method.scale_and_margin()[0]) > 0
     assert method.parameter_groups(0.1)[0]["weight_decay"] == 0.0

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file as load_scores
 
+from ssmlbench.checkpoint import Checkpoint
 from ssmlbench.errors import RunFailed, UserError
 from ssmlbench.metrics import decide, evaluate
 from ssmlbench.registry import Plugins
@@ -132,6 +133,40 @@ def test_a_loss_that_is_not_finite_leaves_nothing_behind(
         make(lr=1e38)
     assert not list((tmp_path / "results").rglob("*.json"))
     assert not list((tmp_path / "results").rglob("*.safetensors"))
+
+
+def test_a_plugin_that_raises_is_told_and_leaves_nothing_behind(
+    tmp_path: Path, tiny: list[Path]
+) -> None:
+    raises = SLOW_METHOD.replace("time.sleep(0.05)", "1 / 0").replace("slow", "raises")
+    (tmp_path / "raises.py").write_text(raises)
+    plugins = Plugins([*tiny, tmp_path / "raises.py"])
+    spec = resolve(plugins, {}, method="raises", dataset="tiny", pi=0.3, epochs=2)
+    with pytest.raises(RunFailed, match="ZeroDivisionError"):
+        execute(spec, plugins, Place(tmp_path / "results", "cpu", 1))
+    assert not list((tmp_path / "results").rglob("*"))
+
+
+def test_a_full_disk_keeps_what_was_done(
+    tmp_path: Path, tiny: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugins = Plugins(tiny)
+    spec = resolve(plugins, {}, method="bce", dataset="tiny", pi=0.3, epochs=4)
+    place = Place(tmp_path / "results", "cpu", 1)
+    write = Checkpoint.write
+
+    def fills_up(self: Checkpoint, tensors: Any, facts: Any) -> None:
+        if facts["epoch"] == 3:
+            raise OSError(28, "No space left on device")
+        write(self, tensors, facts)
+
+    monkeypatch.setattr(Checkpoint, "write", fills_up)
+    with pytest.raises(RunFailed, match="No space left"):
+        execute(spec, plugins, place)
+    monkeypatch.undo()
+    events: list[Mapping[str, Any]] = []
+    assert execute(spec, plugins, place, events.append) == "done"
+    assert {"kind": "resumed", "epoch": 2} in events
 
 
 @pytest.mark.parametrize(
