@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -213,9 +213,10 @@ def _cell(runs: Sequence[Finished], query: Query, metric: str) -> Cell:
 
 
 def _rank(board: Board) -> None:
-    """Places within each column, ties sharing the mean place; rows by their average."""
-    from dataclasses import replace
+    """Places within each column, ties sharing the mean place; rows by their average.
 
+    What a method costs is shown, and ranked by only where nothing else is.
+    """
     places: dict[str, list[float]] = defaultdict(list)
     for metric, level in board.columns:
         present = [row for row in board.rows if (metric.key, level) in row.cells]
@@ -225,7 +226,8 @@ def _rank(board: Board) -> None:
             better, equal = int((values < value).sum()), int((values == value).sum())
             cell = row.cells[metric.key, level]
             row.cells[metric.key, level] = replace(cell, place=better + 1)
-            places[row.name].append(better + (equal + 1) / 2)
+            if metric not in COSTS or all(m in COSTS for m in board.metrics):
+                places[row.name].append(better + (equal + 1) / 2)
     for row in board.rows:
         row.rank = float(np.mean(places[row.name])) if places[row.name] else math.nan
     board.rows.sort(key=lambda row: (math.isnan(row.rank), row.rank, row.name))

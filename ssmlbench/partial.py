@@ -148,6 +148,31 @@ class PartialMethod(Method):
         return torch.cat([pools.labelled.observed, pools.unlabelled.observed])
 
 
+class PenalisedMethod(PartialMethod):
+    """Unobserved entries are learnt as negatives, with a penalty on the classifier's weights."""
+
+    paper = "a baseline of Zhou et al., Acknowledging the Unknown […], ECCV 2022"
+    differences = (
+        "neither the regularised parameters nor λ are stated: the classifier's weights without its "
+        "bias, λ from a grid of 1e-6 to 1e-3",
+        "the trainer's decoupled weight decay is there beside it, as for every method",
+    )
+
+    @dataclass(frozen=True)
+    class Config(PartialMethod.Config):
+        penalty: float = option(1e-5, "λ: weight of the penalty")
+
+    def unobserved(self, logits: Tensor) -> Tensor:
+        return nl_negative(logits)
+
+    def norm(self, weight: Tensor) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} must define norm")
+
+    def terms(self, logits: Tensor, observed: Tensor) -> dict[str, Tensor]:
+        weights = self.config.penalty * self.norm(self.classifier.weight)
+        return {**super().terms(logits, observed), "weights": weights}
+
+
 # ------------------------------------------------------------------------------- large losses
 
 

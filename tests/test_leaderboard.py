@@ -65,6 +65,16 @@ def test_equal_means_share_a_place(tmp_path: Path) -> None:
     assert [row.rank for row in board.rows] == [1.5, 1.5, 3.0]
 
 
+def test_cost_is_shown_and_does_not_count_in_the_rank(tmp_path: Path) -> None:
+    slow, fast = grid(tmp_path, {"slow": [0.9], "fast": [0.5]})
+    slow.result["cost"]["seconds_per_epoch"] = 9.0
+    both = one_board([slow, fast], metrics=("map", "seconds_per_epoch"))
+    assert [(row.name, row.rank) for row in both.rows] == [("slow", 1.0), ("fast", 2.0)]
+    assert both.rows[1].cells["seconds_per_epoch", "0.1"].place == 1
+    cost = one_board([slow, fast], metrics=("seconds_per_epoch",))
+    assert [row.name for row in cost.rows] == ["fast", "slow"]
+
+
 def test_a_single_seed_has_no_spread(tmp_path: Path) -> None:
     assert one_board(grid(tmp_path, {"bce": [0.5]})).rows[0].cells["map", "0.1"].std is None
 
