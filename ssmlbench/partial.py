@@ -169,7 +169,7 @@ class PenalisedMethod(PartialMethod):
         raise NotImplementedError(f"{type(self).__name__} must define norm")
 
     def terms(self, logits: Tensor, observed: Tensor) -> dict[str, Tensor]:
-        weights = self.config.penalty * self.norm(self.classifier.weight)
+        weights = self.config.penalty * self.norm(self.classifier.get_parameter("weight"))
         return {**super().terms(logits, observed), "weights": weights}
 
 
