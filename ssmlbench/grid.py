@@ -10,8 +10,9 @@ import json
 import multiprocessing
 import os
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
@@ -57,10 +58,6 @@ def expand(
     return list({spec.hash: spec for spec in specs}.values())
 
 
-def unfinished(specs: Iterable[RunSpec], place: Place) -> list[RunSpec]:
-    return [spec for spec in specs if not RunFolder.of(place.results, spec).finished]
-
-
 def run_all(
     specs: Sequence[RunSpec], plugins: Plugins, place: Place, jobs: int, report: Report
 ) -> Summary:
@@ -71,13 +68,15 @@ def run_all(
         summary.count(spec, event)
         report(spec, event)
 
-    waiting = unfinished(specs, place)
+    waiting = []
     for spec in specs:
-        if spec not in waiting:
+        if RunFolder.of(place.results, spec).finished:
             note(spec, {"kind": "already"})
+        else:
+            waiting.append(spec)
     if jobs == 1 or len(waiting) <= 1:
         for spec in waiting:
-            note(spec, run_one(spec, plugins, place, lambda event, spec=spec: report(spec, event)))  # type: ignore[misc]
+            note(spec, run_one(spec, plugins, place, partial(report, spec)))
     else:
         _run_in_processes(waiting, plugins, place, min(jobs, len(waiting)), note)
     return summary
