@@ -75,7 +75,7 @@ def test_verify_says_what_differs_from_the_published_numbers(
 ) -> None:
     adapter = made(layout, raw / LAYOUTS[layout][0])
     if layout not in ("aapd-tsv", "awa2", "coco2014"):  # one a kind through a process of its own
-        from ssmlbench.data_cli import compare
+        from ssmlbench.cli.data import compare
 
         told = {
             what: same for what, _, _, same in compare(prepare(adapter).card, adapter.published)
@@ -387,7 +387,7 @@ def test_the_data_commands_do_not_load_torch() -> None:
     import sys
 
     code = (
-        "import sys; from ssmlbench import cli, data_cli; from ssmlbench.registry import data_sets;"
+        "import sys; from ssmlbench.cli import data as data_cli; from ssmlbench.registry import data_sets;"
         "data_cli.list_command(); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

@@ -318,7 +318,7 @@ def test_cache_list_imports_no_torch(tmp_path: Path) -> None:
     import sys
 
     code = (
-        "import sys; from typer.testing import CliRunner; from ssmlbench.cache_cli import app; "
-        "assert CliRunner().invoke(app, ['list']).exit_code == 0; assert 'torch' not in sys.modules"
+        "import sys; from typer.testing import CliRunner; from ssmlbench.cli.cache import cache_app; "
+        "assert CliRunner().invoke(cache_app, ['list']).exit_code == 0; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

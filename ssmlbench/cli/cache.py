@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-app = typer.Typer(no_args_is_help=True, help="Cached features of frozen encoders.")
+cache_app = typer.Typer(no_args_is_help=True, help="Cached features of frozen encoders.")
 
 
-@app.command("list")
+@cache_app.command("list")
 def list_features() -> None:
     """What is cached, and how large it is."""
     from rich.table import Table
@@ -48,7 +48,7 @@ def list_features() -> None:
     Console().print(table)
 
 
-@app.command("clear")
+@cache_app.command("clear")
 def clear_features(
     dataset: Annotated[
         str | None, typer.Option(help="Only this data set's features. [all]")

@@ -16,6 +16,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad
 from ssmlbench.errors import UserError
 
 if TYPE_CHECKING:
@@ -31,16 +32,6 @@ ALL_LABELS = 30
 MEAN_TOLERANCE = 0.01
 """Published means are rounded to two digits, some of them twice."""
 
-DataDir = Annotated[
-    Path | None,
-    typer.Option(help="A folder with a folder of raw files per data set. [SSMLBENCH_DATA]"),
-]
-SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave bad rows out, and count them on the card.")
-]
-PluginFiles = Annotated[
-    list[str] | None, typer.Option("--plugin", help="A plugin file; may be repeated.")
-]
 Name = Annotated[str, typer.Argument(help="A data set, or the path of your own.")]
 
 

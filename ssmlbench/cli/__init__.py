@@ -1,0 +1,63 @@
+"""The command line. It parses, asks the engine, prints; torch is imported only when something runs.
+
+One module a command or a group of them; this one puts them together.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import ssmlbench
+from ssmlbench.cli.cache import cache_app
+from ssmlbench.cli.compare import compare
+from ssmlbench.cli.data import data_app
+from ssmlbench.cli.plugins import check, datasets_command, methods, new_app
+from ssmlbench.cli.run import run
+from ssmlbench.errors import UserError
+
+app = typer.Typer(
+    name="ssmlbench",
+    help="One honest benchmark for semi-supervised multi-label learning.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command()(run)
+app.command()(compare)
+app.command()(methods)
+app.command("datasets")(datasets_command)
+app.command()(check)
+app.add_typer(new_app, name="new")
+app.add_typer(data_app, name="data")
+app.add_typer(cache_app, name="cache")
+
+
+def main() -> None:
+    """The console script: a user's mistake is one line and exit code 2, never a traceback."""
+    try:
+        app()
+    except UserError as error:
+        Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("stopped; the same command goes on from here")
+        sys.exit(130)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"ssmlbench {ssmlbench.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass

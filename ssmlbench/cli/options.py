@@ -1,0 +1,64 @@
+"""What the commands share: option types, and reading what was typed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+from rich.console import Console
+
+from ssmlbench.errors import UserError
+
+if TYPE_CHECKING:
+    from ssmlbench.registry import Plugins
+
+T = TypeVar("T")
+
+PluginFiles = Annotated[
+    list[str] | None, typer.Option("--plugin", help="A plugin file; may be repeated.")
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="A folder with a folder of raw files per data set. [SSMLBENCH_DATA]"),
+]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave bad rows out, and count them on the card.")
+]
+ResultsFolders = Annotated[
+    list[Path] | None,
+    typer.Option("--results", help="Results folder; may be repeated. [results]"),
+]
+
+
+def typed_list(text: str | None, kind: type[T], what: str) -> tuple[T, ...]:
+    """`0.05,0.1` → (0.05, 0.1)."""
+    if text is None:
+        return ()
+    try:
+        values = tuple(kind(part.strip()) for part in text.split(",") if part.strip())  # type: ignore[call-arg]
+    except ValueError:
+        raise UserError(f"{what} {text}: not a list of numbers, e.g. {what} 0.05,0.1") from None
+    if not values:
+        raise UserError(f"{what} is empty")
+    return values
+
+
+def wide_console() -> Console:
+    """A terminal's own width; in a file or a pipe, room for a whole table."""
+    console = Console()
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=160)
+
+
+def load_plugins(files: list[str] | None) -> Plugins:
+    from ssmlbench.registry import Plugins
+
+    return Plugins(files or ())
+
+
+def one_of(value: str, allowed: tuple[str, ...], name: str) -> None:
+    from ssmlbench.spec import did_you_mean
+
+    if value not in allowed:
+        raise UserError(f"{name} {value}: no such choice.{did_you_mean(value, allowed)}")

@@ -1,0 +1,69 @@
+"""`ssmlbench methods`, `datasets`, `new`, `check`: what plugins there are, and making one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ssmlbench.cli.options import PluginFiles, load_plugins, wide_console
+
+new_app = typer.Typer(no_args_is_help=True, help="Write a plugin file to start from.")
+
+
+def methods(
+    name: Annotated[str | None, typer.Argument(help="Show this method in full.")] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Everything about all of them, as Markdown.")
+    ] = False,
+    plugin: PluginFiles = None,
+) -> None:
+    """What methods there are, or everything about one."""
+    from ssmlbench import catalogue
+
+    found = load_plugins(plugin)
+    console = Console()
+    if markdown:
+        console.out(catalogue.methods_markdown(found), highlight=False)
+    elif name is None:
+        wide_console().print(catalogue.method_table(found))
+    else:
+        console.print(catalogue.method_page(found.methods[name]))
+
+
+def datasets_command(plugin: PluginFiles = None) -> None:
+    """What data sets there are."""
+    from ssmlbench import catalogue
+
+    wide_console().print(catalogue.dataset_table(load_plugins(plugin)))
+
+
+@new_app.command("method")
+def new_method(
+    name: Annotated[str, typer.Argument(help="The method's name, e.g. my-method.")],
+    folder: Annotated[Path, typer.Option(help="Where to write the file.")] = Path("."),
+) -> None:
+    """Write a commented, working method to start from."""
+    from ssmlbench.templates import write_method
+
+    file = write_method(name, folder)
+    Console().print(
+        f"wrote {file}\n  ssmlbench check {file}\n"
+        f"  ssmlbench run --plugin {file} --method {name} --dataset multidigits --pi 0.05",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def check(
+    target: Annotated[
+        str, typer.Argument(help="A plugin file, or the name of a method or encoder.")
+    ],
+) -> None:
+    """Run the conformance suite on a method or encoder, on the CPU, within a minute."""
+    from ssmlbench.conformance import check_plugins
+
+    if not check_plugins(target, Console()):
+        raise typer.Exit(2)
