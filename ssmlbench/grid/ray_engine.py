@@ -162,7 +162,7 @@ def events_between(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[di
         events.append({"kind": "resumed", "epoch": now["resumed"]})
     if now["doing"] not in ("starting", "training", before.get("doing")):
         events.append({"kind": "waits", "text": now["doing"]})
-    if now["epoch"] > before.get("epoch", now["resumed"] or 0):
+    if now["epoch"] > max(before.get("epoch", 0), now["resumed"] or 0):
         facts = {key: now[key] for key in ("epoch", "epochs", "seconds_per_epoch")}
         events.append({"kind": "epoch", **facts, **now["losses"]})
     return events
