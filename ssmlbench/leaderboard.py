@@ -93,6 +93,7 @@ class Cell:
     mean: float
     std: float | None  # None for a single seed
     seeds: tuple[int, ...]
+    values: tuple[float, ...] = ()  # one a seed
     place: int = 0  # 1 best, 2 second, of its column
 
 
@@ -207,9 +208,11 @@ def _board(runs: Sequence[Finished], query: Query, setting: dict[str, Any], apar
 
 
 def _cell(runs: Sequence[Finished], query: Query, metric: str) -> Cell:
-    values = np.array([query.value(run, metric) for run in runs])
+    by_seed = sorted(runs, key=lambda run: run.spec.seed)
+    values = np.array([query.value(run, metric) for run in by_seed])
     std = float(values.std(ddof=1)) if len(values) > 1 else None
-    return Cell(float(values.mean()), std, tuple(sorted(run.spec.seed for run in runs)))
+    seeds = tuple(run.spec.seed for run in by_seed)
+    return Cell(float(values.mean()), std, seeds, tuple(values.tolist()))
 
 
 def _rank(board: Board) -> None:
