@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ssmlbench.errors import UserError
 from ssmlbench.metrics import decide
 
 BATCH_BYTES = 16_000_000
@@ -31,7 +32,13 @@ class Scored:
     def read(cls, folder: Path) -> Scored:
         from safetensors.numpy import load_file
 
-        stored = load_file(folder / "scores.safetensors")
+        file = folder / "scores.safetensors"
+        if not file.is_file():
+            raise UserError(
+                f"--bootstrap needs the runs' stored scores, and {file} is not there: give the results "
+                "folder (--results) that has them, or leave --bootstrap out"
+            )
+        stored = load_file(file)
         return cls(stored["scores"], stored["truth"] == 1, stored["thresholds"])
 
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,14 @@ class Finished:
     spec: RunSpec
     result: dict[str, Any]
     folder: Path
+
+    @property
+    def finished_at(self) -> str:
+        """ISO time in UTC: the run's own word, or its file's where an older run has none."""
+        if said := self.result.get("made_with", {}).get("finished"):
+            return str(said)
+        written = (self.folder / "result.json").stat().st_mtime
+        return datetime.fromtimestamp(written, UTC).isoformat(timespec="milliseconds")
 
 
 def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
