@@ -218,12 +218,18 @@ def _cells(runs: Sequence[Finished], query: Query) -> dict[str, Cell]:
     intervals = _intervals(by_seed, query) if query.draws else {}
     cells = {}
     for key in query.metrics:
-        values = np.array([query.value(run, key) for run in by_seed])
-        std = float(values.std(ddof=1)) if len(values) > 1 else None
-        cells[key] = Cell(
-            float(values.mean()), std, seeds, tuple(values.tolist()), interval=intervals.get(key)
-        )
+        values = tuple(query.value(run, key) for run in by_seed)
+        mean, std = _mean_and_std(values)
+        cells[key] = Cell(mean, std, seeds, values, interval=intervals.get(key))
     return cells
+
+
+def _mean_and_std(values: Sequence[float]) -> tuple[float, float | None]:
+    """The sample's; NumPy takes ten times as long on a handful of seeds."""
+    mean = math.fsum(values) / len(values)
+    if len(values) == 1:
+        return mean, None
+    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
 
 
 def _intervals(runs: Sequence[Finished], query: Query) -> dict[str, tuple[float, float]]:
