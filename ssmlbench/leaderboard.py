@@ -7,7 +7,7 @@ form a board of their own that says what is different. How a board looks is rend
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -63,6 +63,7 @@ class Query:
     metrics: tuple[str, ...] = tuple(METRICS)
     decision: str = "calibrated"
     convention: str = "default"
+    draws: int = 0  # of the bootstrap over test rows; 0 for no intervals
 
     def __post_init__(self) -> None:
         for key in self.metrics:
@@ -70,6 +71,10 @@ class Query:
                 raise UserError(f"--metric {key}: no such metric.{did_you_mean(key, COLUMNS)}")
         if self.decision not in DECISIONS:
             raise UserError(f"--decision {self.decision}: must be one of {', '.join(DECISIONS)}")
+        if self.draws < 0 or 0 < self.draws < 100:
+            raise UserError(
+                f"--bootstrap {self.draws}: too few draws for a 95 % interval; take e.g. 1000"
+            )
 
     def wants(self, spec: RunSpec) -> bool:
         return (
@@ -93,7 +98,9 @@ class Cell:
     mean: float
     std: float | None  # None for a single seed
     seeds: tuple[int, ...]
+    values: tuple[float, ...] = ()  # one a seed
     place: int = 0  # 1 best, 2 second, of its column
+    interval: tuple[float, float] | None = None  # over test rows, where asked for
 
 
 @dataclass
@@ -153,16 +160,14 @@ def _boards_of_group(runs: Sequence[Finished], query: Query) -> list[Board]:
 
 
 def _split_by_code(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:
-    """Runs of each method's most used file version, and the rest."""
-    versions: dict[str, Counter[str]] = defaultdict(Counter)
-    newest: dict[tuple[str, str], float] = {}
+    """Runs of each method's newest file version, and the rest."""
+    versions: dict[str, dict[str, list[Finished]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
-        key = (run.spec.method, run.spec.code)
-        versions[run.spec.method][run.spec.code] += 1
-        made = (run.folder / "result.json").stat().st_mtime if len(versions[key[0]]) > 1 else 0.0
-        newest[key] = max(newest.get(key, 0.0), made)
+        versions[run.spec.method][run.spec.code].append(run)
     kept = {
-        method: max(codes, key=lambda code: (newest[method, code], codes[code]))
+        method: max(codes, key=lambda code: (max(r.finished_at for r in codes[code]), code))
+        if len(codes) > 1
+        else next(iter(codes))
         for method, codes in versions.items()
     }
     current = [run for run in runs if run.spec.code == kept[run.spec.method]]
@@ -184,10 +189,10 @@ def _board(runs: Sequence[Finished], query: Query, setting: dict[str, Any], apar
     rows = []
     for name in sorted({run.spec.variant for run in runs}):
         row = BoardRow(name, {})
-        for metric in chosen:
-            for level in levels:
-                if (name, level) in cells:
-                    row.cells[metric.key, level] = _cell(cells[name, level], query, metric.key)
+        for level in levels:
+            if (name, level) in cells:
+                made = _cells(cells[name, level], query)
+                row.cells |= {(key, level): cell for key, cell in made.items()}
         rows.append(row)
     board = Board(
         spec.dataset,
@@ -206,10 +211,36 @@ def _board(runs: Sequence[Finished], query: Query, setting: dict[str, Any], apar
     return board
 
 
-def _cell(runs: Sequence[Finished], query: Query, metric: str) -> Cell:
-    values = np.array([query.value(run, metric) for run in runs])
-    std = float(values.std(ddof=1)) if len(values) > 1 else None
-    return Cell(float(values.mean()), std, tuple(sorted(run.spec.seed for run in runs)))
+def _cells(runs: Sequence[Finished], query: Query) -> dict[str, Cell]:
+    """The runs of one method at one level, as one cell a metric."""
+    by_seed = sorted(runs, key=lambda run: run.spec.seed)
+    seeds = tuple(run.spec.seed for run in by_seed)
+    intervals = _intervals(by_seed, query) if query.draws else {}
+    cells = {}
+    for key in query.metrics:
+        values = tuple(query.value(run, key) for run in by_seed)
+        mean, std = _mean_and_std(values)
+        cells[key] = Cell(mean, std, seeds, values, interval=intervals.get(key))
+    return cells
+
+
+def _mean_and_std(values: Sequence[float]) -> tuple[float, float | None]:
+    """The sample's; NumPy takes ten times as long on a handful of seeds."""
+    mean = math.fsum(values) / len(values)
+    if len(values) == 1:
+        return mean, None
+    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
+
+
+def _intervals(runs: Sequence[Finished], query: Query) -> dict[str, tuple[float, float]]:
+    from ssmlbench.bootstrap import Scored, bootstrap
+
+    scored = [Scored.read(run.folder) for run in runs]
+    return {
+        key: bootstrap(scored, key, query.decision, query.convention, query.draws)
+        for key in query.metrics
+        if key in METRICS
+    }
 
 
 def _rank(board: Board) -> None:

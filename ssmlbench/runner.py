@@ -8,6 +8,7 @@ import platform
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -342,6 +343,7 @@ def write_result(
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
             "precision": outcome.precision,
             "threads": torch.get_num_threads(),
+            "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
         },
         "data": {"rows": task.card.rows, "labels": task.label_count},
     }

@@ -16,7 +16,7 @@ from rich.console import Console
 from ssmlbench.errors import UserError
 from ssmlbench.leaderboard import Board, Query, build_boards
 from ssmlbench.metrics import DECISIONS, METRICS
-from ssmlbench.render import FORMATS, as_markdown, as_rich, latex_escape
+from ssmlbench.render import FORMATS, as_markdown, as_rich, board_page, latex_escape
 from ssmlbench.spec import RunSpec
 from ssmlbench.store import Finished, RunFolder, read_finished
 
@@ -148,7 +148,7 @@ def board(tmp_path: Path) -> Board:
 
 def test_the_table_shows_arrows_marks_and_rule(board: Board) -> None:
     console = Console(width=160, record=True, file=io.StringIO())
-    console.print(as_rich([board]))
+    console.print(as_rich(board_page([board])))
     text = console.export_text()
     assert "Micro-F1‡ ↑" in text
     assert "Hamming loss‡ ↓" in text
@@ -161,7 +161,7 @@ def test_the_table_shows_arrows_marks_and_rule(board: Board) -> None:
 
 def test_the_table_fits_a_narrow_terminal(board: Board) -> None:
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(as_rich([board]))
+    console.print(as_rich(board_page([board])))
     text = console.export_text()
     assert "my_method" in text
     assert "0.8500" in text
@@ -169,14 +169,14 @@ def test_the_table_fits_a_narrow_terminal(board: Board) -> None:
 
 
 def test_markdown_has_the_best_in_bold(board: Board) -> None:
-    text = as_markdown([board])
+    text = as_markdown(board_page([board]))
     assert "**0.8500 ± 0.0707**" in text
     assert "**0.6000" not in text
 
 
 def test_csv_and_json_carry_every_cell(board: Board) -> None:
-    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"]([board]))))
-    cells = json.loads(FORMATS["json"]([board]))["cells"]
+    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](board_page([board])))))
+    cells = json.loads(FORMATS["json"](board_page([board])))["cells"]
     assert len(rows) == len(cells) == 2 * 5
     best = next(c for c in cells if c["method"] == "cap" and c["metric"] == "map")
     assert best["mean"] == pytest.approx(0.85)
@@ -185,7 +185,7 @@ def test_csv_and_json_carry_every_cell(board: Board) -> None:
 
 
 def test_latex_escapes_names_and_underlines_the_second(board: Board) -> None:
-    text = FORMATS["latex"]([board])
+    text = FORMATS["latex"](board_page([board]))
     assert r"my\_method" in text
     assert r"\textbf{0.8500 $\pm$ 0.0707}" in text
     assert r"\underline{0.6000" in text

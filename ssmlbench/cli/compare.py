@@ -1,9 +1,10 @@
-"""`ssmlbench compare`: the leaderboards of the finished runs."""
+"""`ssmlbench compare`: the leaderboards of the finished runs, beside the papers' where asked for."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -11,9 +12,18 @@ from rich.console import Console
 from ssmlbench.cli.options import ResultsFolders, one_of, typed_list, wide_console
 from ssmlbench.errors import UserError
 
+if TYPE_CHECKING:
+    from ssmlbench.leaderboard import Board, Query
+    from ssmlbench.render import Page
+    from ssmlbench.store import Finished
+
 
 def compare(
     results: ResultsFolders = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option("--from", help="A file of --export instead of results; may be repeated."),
+    ] = None,
     dataset: Annotated[str | None, typer.Option(help="Only these data sets.")] = None,
     pi: Annotated[str | None, typer.Option(help="Only these π.")] = None,
     regime: Annotated[str | None, typer.Option(help="Only these regimes.")] = None,
@@ -25,25 +35,49 @@ def compare(
         ),
     ] = None,
     decision: Annotated[
-        str, typer.Option(help="calibrated, threshold, or top-k‡ (the papers' oracle rule).")
-    ] = "calibrated",
+        str | None,
+        typer.Option(
+            help="calibrated, threshold, or top-k‡ (the papers' oracle rule). "
+            "[calibrated; top-k with --published]"
+        ),
+    ] = None,
     selection: Annotated[str | None, typer.Option(help="Only runs with this selection.")] = None,
     convention: Annotated[
         str,
         typer.Option(help="default, or released (empty labels count 0, ties favour the model)."),
     ] = "default",
+    published: Annotated[
+        bool, typer.Option("--published", help="The papers' numbers beside ours.")
+    ] = False,
+    audit: Annotated[
+        bool,
+        typer.Option("--audit", help="Which decision rule the papers' F1 and Hamming can be from."),
+    ] = False,
+    stats: Annotated[
+        bool, typer.Option("--stats", help="Average ranks, Friedman, Nemenyi, Wilcoxon-Holm.")
+    ] = False,
+    over: Annotated[
+        str, typer.Option(help="What --stats tests over: cells (data set × π), or seeds of a cell.")
+    ] = "cells",
+    bootstrap: Annotated[
+        int, typer.Option(help="95 % intervals over test rows from this many draws, e.g. 1000.")
+    ] = 0,
     format_: Annotated[
         str, typer.Option("--format", help="table, markdown, latex, csv, json.")
     ] = "table",
+    export: Annotated[
+        Path | None,
+        typer.Option(help="Write the runs to <folder>/<data set>.csv, with their provenance."),
+    ] = None,
 ) -> None:
     """The leaderboard of the finished runs: five metrics, mean ± std over seeds."""
     from ssmlbench.leaderboard import Query, build_boards
     from ssmlbench.metrics import METRICS
-    from ssmlbench.render import FORMATS, print_boards
-    from ssmlbench.store import read_finished
+    from ssmlbench.render import FORMATS, board_page, print_page
 
     one_of(format_, ("table", *FORMATS), "--format")
     one_of(convention, ("default", "released"), "--convention")
+    one_of(over, ("cells", "seeds"), "--over")
     query = Query(
         datasets=typed_list(dataset, str, "--dataset"),
         regimes=typed_list(regime, str, "--regime"),
@@ -51,17 +85,118 @@ def compare(
         methods=typed_list(method, str, "--method"),
         selections=typed_list(selection, str, "--selection"),
         metrics=typed_list(metric, str, "--metric") or tuple(METRICS),
-        decision=decision,
+        decision=decision or ("top-k" if published else "calibrated"),
         convention=convention,
+        draws=bootstrap,
     )
-    runs, complaints = read_finished(results or [Path("results")])
-    for complaint in complaints:
-        Console(stderr=True).print(f"warning: {complaint}", highlight=False, soft_wrap=True)
+    if audit:
+        print_page(_audit(query), format_, wide_console())
+        return
+    runs = _runs(results, files, may_be_none=published)
+    if export:
+        _export(runs, query, export)
+        return
     boards = build_boards(runs, query)
-    if not boards:
+    if not boards and not published:
         raise UserError(
             f"none of the {len(runs)} finished runs fits; `ssmlbench run` makes more"
             if runs
             else "no finished run here yet; `ssmlbench run` makes one"
         )
-    print_boards(boards, format_, wide_console())
+    page = _beside_the_papers(boards, query) if published else board_page(boards)
+    if stats:
+        page.add(_statistics(boards, query, over))
+    print_page(page, format_, wide_console())
+
+
+def _runs(
+    results: list[Path] | None, files: list[Path] | None, may_be_none: bool
+) -> list[Finished]:
+    from ssmlbench.export import read_exported
+    from ssmlbench.store import read_finished
+
+    runs = read_exported(files or ())
+    if files and not results:
+        return runs
+    roots = results or [Path("results")]
+    if may_be_none and not results and not roots[0].is_dir():
+        return runs
+    found, complaints = read_finished(roots)
+    for complaint in complaints:
+        Console(stderr=True).print(f"warning: {complaint}", highlight=False, soft_wrap=True)
+    return runs + found
+
+
+def _export(runs: list[Finished], query: Query, folder: Path) -> None:
+    from ssmlbench.export import export
+
+    chosen = [run for run in runs if query.wants(run.spec)]
+    if not chosen:
+        raise UserError(f"--export: none of the {len(runs)} finished runs fits; nothing is written")
+    for file in export(chosen, folder, _command(query)):
+        Console().print(f"wrote {file}", highlight=False, soft_wrap=True)
+
+
+def _command(query: Query) -> str:
+    """The command that chose the runs, without the folders of this machine."""
+    typed = {
+        "--dataset": query.datasets,
+        "--pi": [f"{pi:g}" for pi in query.pis],
+        "--regime": query.regimes,
+        "--method": query.methods,
+        "--selection": query.selections,
+    }
+    words = [word for name, v in typed.items() if v for word in (name, ",".join(map(str, v)))]
+    return shlex.join(["ssmlbench", "compare", *words, "--export", "leaderboards/measured"])
+
+
+def _audit(query: Query) -> Page:
+    from ssmlbench.audit import audit, misprints
+    from ssmlbench.published import read_published
+    from ssmlbench.render.papers import audit_page
+
+    entries = read_published()
+    rows = audit(entries)  # of everything: rows tell each other's density
+    found = misprints(entries, rows)
+
+    def asked(dataset: str, method: str) -> bool:
+        return (not query.datasets or dataset in query.datasets) and (
+            not query.methods or method in query.methods
+        )
+
+    rows = [row for row in rows if asked(row.dataset, row.method)]
+    if not rows:
+        raise UserError(
+            "--audit: no published row with Micro-F1 and Hamming loss fits; leave --dataset or --method "
+            "out to see all"
+        )
+    return audit_page(rows, [m for m in found if asked(m.dataset, m.method)])
+
+
+def _beside_the_papers(boards: list[Board], query: Query) -> Page:
+    from ssmlbench.audit import audit
+    from ssmlbench.published import read_published, side_by_side, wanted
+    from ssmlbench.render import board_page
+    from ssmlbench.render.papers import side_by_side_page
+
+    entries = read_published()
+    tables = side_by_side(wanted(entries, query), boards)
+    if not tables:
+        raise UserError(
+            "--published: no paper here has such numbers; without --published compare shows ours"
+        )
+    page = side_by_side_page(tables, audit(entries), query.decision)
+    joined = [table.board for table in tables]
+    page.add(board_page([board for board in boards if board not in joined]))
+    return page
+
+
+def _statistics(boards: list[Board], query: Query, over: str) -> Page:
+    from ssmlbench.analysis import blocks_over_cells, blocks_over_seeds
+    from ssmlbench.leaderboard import COLUMNS
+    from ssmlbench.render.statistics import statistics_page
+
+    gather = blocks_over_cells if over == "cells" else blocks_over_seeds
+    return statistics_page(
+        [blocks for key in query.metrics for blocks in gather(boards, COLUMNS[key])]
+    )
