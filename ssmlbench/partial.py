@@ -246,15 +246,13 @@ class EstimatedLabelsMethod(PartialMethod):
     def step(self, labelled: Batch, unlabelled: Batch | None, update: Update) -> dict[str, Tensor]:
         logits, observed = self.together(labelled, unlabelled)
         rows = self.positions(labelled, unlabelled)
-        both = torch.stack([logits.detach(), self.estimates[rows]]).requires_grad_()
-        losses = agreement(both, observed, self.kappa)
-        (gradients,) = torch.autograd.grad(losses.sum(), both)
-        update.backward((gradients[0] * logits).sum())  # the network's go on from its logits
-        self.count += 1
+        both = torch.stack([logits.detach(), self.estimates[rows]])
+        (network, labels), gradients = agreement(both, observed, self.kappa)
+        update.backward((gradients[0] * logits).sum())  # the network's goes on from its logits
+        self.count.add_(1)
         lr = self.config.label_lr * update.lr
         adam_rows_(self.estimates, self.squares, self.seen, rows, gradients[1], self.count, lr)
-        network, estimates = losses.detach()
-        return {"network": network, "estimates": estimates}
+        return {"network": network, "estimates": labels}
 
     def pseudo_labels(self) -> tuple[Tensor, Tensor] | None:
         if not self.unlabelled_views:
@@ -272,16 +270,19 @@ def initial_estimates(observed: Tensor) -> Tensor:
     return unobserved.masked_fill(observed == 1, sure).masked_fill(observed == 0, -sure)
 
 
-def agreement(logits: Tensor, observed: Tensor, kappa: Tensor) -> Tensor:
+def agreement(logits: Tensor, observed: Tensor, kappa: Tensor) -> tuple[Tensor, Tensor]:
     """The two halves of ROLE's loss: what each of two tables of logits pays for the observed labels,
-    for the other's probabilities (constants to it), and for missing κ.
+    for the other's probabilities (constants to it), and for missing κ. And each one's gradient, here
+    in closed form: these tables are small, and autograd's bookkeeping would cost more than they do.
 
-    logits: 2 × B × K, the network's and U; observed: B × K.
+    logits: 2 × B × K, the network's and U; observed: B × K. Out: 2, and 2 × B × K.
     """
     p, q = logits.sigmoid(), (-logits).sigmoid()
-    others_p, others_q = p.detach().flip(0), q.detach().flip(0)
     # 1 [observed] and the other's probability, both as weights of the same two logarithms.
-    positive = (others_p + (observed == 1)) * (p + EPSILON).log()
-    negative = (others_q + (observed == 0)) * (q + EPSILON).log()
-    penalty = ((p.sum(2).mean(1) - kappa) / p.shape[2]) ** 2
-    return (penalty - (positive + negative).mean((1, 2))) / 2
+    of_p, of_q = p.flip(0) + (observed == 1), q.flip(0) + (observed == 0)
+    above_p, above_q = p + EPSILON, q + EPSILON
+    missing = (p.sum((1, 2)) / len(observed) - kappa) / p.shape[2]
+    entries = (of_p * above_p.log()).addcmul_(of_q, above_q.log())
+    losses = (missing**2 - entries.mean((1, 2))) / 2
+    slopes = (of_q / above_q - of_p / above_p) / 2 + missing[:, None, None]  # over dp / dz = p q
+    return losses, slopes * p * q / observed.numel()

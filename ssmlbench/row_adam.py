@@ -28,8 +28,9 @@ def adam_rows_(
     # A row that is twice in a batch gets the sum of its gradients, written twice.
     same = rows[:, None] == rows[None]
     gradient = same.to(gradient) @ gradient
-    decay = beta ** (count - seen[rows])[:, None]
-    square = decay * squares[rows] + (1 - beta) * gradient**2
+    decay = beta ** (count - seen[rows])
+    square = (squares[rows] * decay[:, None]).addcmul_(gradient, gradient, value=1 - beta)
     seen[rows] = count
     squares[rows] = square
-    weights[rows] -= lr * gradient / ((square / (1 - beta**count)).sqrt() + eps)
+    spread = (square / (1 - beta**count)).sqrt_().add_(eps)
+    weights[rows] = torch.addcdiv(weights[rows], gradient, spread, value=-lr)
