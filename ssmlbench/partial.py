@@ -246,7 +246,7 @@ class EstimatedLabelsMethod(PartialMethod):
     def step(self, labelled: Batch, unlabelled: Batch | None, update: Update) -> dict[str, Tensor]:
         logits, observed = self.together(labelled, unlabelled)
         rows = self.positions(labelled, unlabelled)
-        both = torch.stack([logits.detach(), self.estimates[rows]])
+        both = torch.stack([logits.detach(), self.estimates.index_select(0, rows)])
         (network, labels), gradients = agreement(both, observed, self.kappa)
         update.backward((gradients[0] * logits).sum())  # the network's goes on from its logits
         self.count.add_(1)
@@ -279,7 +279,7 @@ def agreement(logits: Tensor, observed: Tensor, kappa: Tensor) -> tuple[Tensor, 
     """
     p, q = logits.sigmoid(), (-logits).sigmoid()
     # 1 [observed] and the other's probability, both as weights of the same two logarithms.
-    of_p, of_q = p.flip(0) + (observed == 1), q.flip(0) + (observed == 0)
+    of_p, of_q = p.flip(0) + (observed == 1).to(p), q.flip(0) + (observed == 0).to(p)
     above_p, above_q = p + EPSILON, q + EPSILON
     missing = (p.sum((1, 2)) / len(observed) - kappa) / p.shape[2]
     entries = (of_p * above_p.log()).addcmul_(of_q, above_q.log())

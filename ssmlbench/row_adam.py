@@ -28,9 +28,11 @@ def adam_rows_(
     # A row that is twice in a batch gets the sum of its gradients, written twice.
     same = rows[:, None] == rows[None]
     gradient = same.to(gradient) @ gradient
-    decay = beta ** (count - seen[rows])
-    square = (squares[rows] * decay[:, None]).addcmul_(gradient, gradient, value=1 - beta)
-    seen[rows] = count
-    squares[rows] = square
+    decay = beta ** (count - seen.index_select(0, rows))
+    square = squares.index_select(0, rows).mul_(decay[:, None])
+    square.addcmul_(gradient, gradient, value=1 - beta)
     spread = (square / (1 - beta**count)).sqrt_().add_(eps)
-    weights[rows] = torch.addcdiv(weights[rows], gradient, spread, value=-lr)
+    moved = weights.index_select(0, rows).addcdiv_(gradient, spread, value=-lr)
+    seen.index_fill_(0, rows, count)
+    squares.index_copy_(0, rows, square)
+    weights.index_copy_(0, rows, moved)
