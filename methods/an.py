@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ssmlbench.partial import PartialMethod, nl_negative
+from ssmlbench.partial import PartialMethod
 
 
 class An(PartialMethod):
@@ -13,5 +13,5 @@ class An(PartialMethod):
     name = "an"
     paper = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021"
 
-    def unobserved(self, logits: Tensor) -> Tensor:
-        return nl_negative(logits)
+    def unobserved(self, p: Tensor) -> tuple[float, float]:
+        return 0.0, 1.0

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ssmlbench.entropy import EntropyMethod
 from ssmlbench.method import option
-from ssmlbench.partial import soft_loss
+from ssmlbench.partial import coded_loss
 from ssmlbench.pools import Batch, Pools
 
 UNSET = -1.0
@@ -69,8 +69,11 @@ class EmApl(EntropyMethod):
 
     def soft_entry_loss(self, logits: Tensor, observed: Tensor, soft: Tensor) -> Tensor:
         """EM's entries, but β times a soft cross-entropy where a soft label was given."""
-        given = self.config.beta * soft_loss(logits, soft)
-        return torch.where(soft == UNSET, self.entry_loss(logits, observed), given)
+        p, given = logits.sigmoid(), soft != UNSET
+        target, entropy_weight = self.unobserved(p)
+        target = torch.where(given, soft, target)
+        weight = torch.where(given, self.config.beta, entropy_weight)
+        return coded_loss(p, logits, self.known(observed), target, weight)
 
     def pseudo_labels(self) -> tuple[Tensor, Tensor] | None:
         if not self.unlabelled_views:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ssmlbench.method import option
-from ssmlbench.partial import PartialMethod, entropy
+from ssmlbench.partial import PartialMethod
 
 
 class Entmin(PartialMethod):
@@ -21,5 +21,6 @@ class Entmin(PartialMethod):
     class Config(PartialMethod.Config):
         alpha: float = option(0.2, "α: weight of the entropy")
 
-    def unobserved(self, logits: Tensor) -> Tensor:
-        return self.config.alpha * entropy(logits)
+    def unobserved(self, p: Tensor) -> tuple[Tensor, float]:
+        # The soft cross-entropy with its own probability as its target is the entropy.
+        return p, self.config.alpha

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from ssmlbench.method import option
@@ -27,8 +26,8 @@ class Epr(PartialMethod):
         super().setup(pools)
         self.kappa = expected_positives(self.config.kappa, pools.labelled)
 
-    def unobserved(self, logits: Tensor) -> Tensor:
-        return torch.zeros_like(logits)
+    def unobserved(self, p: Tensor) -> tuple[float, float]:
+        return 0.0, 0.0
 
     def terms(self, logits: Tensor, observed: Tensor) -> dict[str, Tensor]:
         penalty = positives_penalty(logits, self.kappa)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -26,14 +27,9 @@ class Focal(PartialMethod):
     class Config(PartialMethod.Config):
         gamma: float = option(2.0, "γ: how much easy entries are discounted")
 
-    def positive(self, logits: Tensor) -> Tensor:
-        return focal(logits, self.config.gamma)
-
-    def negative(self, logits: Tensor) -> Tensor:
-        return focal(-logits, self.config.gamma)
-
-    def unobserved(self, logits: Tensor) -> Tensor:
-        return self.negative(logits)
+    def entry_loss(self, logits: Tensor, observed: Tensor) -> Tensor:
+        # The loss of a negative is that of a positive with the opposite logit.
+        return focal(torch.where(observed == 1, logits, -logits), self.config.gamma)
 
 
 def focal(logits: Tensor, gamma: float) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ssmlbench.method import option
-from ssmlbench.partial import PartialMethod, nl_negative, nl_positive, smoothed
+from ssmlbench.partial import PartialMethod
 
 
 class Ls(PartialMethod):
@@ -24,8 +24,8 @@ class Ls(PartialMethod):
     class Config(PartialMethod.Config):
         epsilon: float = option(0.1, "ε: how far targets are moved from 1 and 0")
 
-    def positive(self, logits: Tensor) -> Tensor:
-        return smoothed(nl_positive(logits), nl_negative(logits), self.config.epsilon)
+    def positive(self) -> float:
+        return 1 - self.config.epsilon
 
-    def unobserved(self, logits: Tensor) -> Tensor:
-        return smoothed(nl_negative(logits), nl_positive(logits), self.config.epsilon)
+    def unobserved(self, p: Tensor) -> tuple[float, float]:
+        return self.config.epsilon, 1.0

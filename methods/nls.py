@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ssmlbench.method import option
-from ssmlbench.partial import PartialMethod, nl_negative, nl_positive, smoothed
+from ssmlbench.partial import PartialMethod
 
 
 class Nls(PartialMethod):
@@ -21,5 +21,5 @@ class Nls(PartialMethod):
     class Config(PartialMethod.Config):
         epsilon: float = option(0.1, "ε: target of unobserved entries")
 
-    def unobserved(self, logits: Tensor) -> Tensor:
-        return smoothed(nl_negative(logits), nl_positive(logits), self.config.epsilon)
+    def unobserved(self, p: Tensor) -> tuple[float, float]:
+        return self.config.epsilon, 1.0

@@ -16,12 +16,8 @@ class RoleLi(EstimatedLabelsMethod):
     """Linear initialisation: the encoder joins in for the last part of the run only."""
 
     name = "role_li"
-    paper = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021"
     differences = (
-        "known negatives have nl(1 - p) and nl(1 - E), as observed positives have nl(p) and nl(E); "
-        "the paper's regime has none",
-        "U has Adam without momentum, row by row (β₁ = 0): equal total moves at the cost of the "
-        "batch's rows. Released: one Adam over the whole matrix at every step",
+        *EstimatedLabelsMethod.differences,
         "one schedule runs through both parts; released: a run of 25 epochs with its own learning "
         "rate, then one of 10",
         "it is meant for a pretrained encoder; one that starts from scratch is frozen at random "
@@ -34,10 +30,12 @@ class RoleLi(EstimatedLabelsMethod):
 
     def start_epoch(self, pools: Pools) -> None:
         self.frozen = pools.epoch <= round(self.config.frozen_share * pools.epochs)
+        self.settled = False
 
     def step(self, labelled: Batch, unlabelled: Batch | None, update: Update) -> dict[str, Tensor]:
-        encoder = update.network.encoder
-        # The optimiser passes over weights without a gradient, decay included.
-        encoder.requires_grad_(not self.frozen)
-        encoder.train(not self.frozen)
+        if not self.settled:  # in an epoch's first step, after all of the network was set to train
+            encoder = update.network.encoder
+            # The optimiser passes over weights without a gradient, decay included.
+            encoder.requires_grad_(not self.frozen).train(not self.frozen)
+            self.settled = True
         return super().step(labelled, unlabelled, update)

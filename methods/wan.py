@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ssmlbench.partial import PartialMethod, nl_negative
+from ssmlbench.partial import PartialMethod
 
 
 class Wan(PartialMethod):
@@ -14,5 +14,5 @@ class Wan(PartialMethod):
     paper = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021"
     differences = ("known negatives weigh 1; the paper's regime has none",)
 
-    def unobserved(self, logits: Tensor) -> Tensor:
-        return nl_negative(logits) / max(self.labels - 1, 1)
+    def unobserved(self, p: Tensor) -> tuple[float, float]:
+        return 0.0, 1 / max(self.labels - 1, 1)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ssmlbench.method import option
-from ssmlbench.partial import PartialMethod, entropy
+from ssmlbench.partial import PartialMethod
 
 
 class EntropyMethod(PartialMethod):
@@ -19,8 +19,9 @@ class EntropyMethod(PartialMethod):
         alpha: float = option(0.2, "α: weight of the entropy (VOC .2, COCO and NUS .1, CUB .01)")
         literal: bool = option(False, "treat known negatives as unknown too")
 
-    def unobserved(self, logits: Tensor) -> Tensor:
-        return -self.config.alpha * entropy(logits)
+    def unobserved(self, p: Tensor) -> tuple[Tensor, float]:
+        # Its own probability as its target: p nl(p) + (1 - p) nl(1 - p), through both factors.
+        return p, -self.config.alpha
 
     def entry_loss(self, logits: Tensor, observed: Tensor) -> Tensor:
         return super().entry_loss(logits, self.known(observed))

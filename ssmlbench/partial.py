@@ -1,6 +1,6 @@
-"""What methods for partial labels share: one entry loss for each of the three codes (1 positive,
-0 known negative, -1 unobserved), the two readings of unlabelled rows, and the state that a few of
-them keep for every row. The methods themselves are files in methods/.
+"""What methods for partial labels share: an entry's target and weight by its code (1 positive, 0 known
+negative, -1 unobserved), the two readings of unlabelled rows, and the state that a few of them keep
+for every row. The methods themselves are files in methods/.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ssmlbench.method import Method, option
 from ssmlbench.pools import Batch, Pool, Pools
+from ssmlbench.row_adam import adam_rows_
 from ssmlbench.update import Update
 
 KAPPA = (
@@ -26,39 +27,37 @@ EPSILON = 1e-5
 # ------------------------------------------------------------------------------- entry losses
 
 
-def nl(t: Tensor) -> Tensor:
-    """-log(t + 1e-5) of a probability: Cole et al.'s negative logarithm, bounded at t = 0."""
-    return -(t + EPSILON).log()
-
-
-def nl_positive(logits: Tensor) -> Tensor:
-    """nl(p)."""
-    return nl(logits.sigmoid())
-
-
-def nl_negative(logits: Tensor) -> Tensor:
-    """nl(1 - p), without the subtraction that would round a small 1 - p away."""
-    return nl((-logits).sigmoid())
-
-
 def soft_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """t nl(p) + (1 - t) nl(1 - p)."""
-    return targets * nl_positive(logits) + (1 - targets) * nl_negative(logits)
+    """t nl(p) + (1 - t) nl(1 - p), where nl(t) = -log(t + 1e-5) is Cole et al.'s: bounded at 0."""
+    return soft_loss_of(logits.sigmoid(), logits, targets)
 
 
-def entropy(logits: Tensor) -> Tensor:
-    """H(p) = p nl(p) + (1 - p) nl(1 - p), differentiated through both factors."""
-    return soft_loss(logits, logits.sigmoid())
+def soft_loss_of(p: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
+    """The same where p = σ(logits) is at hand already."""
+    # 1 - p without the subtraction that would round a small one away.
+    q = (-logits).sigmoid()
+    return -torch.lerp((q + EPSILON).log(), (p + EPSILON).log(), targets.to(logits))
 
 
-def smoothed(towards: Tensor, other: Tensor, epsilon: float) -> Tensor:
-    """An entry loss with ε of the other label's: targets 1 - ε and ε."""
-    return (1 - epsilon) * towards + epsilon * other
+def coded_loss(
+    p: Tensor,
+    logits: Tensor,
+    observed: Tensor,
+    target: Tensor | float,
+    weight: Tensor | float = 1.0,
+    positive: float = 1.0,
+) -> Tensor:
+    """Each entry's soft cross-entropy by what is known of it, B × K; p = σ(logits).
 
-
-def by_code(observed: Tensor, positive: Tensor, negative: Tensor, unobserved: Tensor) -> Tensor:
-    """Each entry's loss by what is known of it, B × K."""
-    return torch.where(observed == 1, positive, torch.where(observed == 0, negative, unobserved))
+    target, weight: of unobserved entries; positive: the target of observed positives. A known
+    negative has the target 0, and what is known has the weight 1.
+    """
+    unobserved = observed < 0
+    known = positive * observed
+    entries = soft_loss_of(p, logits, torch.where(unobserved, target, known))
+    if isinstance(weight, float) and weight == 1:
+        return entries
+    return entries * torch.where(unobserved, weight, 1.0)
 
 
 def positives_penalty(logits: Tensor, kappa: Tensor) -> Tensor:
@@ -79,7 +78,7 @@ def expected_positives(given: float | None, pool: Pool) -> Tensor:
 class PartialMethod(Method):
     """The mean of one entry loss over the rows of both batches.
 
-    A method says what an unobserved entry costs, and what else it changes.
+    A method says what an unobserved entry is learnt as, and what else it changes.
     """
 
     regimes = frozenset({"semi", "single-positive", "partial-positive", "full"})
@@ -106,21 +105,18 @@ class PartialMethod(Method):
     def setup(self, pools: Pools) -> None:
         self.n_labelled = len(pools.labelled)
 
-    def positive(self, logits: Tensor) -> Tensor:
-        return nl_positive(logits)
-
-    def negative(self, logits: Tensor) -> Tensor:
-        """Of entries known to be negative."""
-        return nl_negative(logits)
-
-    def unobserved(self, logits: Tensor) -> Tensor:
+    def unobserved(self, p: Tensor) -> tuple[Tensor | float, float]:
+        """The target and the weight of unobserved entries, whose probabilities are p."""
         raise NotImplementedError(f"{type(self).__name__} must define unobserved or entry_loss")
+
+    def positive(self) -> float:
+        """The target of observed positives."""
+        return 1.0
 
     def entry_loss(self, logits: Tensor, observed: Tensor) -> Tensor:
         """B × K."""
-        return by_code(
-            observed, self.positive(logits), self.negative(logits), self.unobserved(logits)
-        )
+        p = logits.sigmoid()
+        return coded_loss(p, logits, observed, *self.unobserved(p), self.positive())
 
     def terms(self, logits: Tensor, observed: Tensor) -> dict[str, Tensor]:
         """What `loss` returns, of the rows of both batches together."""
@@ -162,8 +158,8 @@ class PenalisedMethod(PartialMethod):
     class Config(PartialMethod.Config):
         penalty: float = option(1e-5, "λ: weight of the penalty")
 
-    def unobserved(self, logits: Tensor) -> Tensor:
-        return nl_negative(logits)
+    def unobserved(self, p: Tensor) -> tuple[float, float]:
+        return 0.0, 1.0
 
     def norm(self, weight: Tensor) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} must define norm")
@@ -225,6 +221,15 @@ class EstimatedLabelsMethod(PartialMethod):
     """ROLE: a label matrix E = σ(U) with a row for every training row is learnt beside the network,
     each made to agree with the other, with what is observed, and with κ positives in a row."""
 
+    paper = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021"
+    differences = (
+        "known negatives have nl(1 - p) and nl(1 - E), as observed positives have nl(p) and nl(E); "
+        "the paper's regime has none",
+        "U has Adam without momentum, row by row (β₁ = 0): equal total moves at the cost of the "
+        "batch's rows. Released: one Adam over the whole matrix at every step",
+        "κ is the mean over labelled rows in semi; the paper knows it beforehand",
+    )
+
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):
         kappa: float | None = option(None, KAPPA)
@@ -241,16 +246,13 @@ class EstimatedLabelsMethod(PartialMethod):
     def step(self, labelled: Batch, unlabelled: Batch | None, update: Update) -> dict[str, Tensor]:
         logits, observed = self.together(labelled, unlabelled)
         rows = self.positions(labelled, unlabelled)
-        estimates = self.estimates[rows].requires_grad_()
-        # Each half sees the other as a constant, so they are two losses with two gradients.
-        network = agreement(logits, estimates, observed, self.kappa)
-        labels = agreement(estimates, logits, observed, self.kappa)
-        update.backward(network)
-        (gradient,) = torch.autograd.grad(labels, estimates)
-        self.count += 1
+        both = torch.stack([logits.detach(), self.estimates.index_select(0, rows)])
+        (network, labels), gradients = agreement(both, observed, self.kappa)
+        update.backward((gradients[0] * logits).sum())  # the network's goes on from its logits
+        self.count.add_(1)
         lr = self.config.label_lr * update.lr
-        adam_rows_(self.estimates, self.squares, self.seen, rows, gradient, self.count, lr)
-        return {"network": network, "estimates": labels.detach()}
+        adam_rows_(self.estimates, self.squares, self.seen, rows, gradients[1], self.count, lr)
+        return {"network": network, "estimates": labels}
 
     def pseudo_labels(self) -> tuple[Tensor, Tensor] | None:
         if not self.unlabelled_views:
@@ -268,40 +270,19 @@ def initial_estimates(observed: Tensor) -> Tensor:
     return unobserved.masked_fill(observed == 1, sure).masked_fill(observed == 0, -sure)
 
 
-def agreement(logits: Tensor, other: Tensor, observed: Tensor, kappa: Tensor) -> Tensor:
-    """One half of ROLE's loss: what `logits` pay for the observed labels, for the other half's
-    probabilities (constants here), and for missing κ."""
-    positive, negative = nl_positive(logits), nl_negative(logits)
-    target = other.detach().sigmoid()
-    # 1 [observed] and the other's probability, both as weights of the same two logarithms.
-    entries = (target + (observed == 1)) * positive + (1 - target + (observed == 0)) * negative
-    return (entries.mean() + positives_penalty(logits, kappa)) / 2
+def agreement(logits: Tensor, observed: Tensor, kappa: Tensor) -> tuple[Tensor, Tensor]:
+    """The two halves of ROLE's loss: what each of two tables of logits pays for the observed labels,
+    for the other's probabilities (constants to it), and for missing κ. And each one's gradient, here
+    in closed form: these tables are small, and autograd's bookkeeping would cost more than they do.
 
-
-@torch.no_grad()
-def adam_rows_(
-    weights: Tensor,
-    squares: Tensor,
-    seen: Tensor,
-    rows: Tensor,
-    gradient: Tensor,
-    count: Tensor,
-    lr: float,
-    beta: float = 0.999,
-    eps: float = 1e-8,
-) -> None:
-    """Adam with β₁ = 0 on a table of which a step sees a few rows, at the cost of those rows.
-
-    A row without a gradient does not move and its second moment decays, which can wait until it is
-    seen again: this is what a pass over the whole table would do. (Momentum would spread the same
-    move over the ten steps that follow, in which the row is hardly ever seen.)
-    weights, squares: N × K; seen: N, the step at which a row was last seen; gradient: B × K.
+    logits: 2 × B × K, the network's and U; observed: B × K. Out: 2, and 2 × B × K.
     """
-    # A row that is twice in a batch gets the sum of its gradients, written twice.
-    same = rows[:, None] == rows[None]
-    gradient = same.to(gradient) @ gradient
-    decay = beta ** (count - seen[rows])[:, None]
-    square = decay * squares[rows] + (1 - beta) * gradient**2
-    seen[rows] = count
-    squares[rows] = square
-    weights[rows] -= lr * gradient / ((square / (1 - beta**count)).sqrt() + eps)
+    p, q = logits.sigmoid(), (-logits).sigmoid()
+    # 1 [observed] and the other's probability, both as weights of the same two logarithms.
+    of_p, of_q = p.flip(0) + (observed == 1).to(p), q.flip(0) + (observed == 0).to(p)
+    above_p, above_q = p + EPSILON, q + EPSILON
+    missing = (p.sum((1, 2)) / len(observed) - kappa) / p.shape[2]
+    entries = (of_p * above_p.log()).addcmul_(of_q, above_q.log())
+    losses = (missing**2 - entries.mean((1, 2))) / 2
+    slopes = (of_q / above_q - of_p / above_p) / 2 + missing[:, None, None]  # over dp / dz = p q
+    return losses, slopes * p * q / observed.numel()

@@ -14,34 +14,44 @@ from hypothesis import strategies as st
 from ssmlbench.losses import bce
 from ssmlbench.partial import (
     LargeLossMethod,
-    adam_rows_,
     agreement,
-    by_code,
+    coded_loss,
     expected_positives,
     initial_estimates,
     large_losses,
-    nl,
-    nl_negative,
-    nl_positive,
     positives_penalty,
+    soft_loss,
 )
+from ssmlbench.row_adam import adam_rows_
 
 
-def test_nl_is_the_negative_logarithm_with_a_bound() -> None:
-    values = nl(torch.tensor([1.0, 0.5, 0.0]))
-    assert values.tolist() == pytest.approx([-1e-5, -math.log(0.50001), -math.log(1e-5)], rel=1e-2)
+def test_the_logarithm_is_bounded_where_a_probability_ends() -> None:
+    logits, ones = torch.tensor([100.0, 0.0, -100.0]), torch.ones(3)
+    bounded = [-math.log(1.00001), -math.log(0.50001), -math.log(1e-5)]
+    assert soft_loss(logits, ones).tolist() == pytest.approx(bounded, rel=1e-2)
+    assert soft_loss(-logits, 0 * ones).tolist() == pytest.approx(bounded, rel=1e-2)
+
+
+def test_a_soft_target_weighs_the_two_logarithms() -> None:
+    # p = 1/2 and 3/4: nl(1/2) whatever the target, and 0.2 nl(3/4) + 0.8 nl(1/4).
+    losses = soft_loss(torch.tensor([0.0, math.log(3)]), torch.tensor([0.2, 0.2]))
+    mixed = -0.2 * math.log(0.75001) - 0.8 * math.log(0.25001)
+    assert losses.tolist() == pytest.approx([-math.log(0.50001), mixed], rel=1e-5)
 
 
 def test_a_small_probability_of_being_negative_is_not_rounded_away() -> None:
     # 1 - σ(14) = 8.3e-7 has lost most of its bits in float32 when it is made by subtraction.
     exact = -math.log(1 / (1 + math.exp(14)) + 1e-5)
-    assert nl_negative(torch.tensor(14.0)).item() == pytest.approx(exact, rel=1e-6)
+    assert soft_loss(torch.tensor(14.0), torch.tensor(0.0)).item() == pytest.approx(exact, rel=1e-6)
 
 
-def test_each_entry_takes_the_loss_of_its_code() -> None:
+def test_each_entry_takes_the_target_and_weight_of_its_code() -> None:
+    # p = 3/4 everywhere; the unobserved entry has the target 1/2 and the weight 3.
     observed = torch.tensor([[1, 0, -1]], dtype=torch.int8)
-    ones = torch.ones(1, 3)
-    assert by_code(observed, ones, 2 * ones, 3 * ones).tolist() == [[1, 2, 3]]
+    logits = torch.full((1, 3), math.log(3))
+    entries = coded_loss(logits.sigmoid(), logits, observed, target=0.5, weight=3.0)
+    yes, no = -math.log(0.75001), -math.log(0.25001)
+    assert entries[0].tolist() == pytest.approx([yes, no, 3 * (yes + no) / 2], rel=1e-5)
 
 
 # ------------------------------------------------------------------------------- κ
@@ -123,23 +133,34 @@ def test_estimates_start_at_the_observed_labels_and_undecided_elsewhere(
     assert estimates[:, 2:].mean().abs() < 0.05 * half_range
 
 
-def test_neither_half_of_role_reaches_into_the_other() -> None:
-    logits = torch.randn(2, 3, requires_grad=True)
-    estimates = torch.randn(2, 3, requires_grad=True)
-    observed = torch.tensor([[1, -1, 0], [-1, -1, 1]])
-    agreement(logits, estimates, observed, torch.tensor(1.0)).backward()
-    assert logits.grad is not None
-    assert estimates.grad is None
+def test_each_half_of_role_has_the_gradient_of_its_loss_with_the_other_held() -> None:
+    """Against autograd, of the formula as it is written in the paper, half by half."""
+
+    def written(mine: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        p, t = mine.sigmoid(), other.sigmoid()
+        yes, no = -torch.log(p + 1e-5), -torch.log(1 - p + 1e-5)
+        known = torch.where(observed == 1, yes, torch.where(observed == 0, no, 0.0))
+        missing = (p.sum(1).mean() - 1.0) ** 2 / 9
+        return ((known + t * yes + (1 - t) * no).mean() + missing) / 2
+
+    both = torch.randn(2, 4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    observed = torch.randint(-1, 2, (4, 3), generator=torch.Generator().manual_seed(1))
+    losses, gradients = agreement(both, observed, torch.tensor(1.0))
+    for half in (0, 1):
+        mine, other = both[half].requires_grad_(), both[1 - half].detach()
+        loss = written(mine, other)
+        torch.testing.assert_close(losses[half], loss.detach())
+        torch.testing.assert_close(gradients[half], torch.autograd.grad(loss, mine)[0])
 
 
 def test_a_known_negative_pays_for_being_likely() -> None:
     # One entry, p = 0.5 = E, κ met: the cross term is nl(0.5) / 2 and the known label adds as much.
-    zero, kappa = torch.zeros(1, 1), torch.tensor(0.5)
+    both, kappa, cost = torch.zeros(2, 1, 1), torch.tensor(0.5), -math.log(0.50001)
     for known in (0, 1):
-        paid = agreement(zero, zero, torch.tensor([[known]]), kappa).item()
-        assert paid == pytest.approx(nl(torch.tensor(0.5)).item(), rel=1e-6)
-    unknown = agreement(zero, zero, torch.tensor([[-1]]), kappa).item()
-    assert unknown == pytest.approx(nl(torch.tensor(0.5)).item() / 2, rel=1e-6)
+        paid = agreement(both, torch.tensor([[known]]), kappa)[0].tolist()
+        assert paid == pytest.approx([cost, cost], rel=1e-6)
+    unknown = agreement(both, torch.tensor([[-1]]), kappa)[0].tolist()
+    assert unknown == pytest.approx([cost / 2, cost / 2], rel=1e-6)
 
 
 def walk(steps: int, generator: torch.Generator) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -208,16 +229,18 @@ def test_the_shared_losses_stay_finite(
     observed = torch.randint(-1, 2, shape, generator=generator)
     values = (size * torch.randn(shape, generator=generator)).clamp(-1e4, 1e4).to(dtype)
     logits = values.requires_grad_()
-    other = size * torch.randn(shape, generator=generator)
+    other = (size * torch.randn(shape, generator=generator)).to(dtype)
     kappa = torch.tensor(1.0)
     doubted, _ = large_losses(bce(logits, observed == 1), observed, 0.3)
     total = (
-        nl_positive(logits).sum()
-        + nl_negative(logits).sum()
-        + agreement(logits, other, observed, kappa)
+        soft_loss(logits, torch.zeros_like(logits)).sum()
+        + soft_loss(logits, torch.ones_like(logits)).sum()
         + bce(logits, doubted).sum()
     )
     total.backward()
+    losses, gradients = agreement(torch.stack([logits.detach(), other]), observed, kappa)
+    assert losses.isfinite().all()
+    assert gradients.isfinite().all()
     assert total.isfinite()
     assert logits.grad is not None
     assert logits.grad.isfinite().all()
