@@ -169,12 +169,15 @@ def by_state(results: Path) -> dict[str, int]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """A command in a process of its own, whose output can be read while it runs."""
     begun: list[subprocess.Popen[str]] = []
 
     def call(arguments: list[str]) -> subprocess.Popen[str]:
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        begun.append(subprocess.Popen(arguments, **pipes))  # type: ignore[call-overload]
-        return begun[-1]
+        with (tmp_path / f"said-{len(begun)}").open("w") as out:
+            process = subprocess.Popen(arguments, stdout=out, stderr=subprocess.PIPE, text=True)
+        process.said = Path(out.name)  # type: ignore[attr-defined]
+        begun.append(process)
+        return process
 
     yield call
     for process in begun:
@@ -201,15 +204,15 @@ def test_a_grid_killed_and_interrupted_ends_with_the_undisturbed_board(
 
     again = start(arguments)
     wait_for(lambda: by_state(results).get("running") == 2)
+    wait_for(lambda: said_by(again).count("goes on after epoch 2") == 2)
     worker = json.loads(next(results.rglob("progress.json")).read_text())["pid"]
     os.kill(worker, signal.SIGKILL)
-    wait_for(lambda: by_state(results).get("running") == 2)  # its run is with another worker
+    wait_for(lambda: said_by(again).count("goes on after epoch 2") == 3)
+    assert "its worker process died (exit -9); tried once more" in said_by(again)
     again.send_signal(signal.SIGINT)
-    said, told = again.communicate(timeout=240)
+    _, told = again.communicate(timeout=240)
     assert again.returncode == 130
     assert told == "stopped with 4 runs left; the same command goes on from here\n"
-    assert "its worker process died (exit -9); tried once more" in said
-    assert said.count("goes on after epoch 2") == 3
     assert by_state(results) == {"stopped": 2}
     assert not (results / ".queue").exists()
 
@@ -218,6 +221,10 @@ def test_a_grid_killed_and_interrupted_ends_with_the_undisturbed_board(
     assert [event["epoch"] for event in resumed if event["kind"] == "resumed"] == [2, 2]
     assert board(results) == board(undisturbed)
     assert not checkpoints(results)
+
+
+def said_by(process: subprocess.Popen[str]) -> str:
+    return process.said.read_text()  # type: ignore[attr-defined, no-any-return]
 
 
 def is_alive(pid: int) -> bool:
