@@ -22,7 +22,7 @@ done
 
 HOME_OF_ALL=$(mktemp -d)
 cd "$HOME_OF_ALL"
-mkdir state spool munge plugins
+chmod 755 . && mkdir state spool munge plugins
 export SSMLBENCH_CACHE="$HOME_OF_ALL/cache" OMP_NUM_THREADS=1 COLUMNS=160
 
 pids=()
@@ -168,7 +168,8 @@ until_true 120 has_checkpoints
 first=$(squeue --noheader --array --states=RUNNING --format=%i | sort | head -n 1)
 second=$(squeue --noheader --array --states=RUNNING --format=%i | sort | tail -n 1)
 scancel "$first"
-scancel --signal=USR2 "$second"   # what Slurm sends when a job's time is nearly up
+# What Slurm sends when a job's time is nearly up. It may be queued again before scancel is content.
+scancel --signal=USR2 "$second" 2> /dev/null || true
 rm "$HOLD"
 echo "ok: cancelled $first, and told $second that its time is up"
 

@@ -4,6 +4,7 @@ worker dies. What is shown of a run comes from its folder, which all machines mu
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ RETRIES = 3
 """Workers a run may lose before it counts as failed: machines of a cluster come and go."""
 LOOK_SECONDS = 0.5
 """How often the folders of the runs under way are read."""
+KNOCK_SECONDS = 10.0
 STORE_BYTES = 100 * 2**20
 """Ray's shared memory on a cluster started here: tasks pass nothing but specs."""
 
@@ -74,10 +76,19 @@ def _connect(ray: Any, address: str | None) -> None:
             "object_store_memory": STORE_BYTES,
         }
     try:
+        if address is not None:
+            _knock(address)
         ray.init(address=address or "local", **options)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         line = str(error).strip().splitlines()[0]
         raise UserError(f"--address {address}: no Ray cluster answers ({line})") from None
+
+
+def _knock(address: str) -> None:
+    """Ray itself tries for minutes before it says that nobody is there."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
 
 
 def make_run(carried: Carried, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
