@@ -125,6 +125,7 @@ class Board:
     rows: list[BoardRow]
     apart: str = ""  # why this is not in the main table of its data set and regime
     missing: list[str] = field(default_factory=list)
+    runs: list[Finished] = field(default_factory=list, repr=False)  # what the numbers come from
 
     @property
     def columns(self) -> list[tuple[Metric, str]]:
@@ -208,6 +209,7 @@ def _board(runs: Sequence[Finished], query: Query, setting: dict[str, Any], apar
     )
     _rank(board)
     board.missing = _missing(board)
+    board.runs = list(runs)
     return board
 
 

@@ -75,10 +75,14 @@ def temporary_beside(file: Path) -> Path:
     return file.with_name(f".{file.name}.{os.getpid()}.part")
 
 
-def write_atomically(file: Path, text: str) -> None:
+def write_atomically(file: Path, content: str | bytes) -> None:
     unfinished = temporary_beside(file)
-    unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, file)
+    try:
+        unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+        os.replace(unfinished, file)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from ssmlbench.cli.cache import cache_app
 from ssmlbench.cli.compare import compare
 from ssmlbench.cli.data import data_app
 from ssmlbench.cli.plugins import check, datasets_command, methods, new_app
+from ssmlbench.cli.report import plot, report
 from ssmlbench.cli.run import run
 from ssmlbench.errors import UserError
 
@@ -28,6 +29,8 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(compare)
+app.command()(report)
+app.command()(plot)
 app.command()(methods)
 app.command("datasets")(datasets_command)
 app.command()(check)

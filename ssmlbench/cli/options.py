@@ -12,6 +12,7 @@ from rich.console import Console
 from ssmlbench.errors import UserError
 
 if TYPE_CHECKING:
+    from ssmlbench.leaderboard import Board, Query
     from ssmlbench.registry import Plugins
 
 T = TypeVar("T")
@@ -30,6 +31,23 @@ ResultsFolders = Annotated[
     list[Path] | None,
     typer.Option("--results", help="Results folder; may be repeated. [results]"),
 ]
+OnlyDatasets = Annotated[str | None, typer.Option(help="Only these data sets.")]
+OnlyPis = Annotated[str | None, typer.Option(help="Only these π.")]
+OnlyRegimes = Annotated[str | None, typer.Option(help="Only these regimes.")]
+OnlyMethods = Annotated[str | None, typer.Option(help="Only these methods.")]
+OnlyMetrics = Annotated[
+    str | None,
+    typer.Option(
+        help="micro_f1, macro_f1, map, hamming, one_loss, seconds_per_epoch, peak_memory_mb."
+    ),
+]
+OnlySelections = Annotated[str | None, typer.Option(help="Only runs with this selection.")]
+Decision = Annotated[
+    str, typer.Option(help="calibrated, threshold, or top-k‡ (the papers' oracle rule).")
+]
+Convention = Annotated[
+    str, typer.Option(help="default, or released (empty labels count 0, ties favour the model).")
+]
 
 
 def typed_list(text: str | None, kind: type[T], what: str) -> tuple[T, ...]:
@@ -43,6 +61,52 @@ def typed_list(text: str | None, kind: type[T], what: str) -> tuple[T, ...]:
     if not values:
         raise UserError(f"{what} is empty")
     return values
+
+
+def read_query(
+    *,
+    dataset: str | None,
+    pi: str | None,
+    regime: str | None,
+    method: str | None,
+    metric: str | None,
+    decision: str,
+    selection: str | None,
+    convention: str,
+) -> Query:
+    """The query of the options by which `compare`, `report` and `plot` choose runs."""
+    from ssmlbench.leaderboard import Query
+    from ssmlbench.metrics import METRICS
+
+    one_of(convention, ("default", "released"), "--convention")
+    return Query(
+        datasets=typed_list(dataset, str, "--dataset"),
+        regimes=typed_list(regime, str, "--regime"),
+        pis=typed_list(pi, float, "--pi"),
+        methods=typed_list(method, str, "--method"),
+        selections=typed_list(selection, str, "--selection"),
+        metrics=typed_list(metric, str, "--metric") or tuple(METRICS),
+        decision=decision,
+        convention=convention,
+    )
+
+
+def read_boards(results: list[Path] | None, query: Query) -> list[Board]:
+    """The boards of the finished runs that fit; a warning for each result that cannot be read."""
+    from ssmlbench.leaderboard import build_boards
+    from ssmlbench.store import read_finished
+
+    runs, complaints = read_finished(results or [Path("results")])
+    for complaint in complaints:
+        Console(stderr=True).print(f"warning: {complaint}", highlight=False, soft_wrap=True)
+    boards = build_boards(runs, query)
+    if not boards:
+        raise UserError(
+            f"none of the {len(runs)} finished runs fits; `ssmlbench run` makes more"
+            if runs
+            else "no finished run here yet; `ssmlbench run` makes one"
+        )
+    return boards
 
 
 def wide_console() -> Console:

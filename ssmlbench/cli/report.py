@@ -1,0 +1,89 @@
+"""`ssmlbench report` and `ssmlbench plot`: the finished runs as one HTML page, or as figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ssmlbench.cli.options import (
+    Convention,
+    Decision,
+    OnlyDatasets,
+    OnlyMethods,
+    OnlyMetrics,
+    OnlyPis,
+    OnlyRegimes,
+    OnlySelections,
+    ResultsFolders,
+    read_boards,
+    read_query,
+    typed_list,
+)
+from ssmlbench.errors import UserError
+
+
+def report(
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
+    results: ResultsFolders = None,
+    dataset: OnlyDatasets = None,
+    pi: OnlyPis = None,
+    regime: OnlyRegimes = None,
+    method: OnlyMethods = None,
+    metric: OnlyMetrics = None,
+    decision: Decision = "calibrated",
+    selection: OnlySelections = None,
+    convention: Convention = "default",
+) -> None:
+    """One self-contained HTML page: leaderboards, figures, training curves, provenance."""
+    from ssmlbench.report import write_page
+
+    query = read_query(
+        dataset=dataset,
+        pi=pi,
+        regime=regime,
+        method=method,
+        metric=metric,
+        decision=decision,
+        selection=selection,
+        convention=convention,
+    )
+    boards = read_boards(results, query)
+    write_page(boards, query, out)
+    typer.echo(f"{out}: {sum(len(board.runs) for board in boards)} runs")
+
+
+def plot(
+    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("figures"),
+    format_: Annotated[str, typer.Option("--format", help="pdf, png, svg, or several.")] = "pdf",
+    results: ResultsFolders = None,
+    dataset: OnlyDatasets = None,
+    pi: OnlyPis = None,
+    regime: OnlyRegimes = None,
+    method: OnlyMethods = None,
+    metric: OnlyMetrics = None,
+    decision: Decision = "calibrated",
+    selection: OnlySelections = None,
+    convention: Convention = "default",
+) -> None:
+    """The report's figures as files for a paper, one a panel."""
+    from ssmlbench.report import FIGURE_FORMATS, write_figures
+    from ssmlbench.spec import did_you_mean
+
+    formats = tuple(dict.fromkeys(typed_list(format_, str, "--format")))
+    for kind in formats:
+        if kind not in FIGURE_FORMATS:
+            raise UserError(f"--format {kind}: no such format.{did_you_mean(kind, FIGURE_FORMATS)}")
+    query = read_query(
+        dataset=dataset,
+        pi=pi,
+        regime=regime,
+        method=method,
+        metric=metric,
+        decision=decision,
+        selection=selection,
+        convention=convention,
+    )
+    written = write_figures(read_boards(results, query), query, out, formats)
+    typer.echo(f"{out}: {len(written)} files")

@@ -1,0 +1,41 @@
+"use strict";
+
+/* Leaderboards: a heading sorts by its column, again the other way round; what is missing stays last. */
+function valueOf(row, column) {
+  const cell = row.cells[column];
+  if (column === 0) return cell.textContent;
+  return cell.dataset.value === "" ? NaN : Number(cell.dataset.value);
+}
+
+function compare(a, b) {
+  return typeof a === "string" ? a.localeCompare(b) : a - b;
+}
+
+function sortBy(header) {
+  const table = header.closest("table");
+  const column = header.cellIndex;
+  const first = header.dataset.first;
+  const other = first === "ascending" ? "descending" : "ascending";
+  const direction = header.getAttribute("aria-sort") === first ? other : first;
+  for (const each of table.tHead.rows[0].cells) each.removeAttribute("aria-sort");
+  header.setAttribute("aria-sort", direction);
+  const sign = direction === "ascending" ? 1 : -1;
+  const rows = Array.from(table.tBodies[0].rows, (row) => ({ row, value: valueOf(row, column) }));
+  rows.sort((a, b) => {
+    const missing = Number(Number.isNaN(a.value)) - Number(Number.isNaN(b.value));
+    return missing || (Number.isNaN(a.value) ? 0 : sign * compare(a.value, b.value));
+  });
+  table.tBodies[0].append(...rows.map(({ row }) => row));
+}
+
+for (const button of document.querySelectorAll(".leaders thead button")) {
+  button.addEventListener("click", () => sortBy(button.parentElement));
+}
+
+/* Training curves: a box shows or hides the figures of one method. */
+for (const box of document.querySelectorAll("input[data-shows]")) {
+  const figures = document.getElementById(box.dataset.shows);
+  const update = () => { figures.hidden = !box.checked; };
+  box.addEventListener("change", update);
+  update();
+}

@@ -1,0 +1,258 @@
+"""Series → figures, drawn with matplotlib; saved as PDF, PNG or SVG with the same bytes each time.
+
+One figure is one small panel, about as wide as a phone: a page lays them out, a paper places them.
+Which numbers are shown is decided in series and histories.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ssmlbench.report.histories import Curves, PseudoLabels
+from ssmlbench.report.look import (
+    DASHES,
+    HUES,
+    INK,
+    MARKERS,
+    MUTED,
+    WIDTH,
+    Style,
+    Styles,
+    draw_line,
+    draw_lines,
+    end_labels,
+    log_ticks,
+    panel,
+    place_labels,
+    plain_numbers,
+    settings,
+)
+from ssmlbench.report.names import short_names
+from ssmlbench.report.series import (
+    BASELINE,
+    CostQuality,
+    CriticalDifference,
+    Dots,
+    Line,
+    OverLevels,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Series = OverLevels | Dots | CostQuality | Curves | PseudoLabels | CriticalDifference
+
+
+def render(series: Series, styles: Styles, kind: str) -> bytes:
+    """The figure as the bytes of a `pdf`, `png` or `svg` file."""
+    metadata: dict[str, dict[str, None]] = {
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+        "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
+        "png": {"Software": None},
+    }
+    with settings():
+        figure = DRAW[type(series)](series, styles)
+        out = io.BytesIO()
+        figure.savefig(
+            out, format=kind, metadata=metadata[kind], dpi=220, transparent=kind == "svg"
+        )
+    return out.getvalue()
+
+
+def _over_levels(series: OverLevels, styles: Styles) -> Figure:
+    axes = panel(height=240, left=42, right=118)
+    labelled = [each for each in series.lines if each.name in series.named]
+    looks = styles.among([each.name for each in labelled])
+    draw_lines(axes, series.lines, looks)
+    levels = sorted({x for each in series.lines for x in each.x})
+    if levels[0] > 0:
+        axes.set_xscale("log")
+    axes.set_xticks(levels[:: math.ceil(len(levels) / 6)])
+    axes.minorticks_off()
+    plain_numbers(axes.xaxis)
+    plain_numbers(axes.yaxis)
+    axes.grid(axis="y")
+    axes.set_xlabel(series.axis)
+    axes.set_ylabel(f"{series.metric.title} {'↑' if series.metric.higher_is_better else '↓'}")
+    end_labels(axes, labelled, looks)
+    return axes.figure
+
+
+def _dots(series: Dots, styles: Styles) -> Figure:
+    shown = short_names([dot.name for dot in series.dots], 20)
+    left = 14 + 6.0 * max(len(text) for text in shown.values())
+    axes = panel(height=46 + 14.5 * len(series.dots), left=left, right=10)
+    rows = range(len(series.dots))
+    for y, dot in zip(rows, series.dots, strict=True):
+        colour = INK if dot.name == BASELINE else HUES[0]
+        axes.plot([dot.mean - dot.std, dot.mean + dot.std], [y, y], color=colour, linewidth=1.2)
+        axes.plot(
+            dot.values,
+            [y] * len(dot.values),
+            "o",
+            mfc="none",
+            mec=colour,
+            ms=3.2,
+            mew=0.6,
+            alpha=0.7,
+        )
+        axes.plot([dot.mean], [y], "s" if dot.name == BASELINE else "o", color=colour, ms=5)
+        if dot.name == BASELINE:
+            axes.axvline(dot.mean, color=MUTED, linewidth=0.8, linestyle=(0, (3, 2)), zorder=0)
+    axes.set_yticks(list(rows), [shown[dot.name] for dot in series.dots])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(series.dots) - 0.4, -0.6)
+    axes.locator_params(axis="x", nbins=5)
+    plain_numbers(axes.xaxis)
+    axes.grid(axis="x")
+    axes.grid(axis="y", linewidth=0.3)
+    axes.set_axisbelow(True)
+    axes.set_xlabel(f"{series.metric.title} {'↑' if series.metric.higher_is_better else '↓'}")
+    return axes.figure
+
+
+def _cost_quality(series: CostQuality, styles: Styles) -> Figure:
+    axes = panel(height=270, left=46, right=14)
+    costs = [point.cost for point in series.points]
+    at = {point.name: point for point in series.points}
+    front = [at[name] for name in series.front]
+    axes.plot(
+        [p.cost for p in front], [p.quality for p in front],
+        color=MUTED, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1,
+    )  # fmt: skip
+    bold = {*series.front, *series.named}
+    for point in series.points:
+        style = styles.of(point.name)
+        colour = style.colour if point.name in bold else MUTED
+        axes.plot(
+            [point.cost], [point.quality], style.marker if point.name in bold else "o",
+            color=colour, ms=5.5 if point.name in bold else 3.5, zorder=3 if point.name in bold else 2,
+        )  # fmt: skip
+    if min(costs) > 0:
+        axes.set_xscale("log")
+        low, high = min(costs) / 1.25, max(costs) * 1.6
+        axes.set_xlim(low, high)
+        log_ticks(axes.xaxis, low, high)
+    plain_numbers(axes.xaxis)
+    plain_numbers(axes.yaxis)
+    axes.margins(y=0.09)
+    axes.grid()
+    axes.set_axisbelow(True)
+    axes.set_xlabel(f"{series.cost.title} ↓")
+    axes.set_ylabel(f"{series.quality.title} {'↑' if series.quality.higher_is_better else '↓'}")
+    shown = short_names([point.name for point in series.points], 17)
+    ordered = sorted(series.points, key=lambda p: (p.name not in bold, p.name))
+    place_labels(axes, [(p.cost, p.quality, shown[p.name], p.name in bold) for p in ordered])
+    return axes.figure
+
+
+def _mark_warm_up(axes: Axes, warm_up: int, last: float) -> None:
+    if 0 < warm_up < last:
+        axes.axvline(warm_up + 0.5, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
+        axes.annotate(
+            "warm-up", (warm_up + 0.5, 1), (0, 2), xycoords=("data", "axes fraction"),
+            textcoords="offset points", ha="center", va="bottom", fontsize=8,
+        )  # fmt: skip
+
+
+def _epochs(axes: Axes, warm_up: int, shown: Sequence[Line]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    last = max(each.x[-1] for each in shown)
+    axes.set_xlim(0, last)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.grid(axis="y")
+    axes.set_xlabel("epoch")
+    _mark_warm_up(axes, warm_up, last)
+
+
+def _curves(series: Curves, styles: Styles) -> Figure:
+    axes = panel(height=190, left=46, right=122)
+    looks = {
+        each.name: Style(HUES[i % 5], MARKERS[i % 7], DASHES[i % 4])
+        for i, each in enumerate(series.lines)
+    }
+    for each in series.lines:
+        draw_line(axes, each, looks[each.name])
+    values = [value for each in series.lines for value in each.mean]
+    if series.what == "losses" and min(values) > 0 and max(values) > 20 * min(values):
+        axes.set_yscale("log")
+        log_ticks(axes.yaxis, min(values) / 1.2, max(values) * 1.2)
+    plain_numbers(axes.yaxis)
+    _epochs(axes, series.warm_up, series.lines)
+    end_labels(axes, series.lines, looks)
+    return axes.figure
+
+
+def _pseudo_labels(series: PseudoLabels, styles: Styles) -> Figure:
+    axes = panel(height=230, left=42, right=118)
+    labelled = [each for each in series.lines if each.name in series.named]
+    looks = styles.among([each.name for each in labelled])
+    draw_lines(axes, series.lines, looks)
+    plain_numbers(axes.yaxis)
+    _epochs(axes, series.warm_up, series.lines)
+    end_labels(axes, labelled, looks)
+    return axes.figure
+
+
+def _critical_difference(series: CriticalDifference, styles: Styles) -> Figure:
+    """Demšar's diagram: methods on an axis of average ranks, bars over those that do not differ."""
+    count = len(series.names)
+    half = math.ceil(count / 2)
+    bars = 10.0 * len(series.cliques)
+    height = 62 + bars + 13.5 * half + 6
+    side = 104
+    axes = panel(height=height, left=0, right=0, bottom=0, top=0)
+    axes.set_axis_off()
+    axes.set_xlim(0, WIDTH)
+    axes.set_ylim(height, 0)
+    top = 44.0
+
+    def x(rank: float) -> float:
+        return side + (rank - 1) / (count - 1) * (WIDTH - 2 * side)
+
+    axes.plot([x(1), x(count)], [top, top], color=INK, linewidth=1)
+    for rank in range(1, count + 1, math.ceil(count / 8)):
+        axes.plot([x(rank)] * 2, [top - 4, top], color=INK, linewidth=1)
+        axes.text(x(rank), top - 6, str(rank), ha="center", va="bottom", fontsize=8.5)
+    length = min(series.difference, count - 1)
+    axes.plot([x(1), x(1 + length)], [14, 14], color=INK, linewidth=1.4, marker="|", markersize=6)
+    axes.text(x(1), 9, f"CD = {series.difference:.2f}", ha="left", va="bottom", fontsize=8.5)
+    shown = short_names(series.names, 17)
+    for i, (name, rank) in enumerate(zip(series.names, series.ranks, strict=True)):
+        left = i < half
+        y = top + bars + 18 + 13.5 * (i if left else count - 1 - i)
+        edge = side - 4 if left else WIDTH - side + 4
+        style = styles.of(name)
+        named = name in series.named
+        colour = style.colour if named else MUTED
+        axes.plot([x(rank), x(rank), edge], [top, y, y], color=colour, linewidth=0.9)
+        axes.plot([x(rank)], [top], style.marker if named else "o", color=colour, ms=4, zorder=3)
+        text = f"{shown[name]} {rank:.1f}" if left else f"{rank:.1f} {shown[name]}"
+        axes.text(
+            edge - 3 if left else edge + 3,
+            y,
+            text,
+            ha="right" if left else "left",
+            va="center",
+            fontsize=8.5,
+        )
+    for i, (first, last) in enumerate(series.cliques):
+        y = top + 9 + 10.0 * i
+        ends = [x(series.ranks[first]) - 3, x(series.ranks[last]) + 3]
+        axes.plot(ends, [y, y], color=INK, linewidth=3, solid_capstyle="round", zorder=4)
+    return axes.figure
+
+
+DRAW: dict[type, Callable[[Any, Styles], Figure]] = {
+    OverLevels: _over_levels,
+    Dots: _dots,
+    CostQuality: _cost_quality,
+    Curves: _curves,
+    PseudoLabels: _pseudo_labels,
+    CriticalDifference: _critical_difference,
+}

@@ -1,0 +1,45 @@
+"""Names that a plugin or a file chose, made fit to be shown: on a page, in a figure, as a file name."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+_TURNS_TEXT = re.compile("[\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: str) -> str:
+    """`text` without what no page or SVG may hold, or what would reorder the text around it."""
+    return "".join(
+        "\ufffd"
+        if (unicodedata.category(c) in ("Cc", "Cs", "Cn") and c not in "\t\n")
+        or _TURNS_TEXT.match(c)
+        else c
+        for c in text
+    )
+
+
+def short_names(names: Sequence[str], width: int) -> dict[str, str]:
+    """Each name cut to `width` characters; those that would look alike are numbered."""
+    short: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        line = " ".join(clean(name).split())
+        text, number = line if len(line) <= width else f"{line[: width - 1]}…", 2
+        while text in short.values():
+            text, number = f"{line[: width - 4]}… {number}", number + 1
+        short[name] = text
+    return short
+
+
+def slugs(texts: Iterable[str]) -> list[str]:
+    """File names for the texts: small letters, digits, dots and dashes; all different."""
+    found: list[str] = []
+    for text in texts:
+        ascii_text = text.replace("π", "pi").encode("ascii", "ignore").decode().lower()
+        base = re.sub(r"[^a-z0-9.]+", "-", ascii_text).strip("-.")[:80] or "figure"
+        slug, number = base, 2
+        while slug in found:
+            slug, number = f"{base}-{number}", number + 1
+        found.append(slug)
+    return found
