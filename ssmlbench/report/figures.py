@@ -16,19 +16,25 @@ from ssmlbench.report.look import (
     DASHES,
     HUES,
     INK,
+    LABEL,
+    LETTER,
     MARKERS,
     MUTED,
+    PLAIN,
     WIDTH,
     Style,
     Styles,
     draw_line,
     draw_lines,
     end_labels,
+    label_room,
     log_ticks,
+    name_height,
     panel,
     place_labels,
     plain_numbers,
     settings,
+    zoom,
 )
 from ssmlbench.report.names import short_names
 from ssmlbench.report.series import (
@@ -64,10 +70,11 @@ def render(series: Series, styles: Styles, kind: str) -> bytes:
 
 
 def _over_levels(series: OverLevels, styles: Styles) -> Figure:
-    axes = panel(height=240, left=42, right=118)
     labelled = [each for each in series.lines if each.name in series.named]
     looks = styles.among([each.name for each in labelled])
+    axes = panel(height=250, left=44, right=label_room(list(looks)))
     draw_lines(axes, series.lines, looks)
+    zoom(axes, series.lines, looks)
     levels = sorted({x for each in series.lines for x in each.x})
     if levels[0] > 0:
         axes.set_xscale("log")
@@ -77,7 +84,7 @@ def _over_levels(series: OverLevels, styles: Styles) -> Figure:
     plain_numbers(axes.yaxis)
     axes.grid(axis="y")
     axes.set_xlabel(series.axis)
-    axes.set_ylabel(f"{series.metric.title} {'↑' if series.metric.higher_is_better else '↓'}")
+    name_height(axes, series.metric)
     end_labels(axes, labelled, looks)
     return axes.figure
 
@@ -116,7 +123,7 @@ def _dots(series: Dots, styles: Styles) -> Figure:
 
 
 def _cost_quality(series: CostQuality, styles: Styles) -> Figure:
-    axes = panel(height=270, left=46, right=14)
+    axes = panel(height=310, left=40, right=14)
     costs = [point.cost for point in series.points]
     at = {point.name: point for point in series.points}
     front = [at[name] for name in series.front]
@@ -125,12 +132,12 @@ def _cost_quality(series: CostQuality, styles: Styles) -> Figure:
         color=MUTED, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1,
     )  # fmt: skip
     bold = {*series.front, *series.named}
+    looks = styles.among(sorted(bold & {*at}))
     for point in series.points:
-        style = styles.of(point.name)
-        colour = style.colour if point.name in bold else MUTED
+        style = looks.get(point.name, PLAIN)
         axes.plot(
-            [point.cost], [point.quality], style.marker if point.name in bold else "o",
-            color=colour, ms=5.5 if point.name in bold else 3.5, zorder=3 if point.name in bold else 2,
+            [point.cost], [point.quality], style.marker, color=style.colour,
+            ms=3.5 if style is PLAIN else 5.5, zorder=2 if style is PLAIN else 3,
         )  # fmt: skip
     if min(costs) > 0:
         axes.set_xscale("log")
@@ -143,8 +150,9 @@ def _cost_quality(series: CostQuality, styles: Styles) -> Figure:
     axes.grid()
     axes.set_axisbelow(True)
     axes.set_xlabel(f"{series.cost.title} ↓")
-    axes.set_ylabel(f"{series.quality.title} {'↑' if series.quality.higher_is_better else '↓'}")
-    shown = short_names([point.name for point in series.points], 17)
+    name_height(axes, series.quality)
+    axes.autoscale_view()  # the labels need to know where the points will be
+    shown = short_names([point.name for point in series.points], LABEL)
     ordered = sorted(series.points, key=lambda p: (p.name not in bold, p.name))
     place_labels(axes, [(p.cost, p.quality, shown[p.name], p.name in bold) for p in ordered])
     return axes.figure
@@ -171,7 +179,8 @@ def _epochs(axes: Axes, warm_up: int, shown: Sequence[Line]) -> None:
 
 
 def _curves(series: Curves, styles: Styles) -> Figure:
-    axes = panel(height=190, left=46, right=122)
+    names = [each.name for each in series.lines]
+    axes = panel(height=190, left=58, right=label_room(names))
     looks = {
         each.name: Style(HUES[i % 5], MARKERS[i % 7], DASHES[i % 4])
         for i, each in enumerate(series.lines)
@@ -183,16 +192,20 @@ def _curves(series: Curves, styles: Styles) -> Figure:
         axes.set_yscale("log")
         log_ticks(axes.yaxis, min(values) / 1.2, max(values) * 1.2)
     plain_numbers(axes.yaxis)
+    axes.set_ylabel(f"{short_names([series.method], LABEL)[series.method]}: {series.what}")
     _epochs(axes, series.warm_up, series.lines)
     end_labels(axes, series.lines, looks)
     return axes.figure
 
 
 def _pseudo_labels(series: PseudoLabels, styles: Styles) -> Figure:
-    axes = panel(height=230, left=42, right=118)
     labelled = [each for each in series.lines if each.name in series.named]
     looks = styles.among([each.name for each in labelled])
+    axes = panel(height=230, left=54, right=label_room(list(looks)))
     draw_lines(axes, series.lines, looks)
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, -0.05), min(high, 1.05))  # a band may leave [0, 1], a share cannot
+    axes.set_ylabel(series.column.removeprefix("pseudo_"))
     plain_numbers(axes.yaxis)
     _epochs(axes, series.warm_up, series.lines)
     end_labels(axes, labelled, looks)
@@ -205,7 +218,8 @@ def _critical_difference(series: CriticalDifference, styles: Styles) -> Figure:
     half = math.ceil(count / 2)
     bars = 10.0 * len(series.cliques)
     height = 62 + bars + 13.5 * half + 6
-    side = 104
+    side = 30 + LETTER * max(map(len, short_names(series.names, LABEL).values()))
+    looks = styles.among(series.named)
     axes = panel(height=height, left=0, right=0, bottom=0, top=0)
     axes.set_axis_off()
     axes.set_xlim(0, WIDTH)
@@ -222,16 +236,14 @@ def _critical_difference(series: CriticalDifference, styles: Styles) -> Figure:
     length = min(series.difference, count - 1)
     axes.plot([x(1), x(1 + length)], [14, 14], color=INK, linewidth=1.4, marker="|", markersize=6)
     axes.text(x(1), 9, f"CD = {series.difference:.2f}", ha="left", va="bottom", fontsize=8.5)
-    shown = short_names(series.names, 17)
+    shown = short_names(series.names, LABEL)
     for i, (name, rank) in enumerate(zip(series.names, series.ranks, strict=True)):
         left = i < half
         y = top + bars + 18 + 13.5 * (i if left else count - 1 - i)
         edge = side - 4 if left else WIDTH - side + 4
-        style = styles.of(name)
-        named = name in series.named
-        colour = style.colour if named else MUTED
-        axes.plot([x(rank), x(rank), edge], [top, y, y], color=colour, linewidth=0.9)
-        axes.plot([x(rank)], [top], style.marker if named else "o", color=colour, ms=4, zorder=3)
+        style = looks.get(name, PLAIN)
+        axes.plot([x(rank), x(rank), edge], [top, y, y], color=style.colour, linewidth=0.9)
+        axes.plot([x(rank)], [top], style.marker, color=style.colour, ms=4, zorder=3)
         text = f"{shown[name]} {rank:.1f}" if left else f"{rank:.1f} {shown[name]}"
         axes.text(
             edge - 3 if left else edge + 3,

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ssmlbench.metrics import Metric
 from ssmlbench.report.names import short_names
 from ssmlbench.report.series import BASELINE, Line
 
@@ -43,6 +44,8 @@ SETTINGS = {
 }
 WIDTH = 330.0
 LABEL_GAP = 11.5
+LABEL, LETTER = 17, 5.6
+"""Letters of a name in a figure, and a letter's width in points, a little more than the font's."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,10 @@ class Style:
     colour: str
     marker: str
     dash: Any
+
+
+PLAIN = Style(MUTED, "o", DASHES[0])
+"""Of a method that a figure does not single out."""
 
 
 class Styles:
@@ -87,7 +94,7 @@ def settings() -> Iterator[None]:
         yield
 
 
-def panel(height: float, left: float, right: float, bottom: float = 36, top: float = 14) -> Axes:
+def panel(height: float, left: float, right: float, bottom: float = 36, top: float = 18) -> Axes:
     """Axes with margins in points, in a figure of their own."""
     from matplotlib.figure import Figure
 
@@ -100,6 +107,12 @@ def panel(height: float, left: float, right: float, bottom: float = 36, top: flo
             (height - bottom - top) / height,
         )
     )
+
+
+def name_height(axes: Axes, metric: Metric) -> None:
+    """The metric over its axis, where it needs no room at the side, with the way that is better."""
+    text = f"{metric.title} {'↑' if metric.higher_is_better else '↓'}"
+    axes.annotate(text, (0, 1), (-6, 5), xycoords="axes fraction", textcoords="offset points")
 
 
 def plain_numbers(axis: Any) -> None:
@@ -150,31 +163,56 @@ def draw_line(axes: Axes, line: Line, style: Style) -> None:
     )
 
 
+def label_room(names: Sequence[str]) -> float:
+    """Points that the names take beside a panel."""
+    return 24 + LETTER * max(map(len, short_names(names, LABEL).values()))
+
+
 def end_labels(axes: Axes, lines: Sequence[Line], looks: Mapping[str, Style]) -> None:
     """Each line's name beside its end, moved apart so that none covers another."""
     box = axes.get_window_extent()
     ends = [axes.transData.transform((line.x[-1], line.mean[-1])) for line in lines]
-    heights = spread([float(y) for _, y in ends], LABEL_GAP, box.y0 - 6, box.y1 + 4)
-    shown = short_names([line.name for line in lines], 17)
-    for line, (x, y), height in zip(lines, ends, heights, strict=True):
-        style = looks[line.name]
+    inside = [min(max(float(y), box.y0), box.y1) for _, y in ends]
+    heights = spread(inside, LABEL_GAP, box.y0 - 6, box.y1 + 4)
+    shown = short_names([line.name for line in lines], LABEL)
+    for line, (x, _), y, height in zip(lines, ends, inside, heights, strict=True):
         axes.annotate(
             shown[line.name],
-            xy=(float(x), float(y)),
-            xytext=(box.x1 + 16, height),
-            xycoords="figure pixels",
-            textcoords="figure pixels",
+            xy=(float(x), y),
+            xytext=(box.x1 + 18, height),
+            xycoords="figure points",
+            textcoords="figure points",
             va="center",
             fontsize=9,
             annotation_clip=False,
             arrowprops={
                 "arrowstyle": "-",
-                "color": style.colour,
+                "color": looks[line.name].colour,
                 "linewidth": 0.9,
+                "relpos": (0, 0.5),
                 "shrinkA": 1,
                 "shrinkB": 2,
             },
         )
+
+
+def zoom(axes: Axes, lines: Sequence[Line], looks: Mapping[str, Style]) -> None:
+    """The height for the lines that have a look; how many of the others lie outside is written there."""
+    named = [line for line in lines if line.name in looks]
+    low = min(m - s for line in named for m, s in zip(line.mean, line.std, strict=True))
+    high = max(m + s for line in named for m, s in zip(line.mean, line.std, strict=True))
+    room = 0.2 * (high - low) or 0.05
+    low, high = low - room, high + room
+    axes.set_ylim(low, high)
+    for text, y, align, count in (
+        ("above", 1.0, "top", sum(min(line.mean) > high for line in lines)),
+        ("below", 0.0, "bottom", sum(max(line.mean) < low for line in lines)),
+    ):
+        if count:
+            place = {"xycoords": "axes fraction", "textcoords": "offset points"}
+            offset = (-2, -2 if align == "top" else 2)
+            words = f"{count} more {text}"
+            axes.annotate(words, (1, y), offset, ha="right", va=align, fontsize=8, **place)
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
@@ -198,45 +236,60 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
 def place_labels(axes: Axes, points: Sequence[tuple[float, float, str, bool]]) -> None:
     """A label beside each (x, y, text, must) where there is room; without room only a `must` gets one.
 
-    Greedy, in the order given: eight places around the point, near before far.
+    Greedy, in the order given: sixteen places around the point, near before far.
     """
     frame = axes.get_window_extent()
-    centres = [axes.transData.transform((x, y)) for x, y, _, _ in points]
-    taken = [(float(x) - 3, float(y) - 3, float(x) + 3, float(y) + 3) for x, y in centres]
+    centres = [tuple(map(float, axes.transData.transform((x, y)))) for x, y, _, _ in points]
+    taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in centres]
     for (_, _, text, must), (x, y) in zip(points, centres, strict=True):
         size = 9.0 if must else 8.0
-        wide, high = 0.6 * size * len(text), size
-        places = [
-            (x + dx + (wide + 6) / 2 * sx, y + dy + (high / 2 + 5) * sy)
-            for reach in (0, 9, 18, 30, 44)
-            for sx, sy in ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
-            for dx, dy in ((sx * reach, sy * reach),)
+        wide, high = LETTER * size / 9 * len(text), size + 1
+        boxes = [
+            (cx - wide / 2, cy - high / 2, cx + wide / 2, cy + high / 2)
+            for reach in ((6, 12, 20, 30, 42, 56) if must else (6, 12))
+            for turn in AROUND
+            for cx in (x + math.cos(turn) * (wide / 2 + reach),)
+            for cy in (y + math.sin(turn) * (high / 2 + reach),)
         ]
-        boxes = [(cx - wide / 2, cy - high / 2, cx + wide / 2, cy + high / 2) for cx, cy in places]
         inside = [
             b for b in boxes
-            if b[0] >= frame.x0 and b[2] <= frame.x1 + 12 and b[1] >= frame.y0 and b[3] <= frame.y1
+            if b[0] >= frame.x0 + 1 and b[2] <= frame.x1 + 12
+            and b[1] >= frame.y0 + 1 and b[3] <= frame.y1 + 6
         ]  # fmt: skip
         free = [b for b in inside if not any(_overlap(b, other) for other in taken)]
         if not free and not must:
             continue
         box = (free or inside or boxes)[0]
         taken.append(box)
-        centre = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
-        far = math.dist(centre, (x, y)) > wide / 2 + 14
-        axes.annotate(
-            text,
-            xy=(float(x), float(y)),
-            xytext=centre,
-            xycoords="figure pixels",
-            textcoords="figure pixels",
-            ha="center",
-            va="center",
-            fontsize=size,
-            color=INK,
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.6} if far else None,
-        )
+        _label(axes, text, (x, y), box, size)
+
+
+def _label(
+    axes: Axes, text: str, at: tuple[float, float], box: tuple[float, ...], size: float
+) -> None:
+    """The text in its box, with a thin line to its point where it had to move away."""
+    near = (min(max(at[0], box[0]), box[2]), min(max(at[1], box[1]), box[3]))
+    axes.annotate(
+        text,
+        xy=at,
+        xytext=((box[0] + box[2]) / 2, (box[1] + box[3]) / 2),
+        xycoords="figure points",
+        textcoords="figure points",
+        ha="center",
+        va="center",
+        fontsize=size,
+        color=INK,
+        annotation_clip=False,
+        arrowprops=(
+            {"arrowstyle": "-", "color": MUTED, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
+            if math.dist(near, at) > 13
+            else None
+        ),
+    )
+
+
+AROUND = tuple(math.pi / 8 * k for k in (0, 8, 4, 12, 1, 15, 7, 9, 2, 14, 6, 10, 3, 13, 5, 11))
+"""Directions a label may lie in: right, left, above and below first."""
 
 
 def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
