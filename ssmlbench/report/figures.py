@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ssmlbench.report.histories import Curves, PseudoLabels
 from ssmlbench.report.look import (
@@ -61,7 +61,7 @@ def render(series: Series, styles: Styles, kind: str) -> bytes:
         "png": {"Software": None},
     }
     with settings():
-        figure = DRAW[type(series)](series, styles)
+        figure = cast("Figure", DRAW[type(series)](series, styles).figure)
         out = io.BytesIO()
         figure.savefig(
             out, format=kind, metadata=metadata[kind], dpi=220, transparent=kind == "svg"
@@ -69,7 +69,7 @@ def render(series: Series, styles: Styles, kind: str) -> bytes:
     return out.getvalue()
 
 
-def _over_levels(series: OverLevels, styles: Styles) -> Figure:
+def _over_levels(series: OverLevels, styles: Styles) -> Axes:
     labelled = [each for each in series.lines if each.name in series.named]
     looks = styles.among([each.name for each in labelled])
     axes = panel(height=250, left=44, right=label_room(list(looks)))
@@ -86,10 +86,10 @@ def _over_levels(series: OverLevels, styles: Styles) -> Figure:
     axes.set_xlabel(series.axis)
     name_height(axes, series.metric)
     end_labels(axes, labelled, looks)
-    return axes.figure
+    return axes
 
 
-def _dots(series: Dots, styles: Styles) -> Figure:
+def _dots(series: Dots, styles: Styles) -> Axes:
     shown = short_names([dot.name for dot in series.dots], 20)
     left = 14 + 6.0 * max(len(text) for text in shown.values())
     axes = panel(height=46 + 14.5 * len(series.dots), left=left, right=10)
@@ -119,10 +119,10 @@ def _dots(series: Dots, styles: Styles) -> Figure:
     axes.grid(axis="y", linewidth=0.3)
     axes.set_axisbelow(True)
     axes.set_xlabel(f"{series.metric.title} {'↑' if series.metric.higher_is_better else '↓'}")
-    return axes.figure
+    return axes
 
 
-def _cost_quality(series: CostQuality, styles: Styles) -> Figure:
+def _cost_quality(series: CostQuality, styles: Styles) -> Axes:
     axes = panel(height=310, left=40, right=14)
     costs = [point.cost for point in series.points]
     at = {point.name: point for point in series.points}
@@ -155,7 +155,7 @@ def _cost_quality(series: CostQuality, styles: Styles) -> Figure:
     shown = short_names([point.name for point in series.points], LABEL)
     ordered = sorted(series.points, key=lambda p: (p.name not in bold, p.name))
     place_labels(axes, [(p.cost, p.quality, shown[p.name], p.name in bold) for p in ordered])
-    return axes.figure
+    return axes
 
 
 def _mark_warm_up(axes: Axes, warm_up: int, last: float) -> None:
@@ -178,7 +178,7 @@ def _epochs(axes: Axes, warm_up: int, shown: Sequence[Line]) -> None:
     _mark_warm_up(axes, warm_up, last)
 
 
-def _curves(series: Curves, styles: Styles) -> Figure:
+def _curves(series: Curves, styles: Styles) -> Axes:
     names = [each.name for each in series.lines]
     axes = panel(height=190, left=58, right=label_room(names))
     looks = {
@@ -195,10 +195,10 @@ def _curves(series: Curves, styles: Styles) -> Figure:
     axes.set_ylabel(f"{short_names([series.method], LABEL)[series.method]}: {series.what}")
     _epochs(axes, series.warm_up, series.lines)
     end_labels(axes, series.lines, looks)
-    return axes.figure
+    return axes
 
 
-def _pseudo_labels(series: PseudoLabels, styles: Styles) -> Figure:
+def _pseudo_labels(series: PseudoLabels, styles: Styles) -> Axes:
     labelled = [each for each in series.lines if each.name in series.named]
     looks = styles.among([each.name for each in labelled])
     axes = panel(height=230, left=54, right=label_room(list(looks)))
@@ -209,58 +209,53 @@ def _pseudo_labels(series: PseudoLabels, styles: Styles) -> Figure:
     plain_numbers(axes.yaxis)
     _epochs(axes, series.warm_up, series.lines)
     end_labels(axes, labelled, looks)
-    return axes.figure
+    return axes
 
 
-def _critical_difference(series: CriticalDifference, styles: Styles) -> Figure:
+def _critical_difference(series: CriticalDifference, styles: Styles) -> Axes:
     """Demšar's diagram: methods on an axis of average ranks, bars over those that do not differ."""
     count = len(series.names)
     half = math.ceil(count / 2)
-    bars = 10.0 * len(series.cliques)
-    height = 62 + bars + 13.5 * half + 6
-    side = 30 + LETTER * max(map(len, short_names(series.names, LABEL).values()))
-    looks = styles.among(series.named)
-    axes = panel(height=height, left=0, right=0, bottom=0, top=0)
+    shown = short_names(series.names, LABEL)
+    side = 30 + LETTER * max(map(len, shown.values()))
+    top, below = 44.0, 54.0 + 10 * len(series.cliques)
+    axes = panel(below + 14 + 13.5 * half, left=0, right=0, bottom=0, top=0)
     axes.set_axis_off()
     axes.set_xlim(0, WIDTH)
-    axes.set_ylim(height, 0)
-    top = 44.0
+    axes.set_ylim(below + 14 + 13.5 * half, 0)
 
     def x(rank: float) -> float:
         return side + (rank - 1) / (count - 1) * (WIDTH - 2 * side)
 
+    small: dict[str, Any] = {"fontsize": 8.5}
     axes.plot([x(1), x(count)], [top, top], color=INK, linewidth=1)
-    for rank in range(1, count + 1, math.ceil(count / 8)):
-        axes.plot([x(rank)] * 2, [top - 4, top], color=INK, linewidth=1)
-        axes.text(x(rank), top - 6, str(rank), ha="center", va="bottom", fontsize=8.5)
-    length = min(series.difference, count - 1)
-    axes.plot([x(1), x(1 + length)], [14, 14], color=INK, linewidth=1.4, marker="|", markersize=6)
-    axes.text(x(1), 9, f"CD = {series.difference:.2f}", ha="left", va="bottom", fontsize=8.5)
-    shown = short_names(series.names, LABEL)
+    for tick in range(1, count + 1, math.ceil(count / 8)):
+        axes.plot([x(tick)] * 2, [top - 4, top], color=INK, linewidth=1)
+        axes.text(x(tick), top - 6, str(tick), ha="center", va="bottom", **small)
+    ends = [x(1), x(min(1 + series.difference, count))]
+    axes.plot(ends, [14, 14], color=INK, linewidth=1.4, marker="|", markersize=6)
+    axes.text(x(1), 9, f"CD = {series.difference:.2f}", ha="left", va="bottom", **small)
+    axes.text(WIDTH - 4, 9, series.metric.title, ha="right", va="bottom", **small)
+    looks = styles.among(series.named)
     for i, (name, rank) in enumerate(zip(series.names, series.ranks, strict=True)):
-        left = i < half
-        y = top + bars + 18 + 13.5 * (i if left else count - 1 - i)
-        edge = side - 4 if left else WIDTH - side + 4
         style = looks.get(name, PLAIN)
+        on_left = i < half
+        y = below + 8 + 13.5 * (i if on_left else count - 1 - i)
+        edge = side - 4 if on_left else WIDTH - side + 4
         axes.plot([x(rank), x(rank), edge], [top, y, y], color=style.colour, linewidth=0.9)
         axes.plot([x(rank)], [top], style.marker, color=style.colour, ms=4, zorder=3)
-        text = f"{shown[name]} {rank:.1f}" if left else f"{rank:.1f} {shown[name]}"
-        axes.text(
-            edge - 3 if left else edge + 3,
-            y,
-            text,
-            ha="right" if left else "left",
-            va="center",
-            fontsize=8.5,
-        )
+        if on_left:
+            axes.text(edge - 3, y, f"{shown[name]} {rank:.1f}", ha="right", va="center", **small)
+        else:
+            axes.text(edge + 3, y, f"{rank:.1f} {shown[name]}", ha="left", va="center", **small)
     for i, (first, last) in enumerate(series.cliques):
-        y = top + 9 + 10.0 * i
         ends = [x(series.ranks[first]) - 3, x(series.ranks[last]) + 3]
+        y = top + 9 + 10.0 * i
         axes.plot(ends, [y, y], color=INK, linewidth=3, solid_capstyle="round", zorder=4)
-    return axes.figure
+    return axes
 
 
-DRAW: dict[type, Callable[[Any, Styles], Figure]] = {
+DRAW: dict[type, Callable[[Any, Styles], Axes]] = {
     OverLevels: _over_levels,
     Dots: _dots,
     CostQuality: _cost_quality,

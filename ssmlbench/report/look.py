@@ -21,7 +21,7 @@ HUES = ("#0072b2", "#c8500a", "#00805c", "#b04f8a", "#8a6d00")
 """Okabe and Ito's colours, darkened until each has a contrast of 3 : 1 and more on white."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
-SETTINGS = {
+SETTINGS: dict[Any, Any] = {
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
     "axes.linewidth": 0.8,
@@ -209,7 +209,7 @@ def zoom(axes: Axes, lines: Sequence[Line], looks: Mapping[str, Style]) -> None:
         ("below", 0.0, "bottom", sum(max(line.mean) < low for line in lines)),
     ):
         if count:
-            place = {"xycoords": "axes fraction", "textcoords": "offset points"}
+            place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
             offset = (-2, -2 if align == "top" else 2)
             words = f"{count} more {text}"
             axes.annotate(words, (1, y), offset, ha="right", va=align, fontsize=8, **place)
