@@ -73,6 +73,7 @@ def read_query(
     decision: str,
     selection: str | None,
     convention: str,
+    draws: int = 0,
 ) -> Query:
     """The query of the options by which `compare`, `report` and `plot` choose runs."""
     from ssmlbench.leaderboard import Query
@@ -88,6 +89,7 @@ def read_query(
         metrics=typed_list(metric, str, "--metric") or tuple(METRICS),
         decision=decision,
         convention=convention,
+        draws=draws,
     )
 
 

@@ -84,7 +84,7 @@ def _ranks(blocks: Blocks) -> tuple[Section, Mapping[str, Any]]:
             "cliques": [[blocks.names[i] for i in group] for group in after.cliques],
         }
     panel = Panel(["method", "average rank", f"{blocks.metric.title} mean ± std"], rows)
-    return Section(_title(blocks), [panel], [*notes, *_cautions(blocks)], warning), record
+    return Section(_title(blocks), [panel], [*notes, *cautions(blocks)], warning), record
 
 
 def _friedman_text(blocks: Blocks, test: analysis.Friedman) -> str:
@@ -106,7 +106,8 @@ def _nemenyi_text(blocks: Blocks, test: analysis.Friedman, after: Nemenyi) -> st
     )
 
 
-def _cautions(blocks: Blocks) -> list[str]:
+def cautions(blocks: Blocks) -> list[str]:
+    """What a reader of a test over these blocks must know."""
     notes = _left_out(blocks)
     if blocks.over == "cells" and len({name.split()[0] for name in blocks.blocks}) < len(
         blocks.blocks

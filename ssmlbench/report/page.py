@@ -7,20 +7,10 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
 
 import ssmlbench
 from ssmlbench.leaderboard import Board, Query
-from ssmlbench.metrics import Metric
-from ssmlbench.render import (
-    cell_text,
-    column_title,
-    footnotes,
-    panels,
-    row_name,
-    seeds_text,
-    title,
-)
+from ssmlbench.render import Entry, board_page, footnotes, title
 from ssmlbench.report.contents import Section, styles_of
 from ssmlbench.report.figures import Series, render
 from ssmlbench.report.names import clean
@@ -30,57 +20,26 @@ from ssmlbench.store import Finished
 
 
 @dataclass(frozen=True)
-class TableCell:
-    text: str
-    value: str  # what the column is sorted by, "" for nothing
-    place: int = 0
-
-
-@dataclass(frozen=True)
-class TableHeader:
-    text: str
-    first: str  # the direction a first click sorts in
-    wide: bool = False
-
-
-@dataclass(frozen=True)
 class LeaderTable:
     caption: str
-    headers: list[TableHeader]
-    rows: list[tuple[str, list[TableCell]]]
+    headers: Sequence[tuple[str, str]]  # with the direction in which a first click sorts
+    rows: Sequence[Sequence[Entry]]
 
 
 def leader_tables(board: Board) -> list[LeaderTable]:
-    """The board's tables as `compare` lays them out, with what each cell is sorted by."""
-    tables = []
-    for columns in panels(board):
-        several = len(board.levels) > 1
-        caption = f"{title(board)} · {columns[0][0].title}" if several else title(board)
-        headers = [
-            TableHeader("seeds", "descending"),
-            *(TableHeader(column_title(board, m, lv), _best_first(m)) for m, lv in columns),
-            TableHeader("rank", "ascending"),
-        ]
-        rows = [(row_name(board, row), _cells(board, row, columns)) for row in board.rows]
-        tables.append(LeaderTable(caption, headers, rows))
-    return tables
+    """The board's tables as `compare` shows them."""
+    section = board_page([board]).sections[0]
+    several = len(section.panels) > 1
+    names = [f"{section.title} · {m.title}" for m in board.metrics] if several else [section.title]
+    return [
+        LeaderTable(name, [(text, _first_sort(text)) for text in panel.headers], panel.rows)
+        for name, panel in zip(names, section.panels, strict=True)
+    ]
 
 
-def _best_first(metric: Metric) -> str:
-    return "descending" if metric.higher_is_better else "ascending"
-
-
-def _cells(board: Board, row: Any, columns: Sequence[tuple[Metric, str]]) -> list[TableCell]:
-    cells = [TableCell(seeds_text(row), str(max(len(c.seeds) for c in row.cells.values())))]
-    for metric, level in columns:
-        cell = row.cells.get((metric.key, level))
-        text = cell_text(cell, metric)
-        if cell is None:
-            cells.append(TableCell(text, ""))
-        else:
-            place = cell.place if len(board.rows) > 1 else 0
-            cells.append(TableCell(text, repr(cell.mean), place))
-    return [*cells, TableCell(f"{row.rank:.2f}", repr(row.rank))]
+def _first_sort(header: str) -> str:
+    """Best first: downwards where more is better."""
+    return "descending" if "↑" in header or header == "seeds" else "ascending"
 
 
 def page(boards: Sequence[Board], sections: Sequence[Section], query: Query) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from ssmlbench.analysis import (
     ALPHA,
-    ROUGH_BLOCKS,
     Blocks,
     TooFew,
     blocks_over_cells,
@@ -15,6 +14,7 @@ from ssmlbench.analysis import (
 )
 from ssmlbench.leaderboard import Board
 from ssmlbench.metrics import Metric
+from ssmlbench.render.statistics import cautions
 from ssmlbench.report.series import CriticalDifference, named
 
 
@@ -31,7 +31,7 @@ def critical_differences(
             except TooFew as reason:
                 notes.append(f"{blocks.regime}: no diagram. {reason}.")
                 continue
-            notes += _cautions(blocks, found[blocks.regime][-1])
+            notes += _said(blocks, found[blocks.regime][-1])
     return {regime: each for regime, each in found.items() if each}, list(dict.fromkeys(notes))
 
 
@@ -55,19 +55,11 @@ def critical_difference(blocks: Blocks) -> CriticalDifference:
     )
 
 
-def _cautions(blocks: Blocks, drawn: CriticalDifference) -> list[str]:
-    said = []
+def _said(blocks: Blocks, drawn: CriticalDifference) -> list[str]:
+    said = [f"{blocks.regime}: {caution}" for caution in cautions(blocks)]
     if drawn.p > ALPHA:
         said.append(
             f"{blocks.regime}, {blocks.metric.title}: Friedman's test finds no difference between the "
-            f"methods (p = {drawn.p:.2g})."
-        )
-    if len(blocks.blocks) < ROUGH_BLOCKS:
-        said.append(
-            f"{blocks.regime}: only {len(blocks.blocks)} cells; below {ROUGH_BLOCKS} the test is rough."
-        )
-    if blocks.left_out:
-        said.append(
-            f"{blocks.regime}: not measured in every cell and left out: {', '.join(blocks.left_out)}."
+            f"methods (p = {drawn.p:.2g}): read no more into the diagram."
         )
     return said

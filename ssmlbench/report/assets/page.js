@@ -2,9 +2,8 @@
 
 /* Leaderboards: a heading sorts by its column, again the other way round; what is missing stays last. */
 function valueOf(row, column) {
-  const cell = row.cells[column];
-  if (column === 0) return cell.textContent;
-  return cell.dataset.value === "" ? NaN : Number(cell.dataset.value);
+  const text = row.cells[column].textContent;
+  return column === 0 ? text : parseFloat(text);
 }
 
 function compare(a, b) {
