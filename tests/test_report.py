@@ -469,11 +469,3 @@ def test_a_page_that_cannot_be_written_leaves_nothing(
     with pytest.raises(UserError, match="No space left on device; choose another --out"):
         _write(tmp_path / "r.html", "page")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_wheel_carries_the_template() -> None:
-    """Hatch packs what is below ssmlbench/ unless it is ignored by git."""
-    ignored = subprocess.run(
-        ["git", "check-ignore", *ASSETS.iterdir()], cwd=ROOT, capture_output=True, text=True
-    )
-    assert ignored.stdout == ""
