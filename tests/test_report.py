@@ -115,7 +115,10 @@ def test_critical_difference_of_three_methods_in_a_fixed_order(tmp_path: Path) -
 def test_too_few_cells_give_a_reason_in_place_of_a_diagram(tmp_path: Path) -> None:
     by_regime, notes = critical_differences([one_board(grid(tmp_path, {"a": [0.5]}))], [MAP])
     assert not by_regime
-    assert notes[0].startswith("semi: no diagram. Friedman's test needs at least")
+    assert notes == [
+        "semi: no diagram and no Friedman test: it needs at least 3 methods measured in every block, "
+        "here are 0."
+    ]
 
 
 # ---------------------------------------------------------------------------------- the histories
