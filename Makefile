@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_RESULTS ?= results
 
-.PHONY: demo test lint types tests bench clean
+.PHONY: demo test lint types tests bench tables clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,9 @@ tests: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
+
+tables: $(STAMP)
+	$(BIN)/python docs/tables.py
 
 clean:
 	rm -rf $(VENV) build dist

@@ -219,11 +219,11 @@ def wilcoxon_holm(values: NDArray[np.float64], names: Sequence[str]) -> list[Pai
 
     blocks, methods = values.shape
     if methods < 2:
-        raise TooFew(f"Wilcoxon's test compares two methods, here is {methods}")
+        raise TooFew(f"it compares two methods, here is {methods}")
     if smallest_wilcoxon_p(blocks) > ALPHA:
         raise TooFew(
-            f"Wilcoxon's test on {blocks} blocks cannot go below p = {smallest_wilcoxon_p(blocks):.3g} "
-            f"whatever the numbers are: {ALPHA} needs at least 6"
+            f"on {blocks} blocks its p cannot be below {smallest_wilcoxon_p(blocks):.3g}, whatever the "
+            f"numbers are; {ALPHA} needs at least 6"
         )
     pairs = list(itertools.combinations(range(methods), 2))
     gaps = [values[:, i] - values[:, j] for i, j in pairs]
@@ -242,14 +242,11 @@ def smallest_wilcoxon_p(blocks: int) -> float:
 
 def _enough_for_friedman(values: NDArray[np.float64]) -> tuple[int, int]:
     blocks, methods = values.shape
-    if methods < MIN_METHODS:
-        raise TooFew(
-            f"Friedman's test needs at least {MIN_METHODS} methods measured in every block, "
-            f"here {'is' if methods == 1 else 'are'} {methods}"
-        )
-    if blocks < MIN_BLOCKS:
-        raise TooFew(
-            f"Friedman's test needs at least {MIN_BLOCKS} blocks, here {'is' if blocks == 1 else 'are'} "
-            f"{blocks}: measure more data sets or levels"
-        )
+    for count, least, what in (
+        (methods, MIN_METHODS, "methods measured in every block"),
+        (blocks, MIN_BLOCKS, "blocks"),
+    ):
+        if count < least:
+            verb = "is" if count == 1 else "are"
+            raise TooFew(f"it needs at least {least} {what}, here {verb} {count}")
     return blocks, methods

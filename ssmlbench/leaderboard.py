@@ -125,7 +125,8 @@ class Board:
     rows: list[BoardRow]
     apart: str = ""  # why this is not in the main table of its data set and regime
     missing: list[str] = field(default_factory=list)
-    runs: list[Finished] = field(default_factory=list, repr=False)  # what the numbers come from
+    # what the numbers come from; not what the board is
+    runs: list[Finished] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def columns(self) -> list[tuple[Metric, str]]:

@@ -159,7 +159,7 @@ def _classes_defined_in(module: ModuleType) -> list[type]:
 
 
 def builtin_root() -> Path:
-    """The folder that holds methods/ and datasets/: inside the wheel, or the root of the checkout."""
+    """What holds methods/, datasets/ and leaderboards/: inside the wheel, or the checkout's root."""
     package = Path(__file__).resolve().parent
     packed = package / "_builtin"
     return packed if packed.is_dir() else package.parent

@@ -13,7 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-BINARY = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+BINARY = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -35,10 +37,11 @@ class Chromium:
         # The browser reads commands from descriptor 3 and answers on 4. The ends are duplicated
         # to higher numbers first: one of them may happen to be 3 or 4 itself.
         command = (
-            f'exec 20<&{theirs_in} 21>&{theirs_out}; exec 3<&20 4>&21; exec 20<&- 21>&-; exec "$@"'
+            f"exec 200<&{theirs_in} 201>&{theirs_out}; exec 3<&200 4>&201; exec 200<&- 201>&-; "
+            f'exec "$0" "$@" --user-data-dir="{profile}" about:blank'
         )
         self._process = subprocess.Popen(
-            ["bash", "-c", command, "chromium", BINARY, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            ["bash", "-c", command, BINARY, *FLAGS],
             pass_fds=(theirs_in, theirs_out),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -127,7 +127,7 @@ def test_tests_refuse_with_the_reason_when_there_is_too_little() -> None:
     with pytest.raises(TooFew, match="at least 5 blocks, here are 4"):
         analysis.nemenyi(rng.random((4, 5)))
     # 2 / 2⁵ = 0.0625 is the least there can be
-    with pytest.raises(TooFew, match=r"on 5 blocks cannot go below p = 0\.0625"):
+    with pytest.raises(TooFew, match=r"on 5 blocks its p cannot be below 0\.0625"):
         analysis.wilcoxon_holm(rng.random((5, 3)), "abc")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ssmlbench.catalogue import methods_markdown
-from ssmlbench.registry import Plugins
+from ssmlbench.registry import Plugins, load_file
 
 from .conftest import ROOT
 
@@ -26,6 +26,14 @@ def test_links_between_the_documents_lead_somewhere() -> None:
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_tables_of_the_documents_are_what_their_commands_print() -> None:
+    tables = load_file(ROOT / "docs" / "tables.py")
+    for page in tables.PAGES:
+        text = page.read_text()
+        assert tables.TABLE.search(text), f"{page.name} has no table"
+        assert tables.with_tables(text) == text, f"{page.name} is stale: run `make tables`"
 
 
 def test_continuous_integration_runs_the_readmes_test_command() -> None:

@@ -7,12 +7,16 @@ import dataclasses
 import io
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
+from safetensors.numpy import save_file
 
+from ssmlbench.bootstrap import Scored, bootstrap
 from ssmlbench.errors import UserError
 from ssmlbench.leaderboard import Board, Query, build_boards
 from ssmlbench.metrics import DECISIONS, METRICS
@@ -184,13 +188,107 @@ def test_csv_and_json_carry_every_cell(board: Board) -> None:
     assert best["selection"] == "oracle"
 
 
-def test_latex_escapes_names_and_underlines_the_second(board: Board) -> None:
+def test_latex_has_rules_the_best_bold_and_the_second_underlined(board: Board) -> None:
     text = FORMATS["latex"](board_page([board]))
     assert r"my\_method" in text
     assert r"\textbf{0.8500 $\pm$ 0.0707}" in text
-    assert r"\underline{0.6000" in text
+    assert r"\underline{0.6000 $\pm$ 0.1414}" in text
+    rules = [r"\begin{table}", r"\toprule", r"\midrule", r"\bottomrule", r"\end{table}"]
+    assert [text.count(rule) for rule in rules] == [1] * 5
+    body = text[text.index(r"\toprule") : text.index(r"\bottomrule")].splitlines()
+    rows = [line for line in body if line.endswith(r"\\")]
+    assert [line.count(" & ") for line in rows] == [7] * 3  # method, seeds, five metrics, rank
+    assert r"\begin{tabular}{lrrrrrrr}" in text
+
+
+HOSTILE = [
+    "a_b & 5 %", "#1 {x} $y$", "~tilde^hat\\slash", "[3pt] first", "*star", "π × α ≥ ½ → Ω",
+    "Müller's \"Łódź\"", "中文 🙂", "a|b <c> \x07", "\\end{document}", "ﬁt² ∑ ς",
+]  # fmt: skip
+
+
+def hostile_page(root: Path) -> Any:
+    runs = grid(root, {"bce": [0.5, 0.7]})
+    boards = build_boards(runs, Query())
+    (board,) = boards
+    rows = [dataclasses.replace(board.rows[0], name=name) for name in HOSTILE]
+    return board_page([dataclasses.replace(board, rows=rows, apart="100 % of x_y")] * 20)
+
+
+def test_latex_is_ascii_with_balanced_braces_whatever_a_method_is_called(tmp_path: Path) -> None:
+    text = FORMATS["latex"](hostile_page(tmp_path))
+    assert all(" " <= character <= "~" or character == "\n" for character in text)
+    for line in text.splitlines():
+        plain = line.replace(r"\{", "").replace(r"\}", "")
+        assert plain.count("{") == plain.count("}"), line
+    assert text.count(r"\end{document}") == 1
     assert latex_escape("a_b & 5 %") == r"a\_b \& 5 \%"
-    assert all(ord(character) < 128 for character in text)
+    assert latex_escape("ü π ½") == r"\"{u} $\pi$ \texttt{U+00BD}"
+
+
+@pytest.mark.skipif(
+    shutil.which("pdflatex") is None
+    or subprocess.run(["kpsewhich", "booktabs.sty"], capture_output=True, check=False).returncode,
+    reason="needs pdflatex and booktabs",
+)
+def test_latex_compiles_as_it_is_and_within_a_paper(tmp_path: Path) -> None:
+    (tmp_path / "table.tex").write_text(FORMATS["latex"](hostile_page(tmp_path)))
+    (tmp_path / "paper.tex").write_text(
+        "\\documentclass{article}\\usepackage{booktabs}\\begin{document}Text.\n"
+        "\\input{table}\nMore.\\end{document}\n"
+    )
+    for name in ("table", "paper"):
+        made = subprocess.run(
+            ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"],
+            cwd=tmp_path,
+            capture_output=True,
+            check=False,
+        )
+        said = made.stdout.decode(errors="replace")
+        assert made.returncode == 0, said[-2000:]
+        assert "Missing character" not in (tmp_path / f"{name}.log").read_text(errors="replace")
+        assert (tmp_path / f"{name}.pdf").stat().st_size > 1000
+
+
+def test_the_names_of_rich_are_only_text(tmp_path: Path) -> None:
+    (board,) = build_boards(grid(tmp_path, {"bce": [0.5]}), Query())
+    row = dataclasses.replace(board.rows[0], name="[bold red]x[/] [link=http://a]")
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(as_rich(board_page([dataclasses.replace(board, rows=[row])])))
+    assert "[bold red]x[/] [link=http://a]" in console.export_text()
+
+
+def test_json_has_null_where_there_is_no_number(tmp_path: Path) -> None:
+    (run,) = grid(tmp_path, {"bce": [0.5]})
+    run.result["metrics"]["calibrated"]["default"]["map"] = float("nan")
+    text = FORMATS["json"](board_page(build_boards([run], Query())))
+    assert "NaN" not in text
+    (cell,) = [c for c in json.loads(text)["cells"] if c["metric"] == "map"]
+    assert cell["mean"] is None
+
+
+def test_intervals_come_from_the_stored_scores(tmp_path: Path) -> None:
+    runs = grid(tmp_path, {"bce": [0.5, 0.6]})
+    rng = np.random.default_rng(0)
+    truth = (rng.random((300, 4)) < 0.4).astype(np.uint8)
+    for run in runs:
+        scores = np.clip(truth * 0.2 + rng.random((300, 4)), 0, 1).astype(np.float32)
+        stored = {"scores": scores, "truth": truth, "thresholds": np.full(4, 0.5, np.float32)}
+        save_file(stored, run.folder / "scores.safetensors")
+    board = one_board(runs, draws=100, metrics=("map", "seconds_per_epoch"))
+    low, high = board.rows[0].cells["map", "0.1"].interval or (0, 0)
+    scored = [Scored.read(run.folder) for run in runs]
+    assert (low, high) == bootstrap(scored, "map", draws=100)
+    assert 0.3 < low < high < 0.9
+    assert board.rows[0].cells["seconds_per_epoch", "0.1"].interval is None
+    assert f"[{low:.4f}, {high:.4f}]" in as_markdown(board_page([board]))
+
+
+def test_intervals_without_scores_say_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"scores\.safetensors is not there"):
+        one_board(grid(tmp_path, {"bce": [0.5]}), draws=100)
+    with pytest.raises(UserError, match="--bootstrap 5: too few draws"):
+        Query(draws=5)
 
 
 # ------------------------------------------------------------------------------------ the folder

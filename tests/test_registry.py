@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ssmlbench.errors import UserError
+from ssmlbench.published import read_published
 from ssmlbench.registry import Plugins, code_digest, load_file
 
 from .conftest import ROOT
@@ -104,7 +105,9 @@ def test_import_datasets_at_the_root_is_hugging_faces() -> None:
     assert made.stdout.strip() == "datasets.arrow_dataset"
 
 
-def test_a_wheel_installed_elsewhere_lists_every_plugin(tmp_path: Path, plugins: Plugins) -> None:
+def test_a_wheel_installed_elsewhere_has_every_plugin_and_the_papers_tables(
+    tmp_path: Path, plugins: Plugins
+) -> None:
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", tmp_path, ROOT],
         check=True,
@@ -115,7 +118,8 @@ def test_a_wheel_installed_elsewhere_lists_every_plugin(tmp_path: Path, plugins:
     zipfile.ZipFile(wheel).extractall(target)
     code = (
         "import ssmlbench; from ssmlbench.registry import Plugins; p = Plugins();"
-        "print(ssmlbench.__file__); print(*p.methods); print(*p.datasets)"
+        "from ssmlbench.published import read_published;"
+        "print(ssmlbench.__file__); print(*p.methods); print(*p.datasets); print(len(read_published()))"
     )
     made = subprocess.run(
         [sys.executable, "-c", code],
@@ -124,7 +128,9 @@ def test_a_wheel_installed_elsewhere_lists_every_plugin(tmp_path: Path, plugins:
         text=True,
         check=True,
     )
-    where, methods, datasets = made.stdout.splitlines()
+    where, methods, datasets, numbers = made.stdout.splitlines()
     assert Path(where).is_relative_to(target)
     assert methods.split() == list(plugins.methods)
     assert datasets.split() == list(plugins.datasets)
+    assert int(numbers) == len(read_published())
+    assert (target / "ssmlbench" / "report" / "assets" / "page.html").is_file()

@@ -9,7 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from ssmlbench.cli.options import ResultsFolders, one_of, typed_list, wide_console
+from ssmlbench.cli.options import (
+    Convention,
+    OnlyDatasets,
+    OnlyMethods,
+    OnlyMetrics,
+    OnlyPis,
+    OnlyRegimes,
+    OnlySelections,
+    ResultsFolders,
+    nothing_fits,
+    one_of,
+    read_query,
+    read_runs,
+    wide_console,
+)
 from ssmlbench.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,16 +38,11 @@ def compare(
         list[Path] | None,
         typer.Option("--from", help="A file of --export instead of results; may be repeated."),
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="Only these data sets.")] = None,
-    pi: Annotated[str | None, typer.Option(help="Only these π.")] = None,
-    regime: Annotated[str | None, typer.Option(help="Only these regimes.")] = None,
-    method: Annotated[str | None, typer.Option(help="Only these methods.")] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            help="micro_f1, macro_f1, map, hamming, one_loss, seconds_per_epoch, peak_memory_mb."
-        ),
-    ] = None,
+    dataset: OnlyDatasets = None,
+    pi: OnlyPis = None,
+    regime: OnlyRegimes = None,
+    method: OnlyMethods = None,
+    metric: OnlyMetrics = None,
     decision: Annotated[
         str | None,
         typer.Option(
@@ -41,11 +50,8 @@ def compare(
             "[calibrated; top-k with --published]"
         ),
     ] = None,
-    selection: Annotated[str | None, typer.Option(help="Only runs with this selection.")] = None,
-    convention: Annotated[
-        str,
-        typer.Option(help="default, or released (empty labels count 0, ties favour the model)."),
-    ] = "default",
+    selection: OnlySelections = None,
+    convention: Convention = "default",
     published: Annotated[
         bool, typer.Option("--published", help="The papers' numbers beside ours.")
     ] = False,
@@ -71,21 +77,19 @@ def compare(
     ] = None,
 ) -> None:
     """The leaderboard of the finished runs: five metrics, mean ± std over seeds."""
-    from ssmlbench.leaderboard import Query, build_boards
-    from ssmlbench.metrics import METRICS
+    from ssmlbench.leaderboard import build_boards
     from ssmlbench.render import FORMATS, board_page, print_page
 
     one_of(format_, ("table", *FORMATS), "--format")
-    one_of(convention, ("default", "released"), "--convention")
     one_of(over, ("cells", "seeds"), "--over")
-    query = Query(
-        datasets=typed_list(dataset, str, "--dataset"),
-        regimes=typed_list(regime, str, "--regime"),
-        pis=typed_list(pi, float, "--pi"),
-        methods=typed_list(method, str, "--method"),
-        selections=typed_list(selection, str, "--selection"),
-        metrics=typed_list(metric, str, "--metric") or tuple(METRICS),
+    query = read_query(
+        dataset=dataset,
+        pi=pi,
+        regime=regime,
+        method=method,
+        metric=metric,
         decision=decision or ("top-k" if published else "calibrated"),
+        selection=selection,
         convention=convention,
         draws=bootstrap,
     )
@@ -98,11 +102,7 @@ def compare(
         return
     boards = build_boards(runs, query)
     if not boards and not published:
-        raise UserError(
-            f"none of the {len(runs)} finished runs fits; `ssmlbench run` makes more"
-            if runs
-            else "no finished run here yet; `ssmlbench run` makes one"
-        )
+        raise nothing_fits(runs)
     page = _beside_the_papers(boards, query) if published else board_page(boards)
     if stats:
         page.add(_statistics(boards, query, over))
@@ -113,7 +113,6 @@ def _runs(
     results: list[Path] | None, files: list[Path] | None, may_be_none: bool
 ) -> list[Finished]:
     from ssmlbench.export import read_exported
-    from ssmlbench.store import read_finished
 
     runs = read_exported(files or ())
     if files and not results:
@@ -121,10 +120,7 @@ def _runs(
     roots = results or [Path("results")]
     if may_be_none and not results and not roots[0].is_dir():
         return runs
-    found, complaints = read_finished(roots)
-    for complaint in complaints:
-        Console(stderr=True).print(f"warning: {complaint}", highlight=False, soft_wrap=True)
-    return runs + found
+    return runs + read_runs(roots)
 
 
 def _export(runs: list[Finished], query: Query, folder: Path) -> None:

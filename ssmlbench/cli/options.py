@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -14,6 +15,7 @@ from ssmlbench.errors import UserError
 if TYPE_CHECKING:
     from ssmlbench.leaderboard import Board, Query
     from ssmlbench.registry import Plugins
+    from ssmlbench.store import Finished
 
 T = TypeVar("T")
 
@@ -93,22 +95,33 @@ def read_query(
     )
 
 
-def read_boards(results: list[Path] | None, query: Query) -> list[Board]:
-    """The boards of the finished runs that fit; a warning for each result that cannot be read."""
-    from ssmlbench.leaderboard import build_boards
+def read_runs(folders: Iterable[Path]) -> list[Finished]:
+    """The finished runs below the folders; a warning for each result that cannot be read."""
     from ssmlbench.store import read_finished
 
-    runs, complaints = read_finished(results or [Path("results")])
+    runs, complaints = read_finished(folders)
     for complaint in complaints:
         Console(stderr=True).print(f"warning: {complaint}", highlight=False, soft_wrap=True)
+    return runs
+
+
+def read_boards(results: list[Path] | None, query: Query) -> list[Board]:
+    """The boards of the finished runs that fit, at least one."""
+    from ssmlbench.leaderboard import build_boards
+
+    runs = read_runs(results or [Path("results")])
     boards = build_boards(runs, query)
     if not boards:
-        raise UserError(
-            f"none of the {len(runs)} finished runs fits; `ssmlbench run` makes more"
-            if runs
-            else "no finished run here yet; `ssmlbench run` makes one"
-        )
+        raise nothing_fits(runs)
     return boards
+
+
+def nothing_fits(runs: Sequence[Finished]) -> UserError:
+    return UserError(
+        f"none of the {len(runs)} finished runs fits; `ssmlbench run` makes more"
+        if runs
+        else "no finished run here yet; `ssmlbench run` makes one"
+    )
 
 
 def wide_console() -> Console:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from ssmlbench.cli.options import (
     Convention,
@@ -50,7 +51,8 @@ def report(
         convention=convention,
     )
     boards = read_boards(results, query)
-    write_page(boards, query, out)
+    with Console(stderr=True).status("drawing the figures"):
+        write_page(boards, query, out)
     typer.echo(f"{out}: {sum(len(board.runs) for board in boards)} runs")
 
 
@@ -85,5 +87,7 @@ def plot(
         selection=selection,
         convention=convention,
     )
-    written = write_figures(read_boards(results, query), query, out, formats)
+    boards = read_boards(results, query)
+    with Console(stderr=True).status("drawing the figures"):
+        written = write_figures(boards, query, out, formats)
     typer.echo(f"{out}: {len(written)} files")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
@@ -17,9 +18,6 @@ from rich.text import Text
 from ssmlbench.errors import UserError
 from ssmlbench.render.latex import as_latex
 from ssmlbench.render.page import Page, Panel
-
-NARROW = 110
-"""Below this many columns a table puts the spread under the mean."""
 
 
 class as_rich:
@@ -29,10 +27,9 @@ class as_rich:
         self.page = page
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        narrow = options.max_width < NARROW
         for section in self.page.sections:
             for panel in section.panels:
-                yield _rich_table(section.title, panel, narrow)
+                yield _rich_table(section.title, panel, _width(panel) > options.max_width)
             if not section.panels:
                 yield Text(section.title, style="bold")
             if section.warning:
@@ -40,7 +37,14 @@ class as_rich:
             yield Text("\n".join(section.notes) + "\n", style="dim")
 
 
+def _width(panel: Panel) -> int:
+    """Of the table with everything on one line."""
+    rows = [panel.headers, *([entry.text for entry in row] for row in panel.rows)]
+    return sum(3 + max(map(cell_len, column)) for column in zip(*rows, strict=True)) + 1
+
+
 def _rich_table(title: str, panel: Panel, narrow: bool) -> Table:
+    """Narrow: no frame, words of a header below each other, the spread under the mean."""
     table = Table(
         title=Text(title),
         title_style="bold",

@@ -12,7 +12,7 @@ from ssmlbench.published import Line, Paper, Printed, SideBySide
 from ssmlbench.render.boards import RULES, cell_text, setting_text
 from ssmlbench.render.page import DASH, Entry, Page, Panel, Section, texts
 
-REGIME_LEVELS = {"semi": "π = ", "partial-positive": "share = "}
+REGIME_LEVELS = {"semi": "π=", "partial-positive": "share="}
 
 
 def side_by_side_page(
@@ -204,7 +204,7 @@ def audit_page(rows: Sequence[AuditedRow], found: Sequence[Misprint]) -> Page:
 
 def _audit_section(dataset: str, rows: Sequence[AuditedRow]) -> Section:
     levels = list(dict.fromkeys(ratio.level for row in rows for ratio in row.ratios))
-    headers = ["method", *(f"π = {level}" for level in levels), "predicted / true", "can come from"]
+    headers = ["method", *(f"π={level}" for level in levels), "predicted / true", "can come from"]
     body = []
     for row in rows:
         by_level = {ratio.level: ratio for ratio in row.ratios}

@@ -108,8 +108,8 @@ def _ranks(boards: Sequence[Board]) -> Section:
     section = Section(
         "ranks",
         "Critical difference",
-        "Average ranks over the cells (data set, regime, level). A bar joins methods whose ranks differ "
-        "by less than Nemenyi's critical difference at 0.05.",
+        "Average ranks over the cells (data set × level) of a regime. A bar joins methods whose ranks "
+        "differ by less than Nemenyi's critical difference at 0.05.",
     )
     metrics = [metric for metric in boards[0].metrics if metric.key in METRICS]
     by_regime, section.notes = critical_differences(boards, metrics)

@@ -29,7 +29,7 @@ def critical_differences(
             try:
                 found.setdefault(blocks.regime, []).append(critical_difference(blocks))
             except TooFew as reason:
-                notes.append(f"{blocks.regime}: no diagram. {reason}.")
+                notes.append(f"{blocks.regime}: no diagram and no Friedman test: {reason}.")
                 continue
             notes += _said(blocks, found[blocks.regime][-1])
     return {regime: each for regime, each in found.items() if each}, list(dict.fromkeys(notes))

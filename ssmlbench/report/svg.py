@@ -27,7 +27,7 @@ COLOURS = {
 }
 """What is drawn in a colour of ours takes the page's, which knows the reader's theme."""
 
-_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+_NUMBER = re.compile(r"-?\d+\.\d{2,}")
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 _FONT_SIZE = re.compile(r"([\d.]+)px")
 
@@ -47,6 +47,7 @@ def for_page(svg: bytes, label: str, prefix: str) -> str:
         if "clip-path" in element.attrib:
             clip = element.attrib["clip-path"]
             element.set("clip-path", _REFERENCE.sub(rf"url(#{prefix}\1)", clip))
+    root[:] = [kept for child in root for kept in _unwrapped(child)]
     for name in ("width", "height"):
         root.set(name, root.get(name, "").removesuffix("pt"))
     # What matplotlib says in a style sheet for all elements; both are inherited.
@@ -67,10 +68,8 @@ def _keep_allowed(element: ET.Element) -> None:
     element.attrib.clear()
     for name, value in attributes.items():
         if name in ATTRIBUTES and not (name == "href" and not value.startswith("#")):
-            short = _NUMBER.sub(lambda found: f"{float(found[0]):.2f}", value)
-            element.set(name, COLOURS.get(short.lower(), short))
-    # `white-space: pre` is lost with the style; names have single spaces anyway.
-    if element.tag != "text" and element.tag != "tspan":
+            element.set(name, _shortened(name, value))
+    if element.tag not in ("text", "tspan"):
         element.text = None
     element.tail = None
     for child in list(element):
@@ -78,6 +77,25 @@ def _keep_allowed(element: ET.Element) -> None:
             element.remove(child)
         else:
             _keep_allowed(child)
+
+
+def _shortened(name: str, value: str) -> str:
+    """The page's colour for ours, and no digit or space that nobody sees."""
+    if name in ("fill", "stroke"):
+        return COLOURS.get(value.lower(), value)
+    if "opacity" in name or name == "id":
+        return value
+    value = _NUMBER.sub(lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), value)
+    return re.sub(r"\s*([A-Za-z])\s*", r"\1", value) if name == "d" else value
+
+
+def _unwrapped(element: ET.Element) -> list[ET.Element]:
+    """The element, or what is in it if it is a group that says or holds nothing."""
+    children = [kept for child in element for kept in _unwrapped(child)]
+    element[:] = children
+    if element.tag == "g" and not element.attrib:
+        return children
+    return [element] if children or element.tag not in ("g", "defs") else []
 
 
 def _presentation(style: str) -> dict[str, str]:
