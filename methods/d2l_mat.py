@@ -74,18 +74,19 @@ class D2lMat(Method):
         return terms
 
     def terms(self, batch: Batch, heads: str, targets: Tensor) -> dict[str, Tensor]:
-        whole = batch.outputs("strong")[f"{heads}logits"]
-        terms = {batch.pool: self.summed_loss(whole, targets)}
+        logits = {batch.pool: batch.outputs("strong")[f"{heads}logits"]}
         if self.patched:
-            patches = joined_patches(batch.outputs("strong-patches")[f"{heads}patch"])
-            terms[f"{batch.pool}_patches"] = self.summed_loss(patches, targets)
-        return terms
+            patches = batch.outputs("strong-patches")[f"{heads}patch"]
+            logits[f"{batch.pool}_patches"] = joined_patches(patches)
+        losses = self.summed_loss(torch.stack(list(logits.values())), targets)
+        return dict(zip(logits, losses, strict=True))
 
     def summed_loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Over the rows and labels of … × B × K logits."""
         config = self.config
         return asymmetric_loss(
             logits, targets, config.gamma_negative, config.gamma_positive, config.clip
-        ).sum()
+        ).sum((-2, -1))
 
     def joint_scores(self, rows: Rows, view: str) -> Tensor:
         whole = rows.logits(model="ema", view=view)

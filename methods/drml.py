@@ -89,38 +89,50 @@ class Drml(Method):
 
     def step(self, labelled: Batch, unlabelled: Batch | None, update: Update) -> dict[str, Tensor]:
         head, optimisers = update.network.head, self.optimisers
-        features, targets = labelled.features("strong"), labelled.observed.float()
+        batches = [labelled] if unlabelled is None else [labelled, unlabelled]
+        made = [batch.outputs("strong") for batch in batches]
+        outputs = {name: torch.cat([each[name] for each in made]) for name in made[0]}
+        targets = labelled.observed.float()
         known = torch.ones_like(targets[:, :1])
-        apart = torch.zeros_like(known)
         if unlabelled is not None:
-            features = torch.cat([features, unlabelled.features("strong")])
-            targets = torch.cat([targets, self.targets[unlabelled.rows]])
             promoted = self.trust[unlabelled.rows]
-            known, apart = torch.cat([known, promoted]), torch.cat([apart, 1 - promoted])
+            targets = torch.cat([targets, self.targets[unlabelled.rows]])
+            known = torch.cat([known, promoted])
 
-        # A. The head has optimisers of its own; the encoder's gradient goes on from x.
-        x = features.detach().requires_grad_(features.requires_grad)
-        terms = {"joint": self.joint_loss(head(x), targets, known)}
-        beyond = descend(optimisers["joint"], terms["joint"], x)
-        if beyond is not None:
-            update.backward((features * beyond).sum())
-        x = x.detach()
+        # A. The encoder learns with the trainer's optimiser, after this step.
+        terms = {"joint": self.joint_loss(outputs, targets, known)}
+        update.backward(terms["joint"])
+        update.apply(optimisers["joint"])
+        head.zero_grad(set_to_none=True)  # the trainer's optimiser passes the head by
+        x = outputs["features"].detach()
         if unlabelled is not None:
             h = head.projector(x)  # B moves the classifiers alone: C can use it too
-            outputs = head.answers(h.detach())
+            first, others = len(labelled.rows), 1 - promoted
+            outputs = head.classify(h.detach())
+            if self.config.losses == "released":
+                outputs |= head.relate(outputs)
             fit = self.classifier_loss(outputs, targets, known)
-            descend(optimisers["discrepancy"], fit - self.discrepancy(outputs, apart))  # B
-            terms["discrepancy"] = self.discrepancy(head.answers(h), apart)
+            gap = self.discrepancy({name: f[first:] for name, f in outputs.items()}, others)
+            descend(optimisers["discrepancy"], fit - gap)  # B
+            terms["discrepancy"] = self.discrepancy(head.classify(h[first:]), others)
             descend(optimisers["projector"], terms["discrepancy"])  # C
-        descend(optimisers["relation"], self.joint_loss(head(x), targets, known))  # D
+        with torch.no_grad():
+            outputs = head.classify(head.projector(x))
+        g = head.relate(outputs)["logits"].sigmoid()
+        descend(optimisers["relation"], self.relation_loss(g, targets, known))  # D
         return terms
 
     def joint_loss(self, outputs: Outputs, targets: Tensor, known: Tensor) -> Tensor:
         f1, f2, g = outputs["first"], outputs["second"], outputs["logits"].sigmoid()
-        if self.config.losses == "released":
-            return released_loss(f1, f2, g, targets, known)
-        fit = self.config.eta / 2 * classifier_loss(f1, f2, targets, known)
-        return (fit + (1 - self.config.eta) * squared(g, targets, known)) / known.sum()
+        fit = classifier_loss(f1, f2, targets, known) / known.sum()
+        share = 2 / self.labels if self.config.losses == "released" else self.config.eta / 2
+        return share * fit + self.relation_loss(g, targets, known)
+
+    def relation_loss(self, g: Tensor, targets: Tensor, known: Tensor) -> Tensor:
+        """The part of the joint loss that the relation network can change."""
+        released = self.config.losses == "released"
+        share = 0.2 / self.labels if released else 1 - self.config.eta
+        return share * squared(g, targets, known) / known.sum()
 
     def classifier_loss(self, outputs: Outputs, targets: Tensor, known: Tensor) -> Tensor:
         if self.config.losses == "released":
@@ -146,11 +158,14 @@ class DualHead(nn.Module):
         self.relation = layers(labels * labels, 1000 if deep else None, labels, nn.ReLU())
 
     def forward(self, features: Tensor) -> Outputs:
-        return self.answers(self.projector(features))
+        answers = self.classify(self.projector(features))
+        return answers | self.relate(answers)
 
-    def answers(self, h: Tensor) -> Outputs:
-        f1, f2 = self.first(h).sigmoid(), self.second(h).sigmoid()
-        return {"logits": self.relation(relations(f1, f2)), "first": f1, "second": f2}
+    def classify(self, h: Tensor) -> Outputs:
+        return {"first": self.first(h).sigmoid(), "second": self.second(h).sigmoid()}
+
+    def relate(self, answers: Outputs) -> Outputs:
+        return {"logits": self.relation(relations(answers["first"], answers["second"]))}
 
 
 def layers(width: int, hidden: int | None, out: int, activation: nn.Module) -> nn.Sequential:
@@ -166,19 +181,14 @@ def layers(width: int, hidden: int | None, out: int, activation: nn.Module) -> n
     return made
 
 
-def descend(optimiser: Optimizer, loss: Tensor, inputs: Tensor | None = None) -> Tensor | None:
-    """One step of the optimiser on its own weights; returns the gradient at the inputs, if any.
-
-    `.grad` is left empty, so the trainer's optimiser passes these weights by.
-    """
+def descend(optimiser: Optimizer, loss: Tensor) -> None:
+    """One step of the optimiser on its own weights alone, their `.grad` left empty."""
     weights = [weight for group in optimiser.param_groups for weight in group["params"]]
-    wanted = [inputs] if inputs is not None and inputs.requires_grad else []
-    gradients = torch.autograd.grad(loss, weights + wanted)
-    for weight, gradient in zip(weights, gradients, strict=False):
+    for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
         weight.grad = gradient
     optimiser.step()
-    optimiser.zero_grad(set_to_none=True)
-    return gradients[-1] if wanted else None
+    for weight in weights:
+        weight.grad = None
 
 
 def relations(f1: Tensor, f2: Tensor) -> Tensor:
@@ -199,9 +209,3 @@ def squared(f: Tensor, targets: Tensor, known: Tensor) -> Tensor:
 def classifier_loss(f1: Tensor, f2: Tensor, targets: Tensor, known: Tensor) -> Tensor:
     """L_C = ½ (‖f₁ - Y‖² + ‖f₂ - Y‖²)."""
     return (squared(f1, targets, known) + squared(f2, targets, known)) / 2
-
-
-def released_loss(f1: Tensor, f2: Tensor, g: Tensor, targets: Tensor, known: Tensor) -> Tensor:
-    """C: the three mean squared errors, the relation network's at 0.2."""
-    first, second, relation = (squared(f, targets, known) for f in (f1, f2, g))
-    return (first + second + 0.2 * relation) / (known.sum() * targets.shape[1])

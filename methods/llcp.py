@@ -18,13 +18,8 @@ class Llcp(LargeLossMethod):
     """Each step turns the assumed negatives with the largest losses into positives, to stay so."""
 
     name = "llcp"
-    paper = (
-        "Kim et al., Large Loss Matters in Weakly Supervised Multi-Label Classification, CVPR 2022"
-    )
     differences = (
-        "Δ_rel is stretched over the run: its last epoch doubts what the paper's tenth does "
-        "(delta_epochs=none: Δ_rel per epoch as it stands)",
-        "a threshold of 0, which would doubt every entry, doubts no entry whose loss is 0",
+        *LargeLossMethod.differences,
         "the released test for this scheme compares strings by identity, which a name from the "
         "command line fails: the run is then LL-Ct's",
         "labels are kept where the loss is above t, which keeps none where k = 1; kept=reached keeps "

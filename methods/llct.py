@@ -12,14 +12,6 @@ class Llct(LargeLossMethod):
     """Assumed negatives with the largest losses, more each epoch, are learnt as positives."""
 
     name = "llct"
-    paper = (
-        "Kim et al., Large Loss Matters in Weakly Supervised Multi-Label Classification, CVPR 2022"
-    )
-    differences = (
-        "Δ_rel is stretched over the run: its last epoch doubts what the paper's tenth does "
-        "(delta_epochs=none: Δ_rel per epoch as it stands)",
-        "a threshold of 0, which would doubt every entry, doubts no entry whose loss is 0",
-    )
 
     def entry_loss(self, logits: Tensor, observed: Tensor) -> Tensor:
         positive = observed == 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar
 
 import torch
@@ -91,7 +92,7 @@ class Method(nn.Module):
     def step(self, labelled: Batch, unlabelled: Batch | None, update: Update) -> dict[str, Tensor]:
         """One gradient step. Override it only if one backward pass is not enough."""
         terms = self.loss(labelled, unlabelled)
-        update.backward(torch.stack([term.float() for term in terms.values()]).sum())
+        update.backward(reduce(torch.add, [term.float() for term in terms.values()]))
         return terms
 
     def scores(self, logits: Tensor) -> Tensor:

@@ -175,6 +175,15 @@ class PenalisedMethod(PartialMethod):
 class LargeLossMethod(PartialMethod):
     """Unobserved entries are assumed negative; those with the largest losses are doubted."""
 
+    paper = (
+        "Kim et al., Large Loss Matters in Weakly Supervised Multi-Label Classification, CVPR 2022"
+    )
+    differences = (
+        "Δ_rel is stretched over the run: its last epoch doubts what the paper's tenth does "
+        "(delta_epochs=none: Δ_rel per epoch as it stands)",
+        "a threshold of 0, which would doubt every entry, doubts no entry whose loss is 0",
+    )
+
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):
         delta: float = option(0.2, "Δ_rel: percent of a batch's entries doubted more every epoch")

@@ -191,7 +191,7 @@ class Trainer:
             update.forget = labelled.forward.forget
             update.lr = self.optimiser.param_groups[0]["lr"]
             terms = self.method.step(labelled, unlabelled, update)
-            self._apply()
+            self._apply(update)
             losses = {f"loss_{name}": term for name, term in terms.items()}
             for name, value in {**losses, **self.method.diagnostics}.items():
                 totals[name] = totals.get(name, 0) + value.detach()
@@ -220,12 +220,9 @@ class Trainer:
         )
         self.notify({"kind": "epoch", "epoch": self.epoch + 1, "epochs": self.spec.epochs, **means})
 
-    def _apply(self) -> None:
-        if self.scaler:
-            self.scaler.step(self.optimiser)
-            self.scaler.update()
-        else:
-            self.optimiser.step()
+    def _apply(self, update: Update) -> None:
+        update.apply(self.optimiser)
+        update.finish()
         self.optimiser.zero_grad(set_to_none=True)
         self.scheduler.step()
         self.ema.update()

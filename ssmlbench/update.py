@@ -22,18 +22,37 @@ class Update:
         self.parameters = list(parameters)
         self._scaler = scaler
         self.forget: Callable[[], None] = lambda: None
+        self._scaled_steps = 0  # of optimisers, since the scale was last updated
         self.lr = 0.0  # the network's learning rate at this step, as scheduled
 
     def backward(self, loss: Tensor) -> None:
         """Add the loss's gradients to `.grad`."""
         (self._scaler.scale(loss) if self._scaler else loss).backward()
 
+    def apply(self, optimiser: torch.optim.Optimizer) -> None:
+        """One step of an optimiser on the `.grad` of its weights, in the scale they are in."""
+        weights = [weight for group in optimiser.param_groups for weight in group["params"]]
+        if self._scaler is not None and any(weight.grad is not None for weight in weights):
+            self._scaler.step(optimiser)
+            self._scaled_steps += 1
+        else:  # a scaler refuses weights that all lack a gradient, as a frozen encoder's do
+            optimiser.step()
+
+    def finish(self) -> None:
+        """After the last optimiser of a step: the scale of the next one."""
+        if self._scaler is not None and self._scaled_steps:
+            self._scaler.update()
+        self._scaled_steps = 0
+
     def gradients(self, loss: Tensor, retain_graph: bool = False) -> list[Tensor | None]:
         """The loss's true (unscaled) gradients, without touching `.grad`."""
-        scale = self._scaler.get_scale() if self._scaler else 1.0
+        scaled = self._scaler.scale(loss) if self._scaler else loss
         found = torch.autograd.grad(
-            loss * scale, self.parameters, retain_graph=retain_graph, allow_unused=True
+            scaled, self.parameters, retain_graph=retain_graph, allow_unused=True
         )
+        if self._scaler is None:
+            return list(found)
+        scale = self._scaler.get_scale()
         return [None if g is None else g / scale for g in found]
 
     def add(self, gradients: Sequence[Tensor | None]) -> None:
@@ -42,7 +61,7 @@ class Update:
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             if gradient is None:
                 continue
-            scaled = gradient * scale
+            scaled = gradient if scale == 1 else gradient * scale
             parameter.grad = scaled if parameter.grad is None else parameter.grad + scaled
 
     @contextmanager

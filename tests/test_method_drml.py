@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from ssmlbench.conformance import spec_for, toy, train
+from ssmlbench import trainer
+from ssmlbench.conformance import same_bits, spec_for, toy, train
 from ssmlbench.heads import Network
 from ssmlbench.pools import Batch, Forward, Outputs, Pool, Pools
 from ssmlbench.registry import builtin_root, load_file
@@ -19,14 +21,6 @@ from ssmlbench.update import Update
 drml = load_file(builtin_root() / "methods" / "drml.py")
 TOLERANCE = 2e-5
 PARTS = ("encoder", "projector", "first", "second", "relation")
-
-
-class FakeScaler:
-    def scale(self, loss: Tensor) -> Tensor:
-        return 1024 * loss
-
-    def get_scale(self) -> float:
-        return 1024.0
 
 
 def build(labels: int = 2, **options: Any) -> Any:
@@ -176,7 +170,7 @@ def test_the_encoder_gets_the_gradient_of_step_a_and_the_head_leaves_none() -> N
 
 
 def test_a_scaled_loss_changes_no_step() -> None:
-    plain, scaled = Scene(), Scene(FakeScaler())
+    plain, scaled = Scene(), Scene(torch.amp.GradScaler("cpu", init_scale=1024.0))
     plain.step()
     scaled.step()
     assert not changed(plain.weights(), scaled.weights())
@@ -184,6 +178,29 @@ def test_a_scaled_loss_changes_no_step() -> None:
         plain.network.encoder.parameters(), scaled.network.encoder.parameters(), strict=True
     ):
         torch.testing.assert_close(1024 * a.grad, b.grad)
+
+
+def test_a_step_whose_scaled_gradients_overflow_leaves_classifiers_and_projector_alone() -> None:
+    scene = Scene(
+        torch.amp.GradScaler("cpu", init_scale=torch.inf), discrepancy_lr=0, projector_lr=0
+    )
+    before = scene.weights()
+    scene.step()
+    assert changed(before, scene.weights()) == {"relation"}
+
+
+def test_a_head_on_fixed_features_can_be_trained_with_a_scaled_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Vectors leave no weight to the trainer's optimiser, which a scaler refuses to step."""
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1)
+    plain = train(drml.Drml, toy("vector"), spec_for(drml.Drml, "semi"))
+    monkeypatch.setattr(trainer, "mixed_precision", lambda device: (nullcontext, "", scaler))
+    scaled = train(drml.Drml, toy("vector"), spec_for(drml.Drml, "semi"))
+    assert same_bits(
+        plain, scaled
+    )  # a power of two goes in and out of the gradients without a trace
+    assert scaler.get_scale() > 1024  # steps without overflow were counted
 
 
 def test_without_unlabelled_rows_only_known_labels_are_fitted() -> None:
