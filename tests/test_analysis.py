@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from ssmlbench.analysis import TooFew
 from ssmlbench.bootstrap import Scored, bootstrap, statistic
 from ssmlbench.leaderboard import Query, build_boards
 from ssmlbench.metrics import DECISIONS, METRICS, decide, evaluate
+from ssmlbench.render import FORMATS, as_markdown
+from ssmlbench.render.statistics import statistics_page
 
 from .test_leaderboard import BASE, finished, grid
 
@@ -228,3 +231,54 @@ def test_runs_on_different_test_sets_are_not_averaged() -> None:
     first, second = (scored(np.random.default_rng(seed)) for seed in (1, 2))
     with pytest.raises(ValueError, match="different test sets"):
         bootstrap([first, second], "map")
+
+
+# ------------------------------------------------------------------------------------- as a page
+
+
+def page_over_six_cells(root: Path) -> Any:
+    """cap beats bbam beats bce in each of six cells; `late` is missing in one."""
+    runs = []
+    for number, pi in enumerate((0.05, 0.1, 0.2)):
+        for dataset in ("one", "two"):
+            base = 0.3 + number / 10 + (0.05 if dataset == "two" else 0)
+            values = {"cap": [base + 0.04 + number / 100], "bbam": [base + 0.02], "bce": [base]}
+            if pi < 0.2:
+                values["late"] = [0.9]
+            runs += grid(root, values, dataset=dataset, pi=pi)
+    boards = build_boards(runs, Query())
+    return statistics_page(analysis.blocks_over_cells(boards, METRICS["map"]))
+
+
+def test_the_page_states_tests_groups_and_who_was_left_out(tmp_path: Path) -> None:
+    text = as_markdown(page_over_six_cells(tmp_path))
+    # six blocks that all agree on three methods: χ² = N (k − 1) = 12, p = exp(−6) = 0.0025
+    assert "Friedman: χ² = 12.000 (df 2), p = 0.0025; Iman-Davenport F = inf" in text
+    # q(0.05, 3) = 2.343: CD = 2.343 √(3 · 4 / 36) = 1.353, so neighbours are not told apart
+    assert "critical difference 1.353 at 0.05; not told apart: cap, bbam; bbam, bce." in text
+    assert "Left out, not measured in every block: late." in text
+    assert "are not independent" in text
+    assert "Below 10 blocks Friedman's p is rough." in text
+    # 2 / 2⁶ = 0.03125, times 3 pairs
+    assert "| bbam | bce | +0.0200 | 0.0312 | 0.0938 |" in text
+    assert "With 3 pairs on 6 blocks none can: the least there can be is 0.0938." in text
+
+
+def test_the_pages_json_has_every_pair(tmp_path: Path) -> None:
+    found = json.loads(FORMATS["json"](page_over_six_cells(tmp_path)))
+    (record,) = found["statistics"]
+    assert record["friedman"]["chi2"] == pytest.approx(12)
+    assert record["friedman"]["f"] is None  # infinite
+    assert {(pair["first"], pair["second"]) for pair in record["pairs"]} == {
+        ("bbam", "bce"),
+        ("bbam", "cap"),
+        ("bce", "cap"),
+    }
+    assert record["cliques"] == [["cap", "bbam"], ["bbam", "bce"]]
+
+
+def test_a_single_method_is_no_comparison(tmp_path: Path) -> None:
+    boards = build_boards(grid(tmp_path, {"bce": [0.5, 0.6]}), Query())
+    for gather in (analysis.blocks_over_cells, analysis.blocks_over_seeds):
+        text = as_markdown(statistics_page(gather(boards, METRICS["map"])))
+        assert "No test: fewer than two methods" in text

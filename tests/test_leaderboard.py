@@ -6,8 +6,10 @@ import csv
 import dataclasses
 import io
 import json
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from ssmlbench.metrics import DECISIONS, METRICS
 from ssmlbench.render import FORMATS, as_markdown, as_rich, board_page, latex_escape
 from ssmlbench.spec import RunSpec
 from ssmlbench.store import Finished, RunFolder, read_finished
+
+from .conftest import ROOT
 
 BASE = RunSpec("bce", "toy", pi=0.1, code="c1", data="d1")
 
@@ -316,3 +320,22 @@ def test_results_merge_by_copying(tmp_path: Path) -> None:
 def test_a_missing_results_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no results folder"):
         read_finished([tmp_path / "none"])
+
+
+def test_a_plain_board_loads_nothing_heavy(tmp_path: Path) -> None:
+    grid(tmp_path / "results", {"bce": [0.5, 0.6], "cap": [0.7, 0.8]})
+    code = (
+        "import sys; from ssmlbench.cli import app; app(['compare'], standalone_mode=False);"
+        "heavy = {'torch', 'scipy', 'pandas', 'matplotlib', 'seaborn', 'statsmodels'};"
+        "sys.exit(' '.join(heavy & set(sys.modules)))"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "cap" in made.stdout
+    assert made.stderr.strip() == ""
