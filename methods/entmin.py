@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ssmlbench.method import option
 from ssmlbench.partial import PartialMethod, entropy
+from ssmlbench.search import between
 
 
 class Entmin(PartialMethod):
@@ -19,7 +20,7 @@ class Entmin(PartialMethod):
 
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):
-        alpha: float = option(0.2, "α: weight of the entropy")
+        alpha: float = option(0.2, "α: weight of the entropy", search=between(0.01, 0.4, log=True))
 
     def unobserved(self, logits: Tensor) -> Tensor:
         return self.config.alpha * entropy(logits)

@@ -64,10 +64,27 @@ def footnotes(board: Board) -> list[str]:
         f"batch {setting['labelled_batch_size']} + {setting['batch_size']}, lr {setting['lr']:g}, "
         f"{setting['split']} split; mean ± std over seeds; rows by average rank."
     )
+    if note := tuning_note(board):
+        notes.append(note)
     if board.missing:
         more = f" and {len(board.missing) - 6} more" if len(board.missing) > 6 else ""
         notes.append(f"Missing: {'; '.join(board.missing[:6])}{more}.")
     return notes
+
+
+def tuning_note(board: Board) -> str:
+    """How the rows were tuned, if any was; a warning where some had more trials than others."""
+    budgets = board.budgets
+    if set(budgets) <= {0}:
+        return ""
+    if len(budgets) == 1:
+        (trials,) = budgets
+        return f"Tuned, learning rate included: {trials} trials each on held-out labelled rows."
+    parts = [
+        f"{f'{trials} trials' if trials else 'not tuned'}: {', '.join(names)}"
+        for trials, names in budgets.items()
+    ]
+    return f"Warning: the tuning budgets are not equal ({'; '.join(parts)})."
 
 
 def _encoder_text(setting: dict[str, Any]) -> str:

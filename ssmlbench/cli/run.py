@@ -91,6 +91,9 @@ def run(
             "--set", help="key=value: a hyper-parameter; method.key=value: of that method only."
         ),
     ] = None,
+    tuned: Annotated[
+        bool, typer.Option("--tuned", help="With the winners of `ssmlbench tune` of these cells.")
+    ] = False,
     plugin: PluginFiles = None,
     data_dir: DataDir = None,
     skip_bad: SkipBad = False,
@@ -111,6 +114,7 @@ def run(
     from ssmlbench.device import core_count, pick_device
     from ssmlbench.progress import Display
     from ssmlbench.runner import Place, quieten
+    from ssmlbench.tune import tuned_specs
 
     console = Console()
     quieten()
@@ -165,6 +169,8 @@ def run(
             selection=selection,
             split=split,
         )
+    if tuned:
+        specs = tuned_specs(specs, plugins, results)
     cores = core_count()
     share_of_cores = max(1, cores // jobs)
     place = Place(
