@@ -39,6 +39,7 @@ SETTING = (
     "ema_decay",
     "split",
     "selection",
+    "judged_on",
     "protocol",
     "data",
 )

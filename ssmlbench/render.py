@@ -54,6 +54,8 @@ def footnotes(board: Board) -> list[str]:
         notes.append("† the epoch was selected on the test set (oracle).")
     if board.selection == "val":
         notes.append("The epoch was selected on held-out labelled rows (val).")
+    if board.setting["judged_on"] == "held-out":
+        notes.append("Trials of a study, judged on held-out labelled rows: not on the test set.")
     if board.convention == "released":
         notes.append(
             "Released conventions: labels without a test positive count 0, One loss ties favour the model."

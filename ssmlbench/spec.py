@@ -87,7 +87,7 @@ class RunSpec:
     @property
     def hash(self) -> str:
         values = self.as_dict()
-        for name, default in SINCE_ADDED.items():
+        for name, default in ADDED_LATER.items():
             if values[name] == default:
                 del values[name]
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
@@ -114,7 +114,7 @@ class RunSpec:
         return f"{self.variant} {self.dataset} {self.regime_label} seed {self.seed}"
 
 
-SINCE_ADDED: dict[str, Any] = {"judged_on": "test", "tuned": {}}
+ADDED_LATER: dict[str, Any] = {"judged_on": "test", "tuned": {}}
 """Fields that came later, with the value all runs before had: left at it they are not hashed, so
 that runs made before are still found."""
 
