@@ -115,13 +115,13 @@ def method_page(cls: type[Method]) -> RenderableType:
         facts.add_row(Text(key, style="bold"), value)
     parameters = Table(title="hyper-parameters (--set name=value)", title_justify="left")
     for column in ("name", "default", "type", "tuned over", "meaning"):
-        parameters.add_column(column)
+        parameters.add_column(column, no_wrap=column == "name")  # to be typed as it stands
     options = _options(cls)
     for row in options:
         parameters.add_row(*row)
     parts: list[RenderableType] = [Text(cls.name, style="bold"), Text(idea(cls)), "", facts, ""]
     parts.append(parameters if options else Text("no hyper-parameters"))
-    parts.append(Text("`ssmlbench tune` draws these, and every method's learning rate"))
+    parts.append(Text("`ssmlbench tune` also draws the learning rate, as it does for every method"))
     if cls.differences:
         parts += ["", Text("where paper, released code and this file differ", style="bold")]
         parts += [Text(f"  - {difference}") for difference in cls.differences]
