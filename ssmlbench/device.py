@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -47,6 +47,17 @@ def core_count() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on macOS
         return os.cpu_count() or 1
+
+
+@contextmanager
+def all_cores() -> Iterator[None]:
+    """For work that is done once and that others wait for, whatever threads a run has."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(core_count())
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def mixed_precision(

@@ -23,13 +23,14 @@ from filelock import FileLock
 from torch import Generator, Tensor
 
 from ssmlbench.dataset import Task
+from ssmlbench.device import all_cores
 from ssmlbench.encoders import Encoder, EncoderOptions
 from ssmlbench.errors import RunFailed, UserError
 from ssmlbench.feature_store import FeatureFolder, features_root
 from ssmlbench.prefetch import ahead
 from ssmlbench.seeds import stream, stream_seed
 from ssmlbench.spec import RunSpec
-from ssmlbench.store import temporary_beside, write_atomically
+from ssmlbench.store import acquire_telling, temporary_beside, write_atomically
 from ssmlbench.views import RowNumbers, SplitInputs, View, disturbed
 
 VERSION = 1
@@ -132,17 +133,22 @@ class FrozenEncoder:
                     f"cannot write to {folder.path}: {error.strerror}; set SSMLBENCH_CACHE to a "
                     "folder that can be written to"
                 ) from None
-            with FileLock(folder.lock_file):  # whoever waits here finds it complete
-                if not folder.complete:
-                    self._compute(folder, split, view, draw)
+            lock = FileLock(folder.lock_file)
+            what = f"waits for features another run computes ({_name(split, view, draw)})"
+            acquire_telling(lock, lambda: self.notify({"kind": "waits", "text": what}))
+            try:
+                if not folder.complete:  # whoever had to wait finds it complete
+                    with all_cores():
+                        self._compute(folder, split, view, draw)
+            finally:
+                lock.release()
         return torch.cat([torch.from_numpy(np.load(file)) for file in folder.shards()])
 
     def _compute(self, folder: FeatureFolder, split: str, view: str, draw: int) -> None:
         inputs = self._loaded(split)
         shards = math.ceil(len(inputs) / SHARD_ROWS)
         missing = [i for i in range(shards) if not folder.shard_file(i).is_file()]
-        what = f"{split} {view}" + (f" {draw + 1}" if view == "strong" else "")
-        event = {"kind": "features", "what": what, "total": len(inputs)}
+        event = {"kind": "features", "what": _name(split, view, draw), "total": len(inputs)}
         done = len(inputs) - sum(min(SHARD_ROWS, len(inputs) - i * SHARD_ROWS) for i in missing)
         width = 0
         for shard, features in self._encoded(inputs, view, draw, missing):
@@ -205,6 +211,10 @@ class FrozenEncoder:
         # One start for all runs, whatever their seed: they share the features.
         torch.manual_seed(stream_seed(0, "frozen network"))
         return self.encoder(example, self.options).eval().to(self.device)
+
+
+def _name(split: str, view: str, draw: int) -> str:
+    return f"{split} {view}" + (f" {draw + 1}" if view == "strong" else "")
 
 
 def _write_shard(file: Path, features: np.ndarray) -> None:

@@ -24,6 +24,7 @@ from ssmlbench.device import make_repeatable, pick_device
 from ssmlbench.encoders import DEFAULT_BACKBONE, Encoder, EncoderOptions, Vector, find_encoder
 from ssmlbench.errors import Diverged, RunFailed, UserError
 from ssmlbench.features import FrozenEncoder
+from ssmlbench.heartbeat import Heartbeat
 from ssmlbench.method import Method
 from ssmlbench.protocol import Audit, Observation, observe
 from ssmlbench.registry import Plugins, code_digest
@@ -51,8 +52,9 @@ class Place:
 
     results: Path
     device: str = "auto"
-    threads: int | None = None
+    threads: int | None = None  # CPU threads of a run; None: what its encoder says
     workers: int = 0  # threads that read inputs which are too many for memory
+    cores: int | None = None  # its share of them, for an encoder that can use several
 
 
 def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> RunSpec:
@@ -140,11 +142,14 @@ def execute(spec: RunSpec, plugins: Plugins, place: Place, notify: Notify = lamb
     if folder.finished:
         return "already"
     try:
-        with folder.claim():
+        with folder.claim(lambda: notify({"kind": "waits", "text": "another process makes it"})):
             if folder.finished:
                 return "already"
             notify({"kind": "start", "epochs": spec.epochs})
-            _make(spec, plugins, place, folder, notify)
+            write_atomically(folder.spec_file, json.dumps(spec.as_dict(), indent=1))
+            with Heartbeat(folder, spec.epochs, notify) as heartbeat:
+                _make(spec, plugins, place, folder, heartbeat.notify)
+            folder.error_file.unlink(missing_ok=True)
     except Exception as error:
         if not folder.finished and not folder.checkpoint_file.exists():
             folder.spec_file.unlink(missing_ok=True)
@@ -156,7 +161,7 @@ def execute(spec: RunSpec, plugins: Plugins, place: Place, notify: Notify = lamb
 
 
 def _make(spec: RunSpec, plugins: Plugins, place: Place, folder: RunFolder, notify: Notify) -> None:
-    make_repeatable(place.threads)
+    make_repeatable(threads_of(spec, plugins, place))
     device = pick_device(place.device)
     task = open_task(spec, plugins)
     if task.card.fingerprint != spec.data:
@@ -168,11 +173,11 @@ def _make(spec: RunSpec, plugins: Plugins, place: Place, folder: RunFolder, noti
     material, notes = gather(spec, task, inputs)
     for note in notes:
         notify({"kind": "warning", "text": note})
-    write_atomically(folder.spec_file, json.dumps(spec.as_dict(), indent=1))
     method = build_method(spec, plugins, task)
     encoder = build_encoder(spec, plugins, material)
     checkpoint = Checkpoint(folder.checkpoint_file)
     trainer = Trainer(spec, method, encoder, material, device, checkpoint, notify, place.workers)
+    notify({"kind": "training"})
     try:
         outcome = trainer.train()
     except RunFailed as error:
@@ -184,6 +189,17 @@ def _make(spec: RunSpec, plugins: Plugins, place: Place, folder: RunFolder, noti
         return
     write_result(spec, folder, task, material, outcome, device, notes)
     checkpoint.delete()
+
+
+def threads_of(spec: RunSpec, plugins: Plugins, place: Place) -> int | None:
+    """CPU threads of a run. They change the last bits of a number, so what is small always has one,
+    however many runs are made beside it."""
+    if place.threads:
+        return place.threads
+    if spec.freeze:
+        return Vector.threads
+    kind = plugins.datasets[spec.dataset].kind
+    return find_encoder(plugins.encoders, spec.backbone, kind).threads or place.cores
 
 
 def open_task(spec: RunSpec, plugins: Plugins) -> Task:

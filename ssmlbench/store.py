@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from filelock import BaseFileLock, FileLock, Timeout
 
 from ssmlbench.errors import UserError
 from ssmlbench.spec import RunSpec
@@ -35,18 +37,24 @@ class RunFolder:
     history_file = property(lambda self: self.path / "history.csv")
     result_file = property(lambda self: self.path / "result.json")
     checkpoint_file = property(lambda self: self.path / "checkpoint.safetensors")
+    progress_file = property(lambda self: self.path / "progress.json")  # while it is made
+    error_file = property(lambda self: self.path / "error.json")  # until it is made
+    lock_file = property(lambda self: self.path / ".lock")
 
     @property
     def finished(self) -> bool:
         return self.result_file.is_file()
 
     @contextmanager
-    def claim(self) -> Iterator[None]:
-        """Hold the run for this process; the lock of a killed process is free at once."""
+    def claim(self, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Hold the run for this process; the lock of a killed process is free at once.
+
+        waits: called once, if another process holds it and this one has to wait.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.path / ".lock")
-            lock.acquire()
+            lock = FileLock(self.lock_file)
+            acquire_telling(lock, waits)
         except OSError as error:
             raise UserError(
                 f"cannot write to {self.path}: {error.strerror or error}; choose another folder "
@@ -57,11 +65,26 @@ class RunFolder:
         finally:
             lock.release()
             if self.finished:
-                (self.path / ".lock").unlink(missing_ok=True)
+                self.lock_file.unlink(missing_ok=True)
+
+    def record_failure(self, spec: RunSpec, error: str, trace: str = "") -> None:
+        """Leave what went wrong for `status`, and for whoever reads the folder."""
+        facts = {
+            "error": error,
+            "traceback": trace,
+            "time": time.time(),
+            "attempts": (read_json(self.error_file) or {}).get("attempts", 0) + 1,
+            "host": socket.gethostname(),
+        }
+        with suppress(OSError):  # where nothing can be written, that is the error itself
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.spec_file, json.dumps(spec.as_dict(), indent=1))
+            write_atomically(self.error_file, json.dumps(facts, indent=1))
+            self.progress_file.unlink(missing_ok=True)
 
     def remove_if_empty(self, below: Path) -> None:
         """Take away a folder in which nothing was written, and the empty ones above it."""
-        (self.path / ".lock").unlink(missing_ok=True)
+        self.lock_file.unlink(missing_ok=True)
         folder = self.path
         while folder != below and folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
@@ -77,6 +100,37 @@ def write_atomically(file: Path, text: str) -> None:
     unfinished = temporary_beside(file)
     unfinished.write_text(text, encoding="utf-8")
     os.replace(unfinished, file)
+
+
+def read_json(file: Path) -> dict[str, Any] | None:
+    """What a file of ours says; None where it is not there or not whole."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def acquire_telling(lock: BaseFileLock, waits: Callable[[], None]) -> None:
+    """Acquire a lock however long it takes; `waits` is called once if it is not free at once."""
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        waits()
+        lock.acquire(timeout=-1)
+
+
+def is_held(lock_file: Path) -> bool:
+    """Does a living process hold the lock? (Asked by taking it for a moment.)"""
+    if not lock_file.exists():
+        return False
+    try:
+        with FileLock(lock_file, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:  # another user's: no telling
+        return False
 
 
 @dataclass(frozen=True)

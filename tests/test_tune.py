@@ -464,8 +464,8 @@ def test_tune_then_run_then_compare(
 
     def type_(*words: object) -> str:
         plugs = [word for file in files for word in ("--plugin", str(file))]
-        common = [] if words[0] == "compare" else [*plugs, "--device", "cpu"]
-        typed = [*map(str, words), *common, "--results", str(tmp_path / "results")]
+        common = [] if words[0] == "compare" else [*plugs, "--device", "cpu", "--jobs", 1]
+        typed = list(map(str, (*words, *common, "--results", tmp_path / "results")))
         answer = CliRunner().invoke(app, typed, env={"COLUMNS": "200"})
         if answer.exception and not isinstance(answer.exception, SystemExit):
             raise answer.exception

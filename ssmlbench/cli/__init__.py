@@ -17,6 +17,7 @@ from ssmlbench.cli.compare import compare
 from ssmlbench.cli.data import data_app
 from ssmlbench.cli.plugins import check, datasets_command, methods, new_app
 from ssmlbench.cli.run import run
+from ssmlbench.cli.status import status
 from ssmlbench.cli.tune import tune
 from ssmlbench.errors import UserError
 
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(tune)
+app.command()(status)
 app.command()(compare)
 app.command()(methods)
 app.command("datasets")(datasets_command)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
+from ssmlbench.cli.dispatch import ENGINES, Dispatch
 from ssmlbench.cli.options import (
     DataDir,
     PluginFiles,
@@ -19,20 +20,29 @@ from ssmlbench.cli.options import (
 )
 from ssmlbench.errors import UserError
 
+if TYPE_CHECKING:
+    from ssmlbench.registry import Plugins
+    from ssmlbench.spec import RunSpec
+
 
 def run(
-    method: Annotated[str, typer.Option(help="Method name, or several: cap,bbam.")],
+    method: Annotated[str | None, typer.Option(help="Method name, or several: cap,bbam.")] = None,
     dataset: Annotated[
-        str, typer.Option(help="Data set name, or the path of your own data; or several.")
-    ],
+        str | None, typer.Option(help="Data set name, or the path of your own data; or several.")
+    ] = None,
+    grid: Annotated[
+        Path | None,
+        typer.Option(help="A TOML file with the axes and settings; what is typed beside it wins."),
+    ] = None,
     pi: Annotated[
         str | None, typer.Option(help="π, the labelled fraction, or several: 0.05,0.1.")
     ] = None,
     seed: Annotated[str | None, typer.Option(help="Seed, or several: 0,3. Default 0.")] = None,
     seeds: Annotated[int | None, typer.Option(help="This many seeds: 0, 1, …")] = None,
     regime: Annotated[
-        str, typer.Option(help="semi, single-positive, partial-positive, full; or several.")
-    ] = "semi",
+        str | None,
+        typer.Option(help="semi, single-positive, partial-positive, full; or several. [semi]"),
+    ] = None,
     share: Annotated[
         str | None, typer.Option(help="partial-positive: share of positives kept, or several.")
     ] = None,
@@ -44,8 +54,9 @@ def run(
         ),
     ] = None,
     freeze: Annotated[
-        bool, typer.Option("--freeze", help="Encode once, cache, train on the features.")
-    ] = False,
+        bool | None,
+        typer.Option("--freeze/--no-freeze", help="Encode once, cache, train on the features."),
+    ] = None,
     weights: Annotated[
         str | None,
         typer.Option(help="pretrained, none (from scratch), or a torchvision weights name."),
@@ -71,20 +82,22 @@ def run(
         int | None, typer.Option(help="Epochs on labelled rows only. [30 % of --epochs]")
     ] = None,
     epoch: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Warm-up epochs are counted over: unlabelled, or labelled (as released)."
+            help="Warm-up epochs are counted over: unlabelled, or labelled (as released). "
+            "[unlabelled]"
         ),
-    ] = "unlabelled",
+    ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Unlabelled rows in a step. [64]")] = None,
     labelled_batch_size: Annotated[
         int | None, typer.Option(help="Labelled rows in a step. [32]")
     ] = None,
     lr: Annotated[float | None, typer.Option(help="Peak learning rate. [the encoder's]")] = None,
     selection: Annotated[
-        str, typer.Option(help="last, val (held-out labelled rows), oracle† (the test set).")
-    ] = "last",
-    split: Annotated[str, typer.Option(help="random or stratified.")] = "random",
+        str | None,
+        typer.Option(help="last, val (held-out labelled rows), oracle† (the test set). [last]"),
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="random or stratified. [random]")] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -99,7 +112,24 @@ def run(
     skip_bad: SkipBad = False,
     results: Annotated[Path, typer.Option(help="Where finished runs are kept.")] = Path("results"),
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
-    jobs: Annotated[int, typer.Option(help="Runs made at the same time.")] = 1,
+    engine: Annotated[
+        str, typer.Option(help="Who makes the runs: local, ray, or slurm (submit and exit).")
+    ] = "local",
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Runs made at the same time. [one a GPU, or all the cores can carry]"),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(help="CPU threads of a run. [1; fine-tuned encoders: a share of the cores]"),
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="--engine ray: the cluster's. [one is started here]")
+    ] = None,
+    slurm: Annotated[
+        list[str] | None,
+        typer.Option(help="--engine slurm: key=value, e.g. partition=gpu; may be repeated."),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Threads of a run that decode images. [the cores it has]")
     ] = None,
@@ -109,140 +139,84 @@ def run(
     ] = False,
 ) -> None:
     """Train: one run, or every combination of the lists given. Finished runs are never made twice."""
+    typed = dict(locals())  # by name: `tune` reads the same options
+    values = values_of(typed)
+    dispatch = dispatch_of(typed, results)
+    plugins = load_plugins([*values["plugin"]])
+    specs = specs_of(values, plugins, typed)
+    if tuned:
+        from ssmlbench.tune import tuned_specs
+
+        specs = tuned_specs(specs, plugins, results)
+    dispatch.make(specs, plugins)
+
+
+def values_of(typed: Mapping[str, Any]) -> dict[str, Any]:
+    """What the grid file and the options ask for, by the names on the command line."""
+    from ssmlbench.grid.asked import AXES, FIXED, merged
+    from ssmlbench.grid.file import read_grid
+
+    values: dict[str, Any] = {
+        name: typed_list(typed[name], kind, f"--{name}") for name, kind in AXES.items()
+    }
+    values |= {name: typed[name.replace("-", "_")] for name in (*FIXED, "seeds")}
+    values |= {"set": _settings(typed["set_"]), "plugin": tuple(typed["plugin"] or ())}
+    given = {name: value for name, value in values.items() if value not in (None, ())}
+    return merged(read_grid(typed["grid"]) if typed["grid"] else {}, given)
+
+
+def dispatch_of(typed: Mapping[str, Any], results: Path) -> Dispatch:
+    """Where and how the runs are made."""
+    from ssmlbench.runner import Place, quieten
+
+    quieten()
+    one_of(typed["engine"], ENGINES, "--engine")
+    for name, least in (("jobs", 1), ("threads", 1), ("workers", 0)):
+        if typed[name] is not None and typed[name] < least:
+            raise UserError(f"--{name} {typed[name]}: must be at least {least}")
+    if typed["address"] and typed["engine"] != "ray":
+        raise UserError(f"--address {typed['address']} is for --engine ray")
+    if typed["slurm"] and typed["engine"] != "slurm":
+        raise UserError(f"--slurm {typed['slurm'][0]} is for --engine slurm")
+    dispatch = Dispatch(
+        Place(results.resolve(), typed["device"], typed["threads"]),
+        typed["engine"],
+        typed["jobs"],
+        typed["workers"],
+        typed["address"],
+        _pairs(typed["slurm"], "--slurm", "partition=gpu"),
+        typed["quiet"],
+        typed["dry_run"],
+    )
+    dispatch.check_device()
+    return dispatch
+
+
+def specs_of(
+    values: Mapping[str, Any], plugins: Plugins, typed: Mapping[str, Any]
+) -> list[RunSpec]:
+    """The data sets prepared, where they are not, and every run that is asked for."""
     from ssmlbench import grid
     from ssmlbench.cli.data import prepare_shown
-    from ssmlbench.device import core_count, pick_device
-    from ssmlbench.progress import Display
-    from ssmlbench.runner import Place, quieten
-    from ssmlbench.tune import tuned_specs
 
-    console = Console()
-    quieten()
-    for value, allowed, name in (
-        (selection, ("last", "val", "oracle"), "--selection"),
-        (split, ("random", "stratified"), "--split"),
-        (epoch, ("unlabelled", "labelled"), "--epoch"),
-    ):
-        one_of(value, allowed, name)
-    if workers is not None and workers < 0:
-        raise UserError(f"--workers {workers}: must be 0 (none) or more")
-    if jobs < 1:
-        raise UserError(f"--jobs {jobs}: must be at least 1")
-    if seeds is not None and seeds < 1:
-        raise UserError(f"--seeds {seeds}: must be at least 1; --seed {seeds} names a single seed")
-    pick_device(device)
-    plugins = load_plugins(plugin)
-    for name in typed_list(method, str, "--method"):
+    asked = grid.Asked.of(values)
+    for name in asked.axes["method"]:
         _ = plugins.methods[name]  # a mistyped name is told before the data is prepared
-    names = tuple(plugins.data_set(typed) for typed in typed_list(dataset, str, "--dataset"))
-    for name in names:
-        prepare_shown(plugins.datasets[name](data_dir=data_dir), skip_bad, console, quiet=quiet)
-    specs = []
-    for one_regime in typed_list(regime, str, "--regime"):
-        one_of(one_regime, ("semi", "single-positive", "partial-positive", "full"), "--regime")
-        axes: dict[str, Any] = {
-            "dataset": names,
-            "pi": _axis(one_regime == "semi", pi, "--pi", "0.1"),
-            "share": _axis(one_regime == "partial-positive", share, "--share", "0.5"),
-            "method": typed_list(method, str, "--method"),
-            "seed": tuple(range(seeds)) if seeds else typed_list(seed or "0", int, "--seed"),
-        }
-        specs += grid.expand(
-            plugins,
-            axes,
-            _settings(set_),
-            regime=one_regime,
-            backbone=backbone,
-            freeze=freeze,
-            weights=weights,
-            strong_views=strong_views,
-            image_size=image_size,
-            normalise=normalise,
-            max_tokens=max_tokens,
-            pooling=pooling,
-            epochs=epochs,
-            warmup_epochs=warmup_epochs,
-            epoch_count=epoch,
-            batch_size=batch_size,
-            labelled_batch_size=labelled_batch_size,
-            lr=lr,
-            selection=selection,
-            split=split,
-        )
-    if tuned:
-        specs = tuned_specs(specs, plugins, results)
-    cores = core_count()
-    share_of_cores = max(1, cores // jobs)
-    place = Place(
-        results.resolve(), device, share_of_cores, share_of_cores if workers is None else workers
-    )
-    if dry_run:
-        console.print(_run_table(specs, place.results))
-        return
-    _check_writable(results)
-    if jobs > cores:
-        console.print(
-            f"warning: --jobs {jobs} on {cores} cores: the runs will share them", highlight=False
-        )
-    with Display(console, len(specs), quiet) as display:
-        summary = grid.run_all(specs, plugins, place, jobs, display.report)
-    if not quiet:
-        console.print(
-            f"{summary.done} done, {summary.already} already there, {len(summary.failed)} failed; "
-            f"`ssmlbench compare --results {results}` shows them",
-            highlight=False,
-            soft_wrap=True,
-        )
-    if summary.failed:
-        raise typer.Exit(2)
-
-
-def _axis(wanted: bool, text: str | None, name: str, example: str) -> tuple[float | None, ...]:
-    if not wanted:
-        return (None,)
-    if text is None:
-        raise UserError(f"{name} is missing, e.g. {name} {example}")
-    return typed_list(text, float, name)
+    for name in asked.axes["dataset"]:
+        adapter = plugins.datasets[plugins.data_set(name)](data_dir=typed["data_dir"])
+        prepare_shown(adapter, typed["skip_bad"], Console(), quiet=typed["quiet"])
+    return grid.expand(plugins, asked)
 
 
 def _settings(texts: list[str] | None) -> dict[str, str]:
-    settings = {}
+    return _pairs(texts, "--set", "loss=bce")
+
+
+def _pairs(texts: list[str] | None, option: str, example: str) -> dict[str, str]:
+    pairs = {}
     for text in texts or ():
         key, equals, value = text.partition("=")
         if not equals:
-            raise UserError(f"--set {text}: expected key=value, e.g. --set loss=bce")
-        settings[key.strip()] = value.strip()
-    return settings
-
-
-def _check_writable(results: Path) -> None:
-    try:
-        results.mkdir(parents=True, exist_ok=True)
-        probe = results / f".writable-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise UserError(
-            f"cannot write to {results}: {error.strerror}; choose another folder with --results"
-        ) from None
-
-
-def _run_table(specs: list[Any], results: Path) -> Any:
-    from rich.table import Table
-
-    from ssmlbench.store import RunFolder
-
-    table = Table(title=f"{len(specs)} runs")
-    for column in ("method", "data set", "regime", "seed", "hash", "state"):
-        table.add_column(column)
-    done = 0
-    for spec in specs:
-        folder = RunFolder.of(results, spec)
-        begun = folder.checkpoint_file.exists()
-        state = "done" if folder.finished else "begun" if begun else "to do"
-        done += state == "done"
-        table.add_row(
-            spec.variant, spec.dataset, spec.regime_label, str(spec.seed), spec.hash, state
-        )
-    table.caption = f"{done} done, {len(specs) - done} to make"
-    return table
+            raise UserError(f"{option} {text}: expected key=value, e.g. {option} {example}")
+        pairs[key.strip()] = value.strip()
+    return pairs

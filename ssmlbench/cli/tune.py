@@ -7,36 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from ssmlbench.cli.options import load_plugins, one_of, typed_list
-from ssmlbench.cli.run import _axis, _check_writable, _settings, run
+from ssmlbench.cli.options import load_plugins
+from ssmlbench.cli.run import dispatch_of, run, specs_of, values_of
 from ssmlbench.errors import UserError
 
 if TYPE_CHECKING:
-    from ssmlbench.registry import Plugins
-    from ssmlbench.spec import RunSpec
     from ssmlbench.tune import Record, Study
-
-AXES = ("method", "dataset", "pi", "regime", "share")
-SETTINGS = (
-    "backbone",
-    "freeze",
-    "weights",
-    "strong_views",
-    "image_size",
-    "normalise",
-    "max_tokens",
-    "pooling",
-    "epochs",
-    "warmup_epochs",
-    "batch_size",
-    "labelled_batch_size",
-    "lr",
-    "selection",
-    "split",
-)
-ELSE = ("epoch", "set_", "plugin", "data_dir", "skip_bad", "results", "device", "jobs", "workers")
 
 
 def tune(
@@ -48,90 +25,45 @@ def tune(
 
     Trial 0 is the default configuration. The test set is not opened.
     """
-    from ssmlbench import grid
-    from ssmlbench.device import core_count, pick_device
-    from ssmlbench.progress import Display
-    from ssmlbench.runner import Place, quieten
     from ssmlbench.tune import Study, close, held_out_note, trials_root
 
-    console, quiet = Console(), typed["quiet"]
-    quieten()
     if trials < 1:
         raise UserError(f"--trials {trials}: must be at least 1, e.g. --trials 20")
-    if typed["jobs"] < 1:
-        raise UserError(f"--jobs {typed['jobs']}: must be at least 1")
-    pick_device(typed["device"])
-    plugins = load_plugins(typed["plugin"])
-    bases = _bases(plugins, console, seed, typed)
+    results: Path = typed["results"]
+    values = values_of({**typed, "seed": str(seed), "seeds": None})
+    dispatch = dispatch_of(typed, trials_root(results))
+    plugins = load_plugins([*values["plugin"]])
+    bases = specs_of(values, plugins, typed)
     studies = [Study.of(base, plugins, trials) for base in bases]
     for note in dict.fromkeys(held_out_note(base, plugins) for base in bases):
-        if not quiet:
-            console.print(note, highlight=False, soft_wrap=True)
-    results: Path = typed["results"]
-    _check_writable(results)
-    cores = max(1, core_count() // typed["jobs"])
-    workers = cores if typed["workers"] is None else typed["workers"]
-    place = Place(trials_root(results.resolve()), typed["device"], cores, workers)
-    specs = [spec for study in studies for spec in study.specs()]
-    with Display(console, len(specs), quiet) as display:
-        summary = grid.run_all(specs, plugins, place, typed["jobs"], display.report)
-    closed = [(study, close(study, results)) for study in studies]
-    if not quiet:
-        console.print(_winners([(study, records) for study, records in closed if records]))
-    if summary.failed:
-        raise UserError(
-            f"{len(summary.failed)} trials could not be made, and their studies are not finished; "
-            "the same command goes on from here"
-        )
+        if not dispatch.quiet:
+            dispatch.console.print(note, highlight=False, soft_wrap=True)
+    try:
+        dispatch.make([spec for study in studies for spec in study.specs()], plugins)
+    finally:  # some trials may have failed, or be on a cluster still: the other studies are closed
+        closed = [] if dispatch.dry_run else [(study, close(study, results)) for study in studies]
+        finished = [(study, records) for study, records in closed if records]
+        if finished and not dispatch.quiet:
+            dispatch.console.print(_winners(finished))
+        if len(finished) < len(closed):
+            dispatch.console.print(
+                f"{len(closed) - len(finished)} of {len(closed)} studies have trials to be made; "
+                "the same command goes on from here",
+                highlight=False,
+                soft_wrap=True,
+            )
 
 
 def _signature() -> inspect.Signature:
     """What is typed for `tune` means what it means for `run`: the options are taken from there."""
     own = list(inspect.signature(tune, eval_str=True).parameters.values())[:-1]
     theirs = inspect.signature(run, eval_str=True).parameters
-    taken = [theirs[name] for name in (*AXES, *SETTINGS, *ELSE, "quiet")]
-    keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*taken, *own)]
+    taken = [p for name, p in theirs.items() if name not in ("seed", "seeds", "tuned")]
+    keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *taken)]
     return inspect.Signature(keyword)
 
 
 tune.__signature__ = _signature()  # type: ignore[attr-defined]
-
-
-def _bases(plugins: Plugins, console: Console, seed: int, typed: dict[str, Any]) -> list[RunSpec]:
-    """The cells to be tuned, as the runs that were asked for."""
-    from ssmlbench import grid
-    from ssmlbench.cli.data import prepare_shown
-
-    one_of(typed["selection"], ("last", "val", "oracle"), "--selection")
-    one_of(typed["split"], ("random", "stratified"), "--split")
-    one_of(typed["epoch"], ("unlabelled", "labelled"), "--epoch")
-    methods = typed_list(typed["method"], str, "--method")
-    for name in methods:
-        _ = plugins.methods[name]  # a mistyped name is told before the data is prepared
-    names = tuple(plugins.data_set(t) for t in typed_list(typed["dataset"], str, "--dataset"))
-    for name in names:
-        adapter = plugins.datasets[name](data_dir=typed["data_dir"])
-        prepare_shown(adapter, typed["skip_bad"], console, quiet=typed["quiet"])
-    bases = []
-    for regime in typed_list(typed["regime"], str, "--regime"):
-        one_of(regime, ("semi", "single-positive", "partial-positive", "full"), "--regime")
-        axes: dict[str, Any] = {
-            "dataset": names,
-            "pi": _axis(regime == "semi", typed["pi"], "--pi", "0.1"),
-            "share": _axis(regime == "partial-positive", typed["share"], "--share", "0.5"),
-            "method": methods,
-        }
-        settings = {name: typed[name] for name in SETTINGS}
-        bases += grid.expand(
-            plugins,
-            axes,
-            _settings(typed["set_"]),
-            **settings,
-            regime=regime,
-            epoch_count=typed["epoch"],
-            seed=seed,
-        )
-    return bases
 
 
 def _winners(closed: list[tuple[Study, list[Record]]]) -> Any:

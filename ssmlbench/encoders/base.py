@@ -50,6 +50,7 @@ class Encoder(nn.Module):
     lr: ClassVar[float] = 1e-4  # the learning rate used when the command line names none
     options: ClassVar[Mapping[str, Any]] = {}  # the EncoderOptions it obeys, with its defaults
     batch_rows: ClassVar[int] = 512  # in a forward pass that needs no gradients
+    threads: ClassVar[int | None] = None  # CPU threads it trains with; None: its share of the cores
     features: int
 
     def __init__(self, example: Tensor, options: EncoderOptions | None = None):

@@ -14,6 +14,7 @@ class SmallCnn(Encoder):
     name = "small-cnn"
     kinds = {"image"}
     lr = 1e-2
+    threads = 1  # two runs of one thread are faster than one of two
     features = 64
 
     def __init__(self, example: Tensor, options: EncoderOptions | None = None):
@@ -43,6 +44,7 @@ class Vector(Encoder):
     name = "vector"
     kinds = {"vector"}
     lr = 1e-3
+    threads = 1
 
     def __init__(self, example: Tensor, options: EncoderOptions | None = None):
         super().__init__(example, options)

@@ -1,0 +1,88 @@
+"""`ssmlbench run --dry-run`: the runs of a grid, what is done of them, and how long the rest takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from ssmlbench.pace import duration
+from ssmlbench.spec import RunSpec
+
+if TYPE_CHECKING:
+    from ssmlbench.registry import Plugins
+    from ssmlbench.run_state import RunState
+    from ssmlbench.runner import Place
+
+NAMES = {"done": "done", "running": "running", "stopped": "begun", "failed": "failed"}
+"""A run's state, as the table calls it; everything else is to do."""
+
+
+def show_plan(
+    specs: Sequence[RunSpec], plugins: Plugins, place: Place, jobs: int, console: Console
+) -> None:
+    from ssmlbench.run_state import state_of
+
+    states = {spec.hash: state_of(place.results, spec) for spec in specs}
+    table = Table(title=f"{len(specs)} runs", caption_justify="left")
+    for column in ("method", "data set", "regime", "seed", "hash", "state"):
+        table.add_column(column)
+    counts: Counter[str] = Counter()
+    for spec in specs:
+        state = states[spec.hash]
+        name = NAMES.get(state.state, "to do") if state else "to do"
+        counts[name] += 1
+        at = f" ({state.epoch}/{spec.epochs})" if state and state.epoch else ""
+        table.add_row(
+            spec.variant, spec.dataset, spec.regime_label, str(spec.seed), spec.hash, name + at
+        )
+    done = counts.pop("done", 0)
+    of_them = ", ".join(
+        f"{counts[name]} {name}" for name in ("running", "begun", "failed") if counts[name]
+    )
+    table.caption = f"{done} done, {len(specs) - done} to make" + (
+        f" ({of_them})" if of_them else ""
+    )
+    console.print(table)
+    if done < len(specs):
+        waiting = [spec for spec in specs if counts_as_open(states[spec.hash])]
+        console.print(
+            time_left(waiting, states, plugins, place, jobs), highlight=False, soft_wrap=True
+        )
+
+
+def counts_as_open(state: RunState | None) -> bool:
+    return state is None or state.state != "done"
+
+
+def time_left(
+    specs: Sequence[RunSpec],
+    states: dict[str, RunState | None],
+    plugins: Plugins,
+    place: Place,
+    jobs: int,
+) -> str:
+    """The estimate in words, and what it is judged by."""
+    from ssmlbench.dataset import prepare
+    from ssmlbench.grid.estimate import Remaining, estimate
+    from ssmlbench.store import read_finished
+
+    rows = {
+        name: prepare(plugins.datasets[name]()).card.rows["train"]
+        for name in {spec.dataset for spec in specs}
+    }
+    runs = [
+        Remaining(spec, rows[spec.dataset], state.epoch if (state := states[spec.hash]) else 0)
+        for spec in specs
+    ]
+    finished = read_finished([place.results])[0] if place.results.is_dir() else []
+    found = estimate(runs, finished)
+    if found.seconds is None:
+        return "time left: no earlier run to judge by"
+    at_once = min(jobs, len(specs))
+    together = f", {at_once} at a time" if at_once > 1 else ""
+    unknown = f"; {found.unknown} of them have no earlier run to judge by" if found.unknown else ""
+    return f"time left: about {duration(found.seconds / at_once)}{together}{unknown}"

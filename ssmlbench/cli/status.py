@@ -1,0 +1,137 @@
+"""`ssmlbench status`: what is queued, running, done and failed, from the results folder alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ssmlbench.cli.options import ResultsFolders, one_of, wide_console
+from ssmlbench.pace import duration
+
+if TYPE_CHECKING:
+    from ssmlbench.run_state import RunState
+
+WATCH_SECONDS = 2.0
+SHOWN = 40
+"""Runs of one state that are listed; of more, the number is told."""
+
+
+def status(
+    results: ResultsFolders = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until nothing runs.")] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="The errors of failed runs in full.")
+    ] = False,
+    format_: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+) -> None:
+    """Which runs are queued, running, done and failed, on whatever machine they are made."""
+    from ssmlbench.run_state import read_states
+
+    one_of(format_, ("table", "json"), "--format")
+    folders = results or [Path("results")]
+    console = wide_console()
+    if watch:
+        _watch(folders, console)
+        return
+    states = read_states(folders)
+    if format_ == "json":
+        console.print_json(json.dumps([state.as_dict() for state in states]))
+    elif failed:
+        _print_errors([state for state in states if state.state == "failed"], console)
+    else:
+        console.print(page(states))
+
+
+def _watch(folders: Sequence[Path], console: Console) -> None:
+    from rich.live import Live
+
+    from ssmlbench.run_state import read_states
+
+    states = read_states(folders)
+    with Live(page(states), console=console, auto_refresh=False) as live:
+        while any(state.state in ("running", "queued") for state in states):
+            time.sleep(WATCH_SECONDS)
+            states = read_states(folders)
+            live.update(page(states), refresh=True)
+
+
+def page(states: Sequence[RunState]) -> RenderableType:
+    """The counts of every data set and regime, and below them the runs that are not done."""
+    from ssmlbench.run_state import STATES
+
+    if not states:
+        return Text("no run here yet; `ssmlbench run` makes one")
+    table = Table(title=totals(states), title_justify="left")
+    for column in ("data set", "regime"):
+        table.add_column(column)
+    shown = [name for name in STATES if any(state.state == name for state in states)]
+    for column in shown:
+        table.add_column(column, justify="right")
+    counts = Counter((state.dataset, state.regime, state.state) for state in states)
+    for dataset, regime in sorted({(state.dataset, state.regime) for state in states}):
+        table.add_row(dataset, regime, *(str(counts[dataset, regime, name]) for name in shown))
+    parts: list[RenderableType] = [table]
+    for name in shown:
+        if name != "done":
+            parts.append(_listed(name, [state for state in states if state.state == name]))
+    return Group(*parts)
+
+
+def totals(states: Sequence[RunState]) -> str:
+    from ssmlbench.run_state import STATES
+
+    counts = Counter(state.state for state in states)
+    told = [f"{counts[name]} {name}" for name in reversed(STATES) if counts[name]]
+    return f"{len(states)} run{'s' if len(states) > 1 else ''}: {', '.join(told)}"
+
+
+def _listed(name: str, states: Sequence[RunState]) -> Table:
+    table = Table(title=name, title_justify="left")
+    for column in ("method", "data set", "regime", "seed", "epoch"):
+        table.add_column(column, overflow="fold")
+    last = {"running": ("ETA", "where"), "failed": ("tries", "error")}.get(name, ("where",))
+    for column in last:
+        table.add_column(column, overflow="fold")
+    for state in states[:SHOWN]:
+        more: tuple[str, ...]
+        if name == "running":
+            more = (duration(state.eta), state.where)
+        elif name == "failed":
+            more = (str(state.attempts), state.error.splitlines()[0] if state.error else "")
+        else:
+            more = (state.where,)
+        table.add_row(state.method, state.dataset, state.regime, state.seed, _epoch(state), *more)
+    if name == "failed":
+        table.caption = (
+            "`ssmlbench status --failed` shows the errors in full; the next run tries again"
+        )
+    if len(states) > SHOWN:
+        table.caption = f"… and {len(states) - SHOWN:,} more (--format json has them all)"
+    table.caption_justify = "left"
+    return table
+
+
+def _epoch(state: RunState) -> str:
+    if state.doing and state.doing != "training":
+        return state.doing
+    return f"{state.epoch}/{state.epochs}" if state.epochs else "-"
+
+
+def _print_errors(states: Sequence[RunState], console: Console) -> None:
+    if not states:
+        console.print("no run has failed")
+    for state in states:
+        tries = f"{state.attempts} {'try' if state.attempts == 1 else 'tries'}"
+        head = f"{state.method} {state.dataset} {state.regime} seed {state.seed}"
+        lines = [f"{head}: {state.error}", f"  {tries}, on {state.where}, in {state.folder}"]
+        lines += [f"  {line}" for line in state.traceback.rstrip().splitlines()]
+        console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
