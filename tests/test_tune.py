@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, Literal
@@ -17,7 +18,6 @@ from safetensors.numpy import load_file as load_scores
 from sklearn.metrics import average_precision_score
 from typer.testing import CliRunner
 
-from ssmlbench import grid
 from ssmlbench.cli import app
 from ssmlbench.conformance import Broken, declares_itself
 from ssmlbench.dataset import Task
@@ -30,7 +30,7 @@ from ssmlbench.render import as_markdown
 from ssmlbench.runner import Place, execute, resolve
 from ssmlbench.search import between, choice, faults
 from ssmlbench.spec import RunSpec
-from ssmlbench.store import RunFolder, read_finished
+from ssmlbench.store import Finished, RunFolder, read_finished
 from ssmlbench.tune import (
     Record,
     Study,
@@ -40,6 +40,8 @@ from ssmlbench.tune import (
     tuned_specs,
     winner,
 )
+
+from .test_leaderboard import BASE, finished
 
 TINY = '''
 import numpy as np
@@ -117,12 +119,13 @@ def ask(plugins: Plugins) -> Ask:
     return call
 
 
-def make(study: Study, plugins: Plugins, results: Path) -> tuple[grid.Summary, list[Record]]:
+def make(study: Study, plugins: Plugins, results: Path) -> tuple[list[str], list[Record]]:
+    """How each trial ended, made in this process, and the closed study."""
     place = Place(trials_root(results), "cpu", 1)
-    summary = grid.run_all(study.specs(), plugins, place, 1, lambda spec, event: None)
+    ended = [execute(spec, plugins, place) for spec in study.specs()]
     records = close(study, results)
     assert records is not None
-    return summary, records
+    return ended, records
 
 
 # ------------------------------------------------------------------------------- ranges
@@ -313,12 +316,12 @@ def test_a_killed_study_goes_on_and_a_longer_one_adds_to_it(
     execute(study.spec(0), plugins, place)
     assert close(study, tmp_path) is None  # nothing is won while trials are missing
     assert not study.file(tmp_path).exists()
-    summary, records = make(study, plugins, tmp_path)
-    assert (summary.already, summary.done, len(records)) == (1, 2, 3)
-    again, same = make(study, plugins, tmp_path)
-    assert (again.already, again.done, same) == (3, 0, records)
-    longer, more = make(Study.of(ask(), plugins, 4), plugins, tmp_path)
-    assert (longer.already, longer.done, more[:3]) == (3, 1, records)
+    ended, records = make(study, plugins, tmp_path)
+    assert ended == ["already", "done", "done"]
+    assert make(study, plugins, tmp_path) == (["already"] * 3, records)
+    ended, more = make(Study.of(ask(), plugins, 4), plugins, tmp_path)
+    assert ended == ["already", "already", "already", "done"]
+    assert more[:3] == records
 
 
 def test_a_diverged_trial_is_recorded_loses_and_is_not_tried_again(
@@ -334,7 +337,7 @@ def test_a_diverged_trial_is_recorded_loses_and_is_not_tried_again(
     best = winner(records)
     assert best is not None
     assert best.trial not in dry
-    assert make(study, plugins, tmp_path)[0].already == 4
+    assert make(study, plugins, tmp_path)[0] == ["already"] * 4
 
 
 def test_where_everything_diverges_there_is_no_winner(
@@ -454,38 +457,88 @@ def test_runs_made_before_tuning_keep_their_hash(ask: Ask) -> None:
     assert RunSpec.from_dict(before) == spec
 
 
+# ------------------------------------------------------------------------------- on a board
+
+
+def tuned_runs(root: Path, **rows: tuple[int, float]) -> list[Finished]:
+    """A run for each method, tuned with so many trials, at the learning rate that won."""
+    runs = []
+    for method, (trials, lr) in rows.items():
+        tuned = {"trial": 1, "trials": trials, "seed": 0, "lr": BASE.lr} if trials else {}
+        runs.append(finished(root, replace(BASE, method=method, lr=lr, tuned=tuned), 0.5))
+    return runs
+
+
+def test_tuned_rows_share_a_board_whatever_learning_rate_won(tmp_path: Path) -> None:
+    runs = tuned_runs(tmp_path, bce=(20, 0.002), cap=(20, 0.0003))
+    (board,) = build_boards(runs, Query())
+    assert [row.name for row in board.rows] == ["bce (tuned, 20 trials)", "cap (tuned, 20 trials)"]
+    assert "20 trials each on held-out labelled rows" in as_markdown([board])
+    assert "Warning" not in as_markdown([board])
+
+
+@pytest.mark.parametrize(
+    ("trials", "said"),
+    [(0, "not tuned: bce"), (10, "10 trials: bce (tuned, 10 trials)")],
+)
+def test_unequal_budgets_are_warned_of(tmp_path: Path, trials: int, said: str) -> None:
+    runs = tuned_runs(tmp_path, bce=(trials, BASE.lr), cap=(20, 0.0003))
+    (board,) = build_boards(runs, Query())
+    warning = "Warning: the tuning budgets are not equal (20 trials: cap (tuned, 20 trials); "
+    assert warning + said in as_markdown([board])
+
+
+def test_untuned_boards_say_nothing_of_tuning(tmp_path: Path) -> None:
+    (board,) = build_boards(tuned_runs(tmp_path, bce=(0, BASE.lr)), Query())
+    assert "uned" not in as_markdown([board])
+
+
+def test_trials_are_not_among_the_results(plugins: Plugins, ask: Ask, tmp_path: Path) -> None:
+    make(Study.of(ask(), plugins, 1), plugins, tmp_path)
+    assert read_finished([tmp_path]) == ([], [])
+    (trial,), _ = read_finished([trials_root(tmp_path)])
+    (board,) = build_boards([trial], Query())
+    assert "not on the test set" in as_markdown([board])
+
+
 # ------------------------------------------------------------------------------- the command line
 
 
-def test_tune_then_run_then_compare(
-    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ssmlbench.device.core_count", lambda: 1)
-
+def test_tune_then_run_tuned(files: list[Path], tmp_path: Path) -> None:
     def type_(*words: object) -> str:
-        plugs = [word for file in files for word in ("--plugin", str(file))]
-        common = [] if words[0] == "compare" else [*plugs, "--device", "cpu", "--jobs", 1]
-        typed = list(map(str, (*words, *common, "--results", tmp_path / "results")))
-        answer = CliRunner().invoke(app, typed, env={"COLUMNS": "200"})
+        plugs = [word for file in files for word in ("--plugin", file)]
+        where = ("--device", "cpu", "--jobs", 1, "--results", tmp_path / "results")
+        answer = CliRunner().invoke(app, list(map(str, (*words, *plugs, *where))))
         if answer.exception and not isinstance(answer.exception, SystemExit):
             raise answer.exception
         assert answer.exit_code == 0, answer.output
         return answer.output
 
-    cell = ("--dataset", "tiny", "--pi", 0.3, "--epochs", 3)
-    said = type_("tune", "--method", "bce,cap", *cell, "--trials", 2)
+    cell = ("--method", "bce,cap", "--dataset", "tiny", "--pi", 0.3, "--epochs", 3)
+    said = type_("tune", *cell, "--trials", 2)
     assert said.count("judged on 7 held-out labelled rows") == 1
     assert "[4/4] cap (trial 1)" in said
-    type_("run", "--method", "bce,cap", *cell, "--seeds", 2, "--tuned")
-    fair = type_("compare")
-    assert "bce (tuned, 2 trials)" in fair
-    assert "2 trials each on held-out labelled rows" in fair
-    assert "trial 0" not in fair  # the trials are not on the board
-    type_("run", "--method", "bce", *cell, "--seeds", 2)
-    runs, _ = read_finished([tmp_path / "results"])
-    (board,) = build_boards(runs, Query())
-    budgets = {trials: sorted(names) for trials, names in board.budgets.items()}
-    assert budgets == {2: ["bce (tuned, 2 trials)", "cap (tuned, 2 trials)"], 0: ["bce"]}
-    assert "Warning: the tuning budgets are not equal" in as_markdown([board])
-    with pytest.raises(UserError, match="--trials 0: must be at least 1"):
-        type_("tune", "--method", "bce", *cell, "--trials", 0)
+    assert "ssmlbench run --tuned" in said
+    type_("run", *cell, "--tuned")
+    runs, complaints = read_finished([tmp_path / "results"])
+    assert not complaints
+    assert {run.spec.variant for run in runs} == {"bce (tuned, 2 trials)", "cap (tuned, 2 trials)"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--trials", "0"), "--trials 0: must be at least 1"),
+        (("--trials", "2", "--selection", "oracle"), "tune never looks at the test set"),
+        (("--trials", "2", "--pi", "0.01"), "need at least 2, there are 1"),
+        (("--trials", "2", "--jobs", "0"), "--jobs 0: must be at least 1"),
+    ],
+)
+def test_what_cannot_be_tuned_is_told(
+    files: list[Path], tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    cell = ("--method", "bce", "--dataset", "tiny", "--pi", "0.3", "--plugin", str(files[0]))
+    typed = ("tune", *cell, "--results", str(tmp_path), *words)
+    error = CliRunner().invoke(app, typed).exception
+    assert isinstance(error, UserError)
+    assert said in str(error)
