@@ -9,6 +9,7 @@ from torch import Tensor
 from ssmlbench.losses import asymmetric_loss
 from ssmlbench.method import option
 from ssmlbench.partial import PartialMethod
+from ssmlbench.search import between
 
 
 class Asl(PartialMethod):
@@ -24,9 +25,13 @@ class Asl(PartialMethod):
 
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):
-        gamma_negative: float = option(4.0, "γ⁻: how much easy negatives are discounted")
-        gamma_positive: float = option(1.0, "γ⁺: how much easy positives are discounted")
-        clip: float = option(0.05, "probability shift of negatives")
+        gamma_negative: float = option(
+            4.0, "γ⁻: how much easy negatives are discounted", search=between(1.0, 6.0)
+        )
+        gamma_positive: float = option(
+            1.0, "γ⁺: how much easy positives are discounted", search=between(0.0, 2.0)
+        )
+        clip: float = option(0.05, "probability shift of negatives", search=between(0.0, 0.1))
 
     def entry_loss(self, logits: Tensor, observed: Tensor) -> Tensor:
         config = self.config

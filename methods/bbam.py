@@ -13,6 +13,7 @@ from ssmlbench.losses import angles, bce
 from ssmlbench.method import Method, option
 from ssmlbench.pools import Batch, Pools
 from ssmlbench.pseudo import class_aware_labels
+from ssmlbench.search import between
 
 NEGATIVE, POSITIVE = 0, 1  # rows of the statistics
 
@@ -49,11 +50,19 @@ class Bbam(Method):
 
     @dataclass(frozen=True)
     class Config(Method.Config):
-        scale: float = option(20.0, "s: scale of the cosines (the authors' text runs: 10)")
-        margin_size: float = option(0.4, "m: additive cosine margin (their text runs: 0.2)")
+        scale: float = option(
+            20.0,
+            "s: scale of the cosines (the authors' text runs: 10)",
+            search=between(5.0, 40.0, log=True),
+        )
+        margin_size: float = option(
+            0.4, "m: additive cosine margin (their text runs: 0.2)", search=between(0.1, 0.5)
+        )
         margin: Literal["both", "positives"] = option("both", "which entries the margin shifts")
         balance: bool = option(True, "rescale angles to equal variance; false is 'w/o BBAM'")
-        negatives_per_positive: float | None = option(5.0, "η; none keeps every negative")
+        negatives_per_positive: float | None = option(
+            5.0, "η; none keeps every negative", search=between(1.0, 10.0, log=True)
+        )
         sampling: Literal["paper", "released"] = option("paper", "how #pos is counted for η·#pos")
         labelled_sampling: Literal["always", "once"] = option(
             "always", "when labelled negatives are drawn"
@@ -61,8 +70,10 @@ class Bbam(Method):
         statistics: Literal["sampled", "released"] = option("sampled", "which angles are counted")
         smoothing: float = option(0.01, "γ: weight of the old statistics (statistics=released)")
         reduction: Literal["mean", "sum"] = option("mean", "of each pool's term")
-        unlabelled_weight: float = option(1.0, "λ: weight of the unlabelled term")
-        positive_share: float = option(1.0, "η⁺ of CAP's rule")
+        unlabelled_weight: float = option(
+            1.0, "λ: weight of the unlabelled term", search=between(0.1, 10.0, log=True)
+        )
+        positive_share: float = option(1.0, "η⁺ of CAP's rule", search=between(0.5, 1.0))
         negative_share: float = option(0.998, "η⁻ of CAP's rule")
 
     def start_epoch(self, pools: Pools) -> None:

@@ -11,6 +11,7 @@ from ssmlbench.losses import asymmetric_loss, bce
 from ssmlbench.method import Method, option
 from ssmlbench.pools import Batch, Pools
 from ssmlbench.pseudo import class_aware_labels
+from ssmlbench.search import between, choice
 
 
 class Cap(Method):
@@ -26,13 +27,21 @@ class Cap(Method):
 
     @dataclass(frozen=True)
     class Config(Method.Config):
-        loss: Literal["asl", "bce"] = option("asl", "entry loss on both pools")
-        gamma_negative: float = option(4.0, "γ⁻ of ASL: how much easy negatives are discounted")
+        loss: Literal["asl", "bce"] = option(
+            "asl", "entry loss on both pools", search=choice("asl", "bce")
+        )
+        gamma_negative: float = option(
+            4.0, "γ⁻ of ASL: how much easy negatives are discounted", search=between(1.0, 6.0)
+        )
         gamma_positive: float = option(0.0, "γ⁺ of ASL")
         clip: float = option(0.05, "ASL's probability shift of negatives")
-        positive_share: float = option(1.0, "η⁺: the part of a label's pseudo-positives trusted")
+        positive_share: float = option(
+            1.0, "η⁺: the part of a label's pseudo-positives trusted", search=between(0.5, 1.0)
+        )
         negative_share: float = option(0.998, "η⁻: the part of its pseudo-negatives trusted")
-        unlabelled_weight: float = option(1.0, "λ: weight of the unlabelled term")
+        unlabelled_weight: float = option(
+            1.0, "λ: weight of the unlabelled term", search=between(0.1, 10.0, log=True)
+        )
 
     def start_epoch(self, pools: Pools) -> None:
         self.targets, self.trust = class_aware_labels(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ssmlbench.losses import asymmetric_loss
 from ssmlbench.method import Method, option
 from ssmlbench.pools import Batch, Pools, Rows
+from ssmlbench.search import between
 
 PATCHES = 4  # of a row, in the "-patches" views
 
@@ -34,12 +35,18 @@ class D2lMat(Method):
 
     @dataclass(frozen=True)
     class Config(Method.Config):
-        beta: float = option(0.5, "β of F_β, which each label's threshold maximises")
+        beta: float = option(
+            0.5,
+            "β of F_β, which each label's threshold maximises",
+            search=between(0.25, 2.0, log=True),
+        )
         f_score: Literal["standard", "released"] = option("standard", "the form of F_β")
-        gamma_negative: float = option(4.0, "γ⁻ of ASL")
+        gamma_negative: float = option(4.0, "γ⁻ of ASL", search=between(1.0, 6.0))
         gamma_positive: float = option(0.0, "γ⁺ of ASL")
         clip: float = option(0.05, "ASL's probability shift of negatives")
-        unlabelled_weight: float = option(1.0, "λ: weight of the two unlabelled terms")
+        unlabelled_weight: float = option(
+            1.0, "λ: weight of the two unlabelled terms", search=between(0.1, 10.0, log=True)
+        )
 
     def build_head(self, width: int) -> nn.Module:
         return FourHeads(width, self.labels)

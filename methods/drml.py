@@ -11,6 +11,7 @@ from torch.optim import Adam, Optimizer
 
 from ssmlbench.method import Method, option
 from ssmlbench.pools import Batch, Outputs, Pools
+from ssmlbench.search import between
 from ssmlbench.update import Update
 
 
@@ -41,17 +42,31 @@ class Drml(Method):
         losses: Literal["paper", "released"] = option("paper", "form of the losses")
         layers: Literal["paper", "released"] = option("paper", "one layer a module, or two")
         width: int = option(1024, "width of the projected features")
-        eta: float = option(0.5, "η: share of the classifiers in the joint loss")
-        classifier_weight: float = option(1.0, "λ: weight of L_C against the discrepancy in step B")
+        eta: float = option(
+            0.5, "η: share of the classifiers in the joint loss", search=between(0.2, 0.8)
+        )
+        classifier_weight: float = option(
+            1.0,
+            "λ: weight of L_C against the discrepancy in step B",
+            search=between(0.1, 10.0, log=True),
+        )
         promotion: Literal["smallest", "threshold"] = option("smallest", "which rows are promoted")
         promoted: Literal["binary", "soft"] = option("binary", "labels of promoted rows")
-        promoted_rows: int = option(20, "rows promoted an epoch (promotion=smallest)")
+        promoted_rows: int = option(
+            20, "rows promoted an epoch (promotion=smallest)", search=between(10, 20)
+        )
         threshold: float = option(1.0, "d, for 312 labels; scaled by K / 312 (promotion=threshold)")
         promotion_start: float = option(1 / 3, "the part of the epochs without promotion")
-        joint_lr: float = option(1e-4, "step A: projector and classifiers, on known labels")
+        joint_lr: float = option(
+            1e-4,
+            "step A: projector and classifiers, on known labels",
+            search=between(1e-5, 1e-3, log=True),
+        )
         discrepancy_lr: float = option(1e-5, "step B: classifiers, to disagree")
         projector_lr: float = option(1e-5, "step C: projector, to make them agree")
-        relation_lr: float = option(1e-3, "step D: relation network")
+        relation_lr: float = option(
+            1e-3, "step D: relation network", search=between(1e-4, 1e-2, log=True)
+        )
 
     def build_head(self, width: int) -> nn.Module:
         return DualHead(width, self.config.width, self.labels, self.config.layers == "released")

@@ -11,6 +11,7 @@ from ssmlbench.entropy import EntropyMethod
 from ssmlbench.method import option
 from ssmlbench.partial import coded_loss
 from ssmlbench.pools import Batch, Pools
+from ssmlbench.search import between
 
 UNSET = -1.0
 """A soft label that was not given."""
@@ -37,11 +38,17 @@ class EmApl(EntropyMethod):
 
     @dataclass(frozen=True)
     class Config(EntropyMethod.Config):
-        beta: float = option(0.02, "β: weight of soft labels (VOC .02, COCO .9, NUS .2, CUB .4)")
+        beta: float = option(
+            0.02,
+            "β: weight of soft labels (VOC .02, COCO .9, NUS .2, CUB .4)",
+            search=between(0.02, 0.9, log=True),
+        )
         negative_share: float = option(
             0.9, "the part of a label's unknowns that ends soft-labelled"
         )
-        warm_up_share: float = option(0.5, "the part of the epochs without soft labels")
+        warm_up_share: float = option(
+            0.5, "the part of the epochs without soft labels", search=between(0.3, 0.5)
+        )
 
     def setup(self, pools: Pools) -> None:
         super().setup(pools)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ssmlbench.method import option
 from ssmlbench.partial import PartialMethod
+from ssmlbench.search import between
 
 
 class Entmin(PartialMethod):
@@ -19,7 +20,7 @@ class Entmin(PartialMethod):
 
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):
-        alpha: float = option(0.2, "α: weight of the entropy")
+        alpha: float = option(0.2, "α: weight of the entropy", search=between(0.01, 0.4, log=True))
 
     def unobserved(self, p: Tensor) -> tuple[Tensor, float]:
         # The soft cross-entropy with its own probability as its target is the entropy.

@@ -11,6 +11,7 @@ from ssmlbench.losses import bce
 from ssmlbench.method import Method, option
 from ssmlbench.pools import Batch
 from ssmlbench.pseudo import consistency, decide, used
+from ssmlbench.search import between
 
 
 class FixMatch(Method):
@@ -31,10 +32,14 @@ class FixMatch(Method):
 
     @dataclass(frozen=True)
     class Config(Method.Config):
-        threshold: float = option(0.95, "τ: an entry is used if q ≥ τ or q ≤ 1 - τ")
+        threshold: float = option(
+            0.95, "τ: an entry is used if q ≥ τ or q ≤ 1 - τ", search=between(0.7, 0.99)
+        )
         positive_threshold: float | None = option(None, "τ of q ≥ τ alone; none is threshold")
         negative_threshold: float | None = option(None, "τ of q ≤ 1 - τ alone; none is threshold")
-        unlabelled_weight: float = option(1.0, "λ_u: weight of the unlabelled term")
+        unlabelled_weight: float = option(
+            1.0, "λ_u: weight of the unlabelled term", search=between(0.1, 10.0, log=True)
+        )
         labelled_view: Literal["weak", "strong"] = option("weak", "view of the labelled rows")
 
     @property

@@ -13,6 +13,7 @@ from ssmlbench.losses import bce
 from ssmlbench.method import Method, option
 from ssmlbench.pools import Batch, Pools
 from ssmlbench.pseudo import consistency, decide, moved_thresholds, used
+from ssmlbench.search import between, choice
 from ssmlbench.update import Update
 
 
@@ -39,9 +40,13 @@ class FlatMatch(Method):
 
     @dataclass(frozen=True)
     class Config(Method.Config):
-        radius: float = option(0.05, "ρ: length of the step uphill")
-        momentum: float = option(0.999, "m: weight of the old threshold")
-        unlabelled_weight: float = option(1.0, "λ_u: weight of the unlabelled term")
+        radius: float = option(0.05, "ρ: length of the step uphill", search=choice(0.02, 0.05, 0.1))
+        momentum: float = option(
+            0.999, "m: weight of the old threshold", search=choice(0.9, 0.99, 0.999)
+        )
+        unlabelled_weight: float = option(
+            1.0, "λ_u: weight of the unlabelled term", search=between(0.1, 10.0, log=True)
+        )
         objective: Literal["paper", "released"] = option(
             "paper", "released: the labelled loss counts at the perturbed weights too"
         )

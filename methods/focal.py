@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from ssmlbench.method import option
 from ssmlbench.partial import PartialMethod
+from ssmlbench.search import between
 
 
 class Focal(PartialMethod):
@@ -25,7 +26,9 @@ class Focal(PartialMethod):
 
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):
-        gamma: float = option(2.0, "γ: how much easy entries are discounted")
+        gamma: float = option(
+            2.0, "γ: how much easy entries are discounted", search=between(0.5, 5.0)
+        )
 
     def entry_loss(self, logits: Tensor, observed: Tensor) -> Tensor:
         # The loss of a negative is that of a positive with the opposite logit.

@@ -12,6 +12,7 @@ from ssmlbench.losses import bce
 from ssmlbench.method import Method, option
 from ssmlbench.pools import Batch, Pools
 from ssmlbench.pseudo import consistency, decide, moved_thresholds, used
+from ssmlbench.search import between, choice
 
 
 class FreeMatch(Method):
@@ -33,8 +34,10 @@ class FreeMatch(Method):
 
     @dataclass(frozen=True)
     class Config(Method.Config):
-        momentum: float = option(0.999, "m: of the running mean")
-        unlabelled_weight: float = option(1.0, "λ_u: weight of the unlabelled term")
+        momentum: float = option(0.999, "m: of the running mean", search=choice(0.9, 0.99, 0.999))
+        unlabelled_weight: float = option(
+            1.0, "λ_u: weight of the unlabelled term", search=between(0.1, 10.0, log=True)
+        )
         labelled_view: Literal["weak", "strong"] = option("weak", "view of the labelled rows")
 
     @property

@@ -14,6 +14,7 @@ from ssmlbench.losses import angles, bce
 from ssmlbench.method import Method, option
 from ssmlbench.pools import Batch, Pools
 from ssmlbench.pseudo import class_aware_labels
+from ssmlbench.search import between
 
 
 class Hml(Method):
@@ -37,8 +38,16 @@ class Hml(Method):
 
     @dataclass(frozen=True)
     class Config(Method.Config):
-        scale: float = option(20.0, "s: scale of the cosines; the start of s* if adaptive")
-        margin: float = option(0.3, "m: angular margin in radians; the start of m* if adaptive")
+        scale: float = option(
+            20.0,
+            "s: scale of the cosines; the start of s* if adaptive",
+            search=between(5.0, 40.0, log=True),
+        )
+        margin: float = option(
+            0.3,
+            "m: angular margin in radians; the start of m* if adaptive",
+            search=between(0.0, 0.5),
+        )
         adaptive: bool = option(False, "learn s* and m* with the adaptive loss")
         pseudo: Literal["none", "cap"] = option("none", "labels of unlabelled rows (semi only)")
         positive_share: float = option(1.0, "η⁺ of CAP's rule (pseudo=cap)")

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ssmlbench.method import option
 from ssmlbench.partial import PartialMethod
+from ssmlbench.search import between
 
 
 class Ls(PartialMethod):
@@ -22,7 +23,9 @@ class Ls(PartialMethod):
 
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):
-        epsilon: float = option(0.1, "ε: how far targets are moved from 1 and 0")
+        epsilon: float = option(
+            0.1, "ε: how far targets are moved from 1 and 0", search=between(0.02, 0.3, log=True)
+        )
 
     def positive(self) -> float:
         return 1 - self.config.epsilon

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from ssmlbench.method import Method, option
 from ssmlbench.partial import soft_loss
 from ssmlbench.pools import Batch, Pool, Pools
+from ssmlbench.search import between, choice
 
 SMALLEST_DEVIATION = 1e-6  # a code that has collapsed to a point still has a finite KL
 
@@ -42,9 +43,13 @@ class Mime(Method):
 
     @dataclass(frozen=True)
     class Config(Method.Config):
-        beta: float = option(1e-4, "β: weight of the KL term")
-        theta: float = option(0.95, "θ: a prediction above it makes an entry positive, for good")
-        code: int = option(64, "z: width of a label's code")
+        beta: float = option(1e-4, "β: weight of the KL term", search=between(1e-5, 1e-3, log=True))
+        theta: float = option(
+            0.95,
+            "θ: a prediction above it makes an entry positive, for good",
+            search=between(0.8, 0.99),
+        )
+        code: int = option(64, "z: width of a label's code", search=choice(64, 128, 256))
         hidden: int = option(256, "width of the MLP's hidden layer")
         reading: Literal["excluded", "an"] = option("excluded", "unlabelled rows in warm-up")
         warmup_epochs: int = option(2, "epochs before the first new positive (reading=an)")

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ssmlbench.method import option
 from ssmlbench.partial import PartialMethod
+from ssmlbench.search import between
 
 
 class Nls(PartialMethod):
@@ -19,7 +20,9 @@ class Nls(PartialMethod):
 
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):
-        epsilon: float = option(0.1, "ε: target of unobserved entries")
+        epsilon: float = option(
+            0.1, "ε: target of unobserved entries", search=between(0.02, 0.3, log=True)
+        )
 
     def unobserved(self, p: Tensor) -> tuple[float, float]:
         return self.config.epsilon, 1.0

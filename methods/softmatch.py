@@ -12,6 +12,7 @@ from ssmlbench.losses import bce
 from ssmlbench.method import Method, option
 from ssmlbench.pools import Batch, Pools
 from ssmlbench.pseudo import consistency, decide, used
+from ssmlbench.search import between, choice
 
 RARE = 1e-6  # rates are kept this far from 0 and 1, where odds end
 
@@ -36,11 +37,17 @@ class SoftMatch(Method):
 
     @dataclass(frozen=True)
     class Config(Method.Config):
-        width: float = option(2.0, "n_σ: the Gaussian's variance is var / n_σ²")
-        momentum: float = option(0.999, "m: of the running mean and variance")
+        width: float = option(
+            2.0, "n_σ: the Gaussian's variance is var / n_σ²", search=between(1.0, 3.0)
+        )
+        momentum: float = option(
+            0.999, "m: of the running mean and variance", search=choice(0.9, 0.99, 0.999)
+        )
         gaussians: Literal["one", "two"] = option("one", "two: positives and negatives apart")
         alignment: Literal["none", "prior"] = option("none", "shift the odds to the labelled rate")
-        unlabelled_weight: float = option(1.0, "λ_u: weight of the unlabelled term")
+        unlabelled_weight: float = option(
+            1.0, "λ_u: weight of the unlabelled term", search=between(0.1, 10.0, log=True)
+        )
         labelled_view: Literal["weak", "strong"] = option("weak", "view of the labelled rows")
 
     @property

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ssmlbench.method import Method
 from ssmlbench.registry import Plugins, source_file
+from ssmlbench.search import search_of
 
 
 def idea(cls: type) -> str:
@@ -65,10 +66,12 @@ def methods_markdown(plugins: Plugins) -> str:
         lines += [f"### {name}", "", idea(cls), "", f"*{cls.paper}.*"]
         lines += [f"Regimes: {', '.join(sorted(cls.regimes))}. Head: {_head(cls)}.", ""]
         parameters = [
-            f"| `{name}` | `{default}` | {meaning} |" for name, default, _, meaning in _options(cls)
+            f"| `{name}` | `{default}` | {search} | {meaning} |"
+            for name, default, _, search, meaning in _options(cls)
         ]
         if parameters:
-            lines += ["| hyper-parameter | default | meaning |", "| --- | --- | --- |"]
+            lines += ["| hyper-parameter | default | tuned over | meaning |"]
+            lines += ["| --- | --- | --- | --- |"]
             lines += [*parameters, ""]
         if cls.differences:
             lines += ["Where paper, released code and this file differ:", ""]
@@ -80,14 +83,15 @@ def _head(cls: type[Method]) -> str:
     return cls.head + (" on the 512-256 projection" if cls.projection == "mlp" else "")
 
 
-def _options(cls: type[Method]) -> list[tuple[str, str, str, str]]:
-    """Name, default, type and meaning of each hyper-parameter."""
+def _options(cls: type[Method]) -> list[tuple[str, str, str, str, str]]:
+    """Name, default, type, search range and meaning of each hyper-parameter."""
     hints = typing.get_type_hints(cls.Config)
     return [
         (
             field.name,
             str(field.default).lower() if isinstance(field.default, bool) else str(field.default),
             _type_name(hints[field.name]),
+            str(search_of(field) or ""),
             field.metadata.get("meaning", ""),
         )
         for field in dataclasses.fields(cls.Config)
@@ -110,13 +114,14 @@ def method_page(cls: type[Method]) -> RenderableType:
     ):
         facts.add_row(Text(key, style="bold"), value)
     parameters = Table(title="hyper-parameters (--set name=value)", title_justify="left")
-    for column in ("name", "default", "type", "meaning"):
-        parameters.add_column(column)
+    for column in ("name", "default", "type", "tuned over", "meaning"):
+        parameters.add_column(column, no_wrap=column == "name")  # to be typed as it stands
     options = _options(cls)
     for row in options:
         parameters.add_row(*row)
     parts: list[RenderableType] = [Text(cls.name, style="bold"), Text(idea(cls)), "", facts, ""]
     parts.append(parameters if options else Text("no hyper-parameters"))
+    parts.append(Text("`ssmlbench tune` also draws the learning rate, as it does for every method"))
     if cls.differences:
         parts += ["", Text("where paper, released code and this file differ", style="bold")]
         parts += [Text(f"  - {difference}") for difference in cls.differences]

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from ssmlbench import search
 from ssmlbench.checkpoint import Checkpoint
 from ssmlbench.encoder_conformance import Broken, encoder_statements
 from ssmlbench.encoders import Encoder, SmallCnn, Vector
@@ -132,7 +133,7 @@ def same_bits(a: Outcome, b: Outcome) -> bool:
 
 
 def declares_itself(cls: type[Method]) -> None:
-    """it says what it is: a known head and regimes, and hyper-parameters with default and meaning"""
+    """it says what it is: head, regimes, and hyper-parameters with default, meaning and sound ranges"""
     known = set(get_args(Regime))
     if not cls.regimes or not set(cls.regimes) <= known:
         raise Broken(f"regimes {set(cls.regimes)} must be some of {sorted(known)}")
@@ -143,6 +144,8 @@ def declares_itself(cls: type[Method]) -> None:
             raise Broken(f"hyper-parameter {field.name} has no default")
         if not field.metadata.get("meaning"):
             raise Broken(f'hyper-parameter {field.name} has no meaning: option(default, "…")')
+    if wrong := search.faults(cls.Config):
+        raise Broken(f"hyper-parameter {'; '.join(wrong)}")
 
 
 def trains(cls: type[Method], regime: str, kind: str) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ssmlbench.method import option
 from ssmlbench.partial import PartialMethod
+from ssmlbench.search import between
 
 
 class EntropyMethod(PartialMethod):
@@ -16,7 +17,11 @@ class EntropyMethod(PartialMethod):
 
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):
-        alpha: float = option(0.2, "α: weight of the entropy (VOC .2, COCO and NUS .1, CUB .01)")
+        alpha: float = option(
+            0.2,
+            "α: weight of the entropy (VOC .2, COCO and NUS .1, CUB .01)",
+            search=between(0.01, 0.4, log=True),
+        )
         literal: bool = option(False, "treat known negatives as unknown too")
 
     def unobserved(self, p: Tensor) -> tuple[Tensor, float]:

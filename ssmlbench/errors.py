@@ -13,3 +13,7 @@ class UserError(Exception):
 
 class RunFailed(Exception):
     """A run that started and could not finish (a loss that is not finite, a plugin that raised)."""
+
+
+class Diverged(RunFailed):
+    """A loss or weights that are not finite: the same spec would end here again."""

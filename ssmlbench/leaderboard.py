@@ -39,6 +39,7 @@ SETTING = (
     "ema_decay",
     "split",
     "selection",
+    "judged_on",
     "protocol",
     "data",
 )
@@ -108,6 +109,7 @@ class BoardRow:
     name: str
     cells: dict[tuple[str, str], Cell]  # by (metric key, level)
     rank: float = math.nan  # average place over the board's columns
+    trials: int = 0  # of the study its hyper-parameters come from; 0: not tuned
 
 
 @dataclass
@@ -129,6 +131,14 @@ class Board:
     runs: list[Finished] = field(default_factory=list, repr=False, compare=False)
 
     @property
+    def budgets(self) -> dict[int, list[str]]:
+        """The rows by how many trials they were tuned with, most first: one entry if it is fair."""
+        found: dict[int, list[str]] = {}
+        for row in sorted(self.rows, key=lambda row: -row.trials):
+            found.setdefault(row.trials, []).append(row.name)
+        return found
+
+    @property
     def columns(self) -> list[tuple[Metric, str]]:
         return [(metric, level) for metric in self.metrics for level in self.levels]
 
@@ -145,7 +155,7 @@ def build_boards(runs: Iterable[Finished], query: Query) -> list[Board]:
 def _boards_of_group(runs: Sequence[Finished], query: Query) -> list[Board]:
     by_setting: dict[tuple[Any, ...], list[Finished]] = defaultdict(list)
     for run in runs:
-        by_setting[tuple(getattr(run.spec, name) for name in SETTING)].append(run)
+        by_setting[tuple(_setting(run.spec, name) for name in SETTING)].append(run)
     # The main table is the one with most runs; equal counts: the longer training.
     ordered = sorted(by_setting.items(), key=lambda item: (-len(item[1]), -item[1][0].spec.epochs))
     main = dict(zip(SETTING, ordered[0][0], strict=True))
@@ -159,6 +169,11 @@ def _boards_of_group(runs: Sequence[Finished], query: Query) -> list[Board]:
             why = [*reasons, "made with another version of the method's file"]
             boards.append(_board(outdated, query, setting, ", ".join(why)))
     return boards
+
+
+def _setting(spec: RunSpec, name: str) -> Any:
+    """A tuned run stands with those made at the learning rate it was tuned around."""
+    return spec.tuned.get("lr", spec.lr) if name == "lr" else getattr(spec, name)
 
 
 def _split_by_code(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:
@@ -190,7 +205,8 @@ def _board(runs: Sequence[Finished], query: Query, setting: dict[str, Any], apar
         cells[run.spec.variant, level_of(run.spec)].append(run)
     rows = []
     for name in sorted({run.spec.variant for run in runs}):
-        row = BoardRow(name, {})
+        one = next(run.spec for run in runs if run.spec.variant == name)
+        row = BoardRow(name, {}, trials=one.tuned.get("trials", 0))
         for level in levels:
             if (name, level) in cells:
                 made = _cells(cells[name, level], query)

@@ -15,12 +15,16 @@ from torch import Tensor, nn
 
 from ssmlbench import heads
 from ssmlbench.pools import Batch, Pools, Rows
+from ssmlbench.search import Search
 from ssmlbench.update import Update
 
 
-def option(default: Any, meaning: str) -> Any:
-    """A hyper-parameter of a Config: its default, and what `ssmlbench methods NAME` says of it."""
-    return dataclasses.field(default=default, metadata={"meaning": meaning})
+def option(default: Any, meaning: str, *, search: Search | None = None) -> Any:
+    """A hyper-parameter of a Config: its default, and what `ssmlbench methods NAME` says of it.
+
+    search: what `ssmlbench tune` may draw, e.g. between(0.1, 10.0, log=True); None: nothing else.
+    """
+    return dataclasses.field(default=default, metadata={"meaning": meaning, "search": search})
 
 
 class Method(nn.Module):

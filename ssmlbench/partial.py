@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ssmlbench.method import Method, option
 from ssmlbench.pools import Batch, Pool, Pools
 from ssmlbench.row_adam import adam_rows_
+from ssmlbench.search import between, choice
 from ssmlbench.update import Update
 
 KAPPA = (
@@ -156,7 +157,9 @@ class PenalisedMethod(PartialMethod):
 
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):
-        penalty: float = option(1e-5, "λ: weight of the penalty")
+        penalty: float = option(
+            1e-5, "λ: weight of the penalty", search=between(1e-6, 1e-3, log=True)
+        )
 
     def unobserved(self, p: Tensor) -> tuple[float, float]:
         return 0.0, 1.0
@@ -186,7 +189,11 @@ class LargeLossMethod(PartialMethod):
 
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):
-        delta: float = option(0.2, "Δ_rel: percent of a batch's entries doubted more every epoch")
+        delta: float = option(
+            0.2,
+            "Δ_rel: percent of a batch's entries doubted more every epoch",
+            search=choice(0.1, 0.2, 0.3, 0.4, 0.5),
+        )
         delta_epochs: int | None = option(
             10,
             "the run length that Δ_rel was chosen for (the paper's 10 epochs): a run of any length "
@@ -242,7 +249,11 @@ class EstimatedLabelsMethod(PartialMethod):
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):
         kappa: float | None = option(None, KAPPA)
-        label_lr: float = option(10.0, "learning rate of U, in multiples of the network's")
+        label_lr: float = option(
+            10.0,
+            "learning rate of U, in multiples of the network's",
+            search=between(1.0, 30.0, log=True),
+        )
 
     def setup(self, pools: Pools) -> None:
         super().setup(pools)

@@ -18,7 +18,7 @@ from ssmlbench.spec import RunSpec
 
 UNKNOWN = -1
 VALIDATION_SHARE = 0.2
-"""The part of the labelled rows that `--selection val` holds out (specs of the papers: 20 %)."""
+"""The part of the labelled rows that `--selection val` and `tune` hold out (the papers: 20 %)."""
 
 Labels = npt.NDArray[np.int8]
 Rows = npt.NDArray[np.int64]
@@ -31,7 +31,7 @@ class Observation:
     labels      N × K int8, 1 / 0 / -1
     labelled    rows with known labels (in `semi`: fully labelled; elsewhere every row)
     unlabelled  rows about which nothing is known
-    validation  rows held out of `labelled` for `--selection val`, else empty
+    validation  rows held out of `labelled` for `--selection val` or to judge a trial, else empty
     prior       K, the share of positives among the known labels
     """
 
@@ -103,7 +103,7 @@ def observe(truth: Labels, spec: RunSpec) -> Observation:
         else:
             labels[(truth == 1) & (random.random_sample(truth.shape) < float(spec.share or 0))] = 1
     validation = rows[:0]
-    if spec.selection == "val":
+    if spec.selection == "val" or spec.judged_on == "held-out":
         labelled, validation = _hold_out(labelled, spec.seed)
     return Observation(
         labels, labelled, unlabelled, validation, _prior(labels[labelled], spec.share)
@@ -141,7 +141,8 @@ def _hold_out(labelled: Rows, seed: int) -> tuple[Rows, Rows]:
     count = max(1, round(VALIDATION_SHARE * len(labelled)))
     if count >= len(labelled):
         raise UserError(
-            f"--selection val needs at least 2 labelled rows, there are {len(labelled)}; raise --pi"
+            "--selection val and tune hold out labelled rows and need at least 2, there are "
+            f"{len(labelled)}; raise --pi"
         )
     return labelled[order[count:]], labelled[order[:count]]
 

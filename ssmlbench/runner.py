@@ -23,7 +23,7 @@ from ssmlbench.checkpoint import Checkpoint
 from ssmlbench.dataset import DatasetAdapter, Task, prepare
 from ssmlbench.device import make_repeatable, pick_device
 from ssmlbench.encoders import DEFAULT_BACKBONE, Encoder, EncoderOptions, Vector, find_encoder
-from ssmlbench.errors import RunFailed, UserError
+from ssmlbench.errors import Diverged, RunFailed, UserError
 from ssmlbench.features import FrozenEncoder
 from ssmlbench.heartbeat import Heartbeat
 from ssmlbench.method import Method
@@ -33,7 +33,7 @@ from ssmlbench.seeds import stream, stream_seed
 from ssmlbench.spec import RunSpec, check_spec, parse_config
 from ssmlbench.store import RunFolder, temporary_beside, write_atomically
 from ssmlbench.trainer import Material, Outcome, Trainer
-from ssmlbench.views import Inputs, SplitInputs, StoredInputs
+from ssmlbench.views import Inputs, SomeRows, SplitInputs, StoredInputs
 
 Notify = Callable[[Mapping[str, Any]], None]
 
@@ -181,9 +181,13 @@ def _make(spec: RunSpec, plugins: Plugins, place: Place, folder: RunFolder, noti
     notify({"kind": "training"})
     try:
         outcome = trainer.train()
-    except RunFailed:
+    except RunFailed as error:
         checkpoint.delete()  # going on from here would fail again
-        raise
+        if not (spec.judged_on == "held-out" and isinstance(error, Diverged)):
+            raise
+        write_lost_trial(spec, folder, str(error))
+        notify({"kind": "warning", "text": str(error)})
+        return
     write_result(spec, folder, task, material, outcome, device, notes)
     checkpoint.delete()
 
@@ -212,6 +216,10 @@ def gather(
     """
     truth = task.truth("train")
     observation = observe(truth, spec)
+    if spec.judged_on == "held-out":  # the test set is not opened, the truth not handed on
+        train, rows = inputs("train"), observation.validation
+        held_out = SomeRows(train, rows)
+        return Material(train, held_out, observation, None, observation.labels[rows]), []
     test_truth = task.truth("test")
     material = Material(inputs("train"), inputs("test"), observation, Audit(truth), test_truth)
     return material, _notes(task, observation, test_truth)
@@ -346,6 +354,18 @@ def write_result(
             "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
         },
         "data": {"rows": task.card.rows, "labels": task.label_count},
+    }
+    write_atomically(folder.result_file, json.dumps(result, indent=1))
+
+
+def write_lost_trial(spec: RunSpec, folder: RunFolder, reason: str) -> None:
+    """A trial that diverged is finished: it scores 0, and is not tried again."""
+    result = {
+        "spec": spec.as_dict(),
+        "hash": spec.hash,
+        "metrics": {"threshold": {"default": {"map": 0.0}}},
+        "diverged": reason,
+        "cost": {"seconds": 0.0},
     }
     write_atomically(folder.result_file, json.dumps(result, indent=1))
 

@@ -26,6 +26,7 @@ Selection = Literal["last", "val", "oracle"]
 EpochCount = Literal["unlabelled", "labelled"]
 Projection = Literal["none", "mlp"]
 Pooling = Literal["masked", "all"]
+JudgedOn = Literal["test", "held-out"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,9 @@ class RunSpec:
     # how it is measured
     split: Split = "random"
     selection: Selection = "last"
+    judged_on: JudgedOn = (
+        "test"  # held-out: a trial of `tune`, on labelled rows it did not train on
+    )
     # what is trained
     backbone: str = "small-cnn"
     projection: Projection = "none"
@@ -64,7 +68,10 @@ class RunSpec:
     ema_decay: float = 0.9997
     # which method, exactly, on which data, exactly
     config: Mapping[str, Any] = field(default_factory=dict)
-    changed: tuple[str, ...] = ()  # the hyper-parameters that differ from the method's defaults
+    changed: tuple[str, ...] = ()  # hyper-parameters that were set, and not to their defaults
+    # where lr and config come from, if from a study: trial, trials (of a finished one), seed, and lr,
+    # the one the study was made around
+    tuned: Mapping[str, Any] = field(default_factory=dict)
     code: str = ""  # digest of the method's file
     encoder_code: str = ""  # digest of the encoder's file, if it is a plugin's
     data: str = ""  # fingerprint of the prepared data set
@@ -79,7 +86,11 @@ class RunSpec:
 
     @property
     def hash(self) -> str:
-        text = json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"))
+        values = self.as_dict()
+        for name, default in ADDED_LATER.items():
+            if values[name] == default:
+                del values[name]
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
@@ -90,13 +101,22 @@ class RunSpec:
 
     @property
     def variant(self) -> str:
-        """The method's name with the hyper-parameters that differ from its defaults."""
-        if not self.changed:
-            return self.method
-        return f"{self.method} ({', '.join(f'{k}={_short(self.config[k])}' for k in self.changed)})"
+        """The method's name with the hyper-parameters that were set, and how it was tuned."""
+        said = [f"{k}={_short(self.config[k])}" for k in self.changed]
+        if self.tuned and self.judged_on == "held-out":
+            said.append(f"trial {self.tuned['trial']}")
+        elif self.tuned:
+            said.append(f"tuned, {self.tuned['trials']} trials")
+            said += [f"study seed {self.tuned['seed']}"] if self.tuned["seed"] else []
+        return f"{self.method} ({', '.join(said)})" if said else self.method
 
     def __str__(self) -> str:
         return f"{self.variant} {self.dataset} {self.regime_label} seed {self.seed}"
+
+
+ADDED_LATER: dict[str, Any] = {"judged_on": "test", "tuned": {}}
+"""Fields that came later, with the value all runs before had: left at it they are not hashed, so
+that runs made before are still found."""
 
 
 def _short(value: Any) -> str:
@@ -123,6 +143,8 @@ def check_spec(spec: RunSpec) -> None:
         raise UserError(
             f"--pooling {spec.pooling}: must be one of {', '.join(typing.get_args(Pooling))}"
         )
+    if spec.judged_on == "held-out" and spec.selection == "oracle":
+        raise UserError("tune never looks at the test set: --selection must be last or val")
     if not spec.lr > 0:
         raise UserError(f"--lr {spec.lr}: must be above 0")
 

@@ -190,7 +190,11 @@ def _run_places(root: Path) -> list[str]:
         for place in places:
             with os.scandir(root / place) as entries:
                 start = f"{place}/" if place else ""
-                below += [f"{start}{entry.name}" for entry in entries if entry.is_dir()]
+                below += [
+                    f"{start}{entry.name}"
+                    for entry in entries
+                    if entry.is_dir() and entry.name[0] != "."
+                ]
         places = below
     return sorted(places)
 

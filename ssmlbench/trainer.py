@@ -28,7 +28,7 @@ from ssmlbench.checkpoint import (
 from ssmlbench.device import mixed_precision, peak_memory, reset_peak_memory
 from ssmlbench.ema import Ema
 from ssmlbench.encoders import Encoder
-from ssmlbench.errors import RunFailed
+from ssmlbench.errors import Diverged
 from ssmlbench.heads import Network, build_projection
 from ssmlbench.method import Method
 from ssmlbench.plan import EpochPlan, plan_epoch, steps_an_epoch
@@ -50,9 +50,9 @@ class Material:
     """What a run is made of, beside the method: inputs, what may be known, what stays sealed."""
 
     train: SplitInputs
-    test: SplitInputs
+    test: SplitInputs  # the rows that are judged
     observation: Observation
-    audit: Audit
+    audit: Audit | None  # None: nothing is graded
     test_truth: npt.NDArray[np.int8]  # read by `--selection oracle` only
 
 
@@ -198,7 +198,7 @@ class Trainer:
         means = {name: float(total) / len(plan) for name, total in totals.items()}
         bad = [n for n, mean in means.items() if n.startswith("loss_") and not math.isfinite(mean)]
         if bad or not self._finite_weights():
-            raise RunFailed(
+            raise Diverged(
                 f"{', '.join(bad) or 'the weights'} not finite in epoch {self.epoch + 1}; "
                 "try a smaller --lr"
             )
@@ -385,7 +385,7 @@ class Trainer:
 
     def _audit(self) -> dict[str, float]:
         made = self.method.pseudo_labels()
-        if made is None or not len(self.pools.unlabelled):
+        if made is None or self.material.audit is None or not len(self.pools.unlabelled):
             return {}
         targets, trust = (tensor.detach().float().cpu().numpy() for tensor in made)
         return self.material.audit.pseudo_label_quality(self.rows["unlabelled"], targets, trust)

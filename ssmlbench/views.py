@@ -73,6 +73,22 @@ class StoredInputs:
         return self.views[view](self.prepare([self.column[int(row)] for row in rows]), generator)
 
 
+class SomeRows:
+    """Some rows of a split, as a split of their own."""
+
+    def __init__(self, whole: SplitInputs, rows: RowNumbers):
+        self.whole = whole
+        self.rows = rows
+        self.views = whole.views
+        self.on_the_fly = whole.on_the_fly
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
+        return self.whole.view(self.rows[rows], view, generator)
+
+
 def image_views(flips: bool) -> dict[str, View]:
     """Views of small B × C × H × W images, as floats in 0..1; mirrored where labels stay."""
     mirror: View = _mirror if flips else _plain

@@ -19,6 +19,7 @@ from ssmlbench.cli.plugins import check, datasets_command, methods, new_app
 from ssmlbench.cli.report import plot, report
 from ssmlbench.cli.run import run
 from ssmlbench.cli.status import status
+from ssmlbench.cli.tune import tune
 from ssmlbench.errors import UserError
 
 app = typer.Typer(
@@ -29,6 +30,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(run)
+app.command()(tune)
 app.command()(status)
 app.command()(compare)
 app.command()(report)

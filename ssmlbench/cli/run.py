@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,7 +21,6 @@ from ssmlbench.cli.options import (
 from ssmlbench.errors import UserError
 
 if TYPE_CHECKING:
-    from ssmlbench.grid import Asked
     from ssmlbench.registry import Plugins
     from ssmlbench.spec import RunSpec
 
@@ -104,6 +104,9 @@ def run(
             "--set", help="key=value: a hyper-parameter; method.key=value: of that method only."
         ),
     ] = None,
+    tuned: Annotated[
+        bool, typer.Option("--tuned", help="With the winners of `ssmlbench tune` of these cells.")
+    ] = False,
     plugin: PluginFiles = None,
     data_dir: DataDir = None,
     skip_bad: SkipBad = False,
@@ -136,84 +139,72 @@ def run(
     ] = False,
 ) -> None:
     """Train: one run, or every combination of the lists given. Finished runs are never made twice."""
-    from ssmlbench.grid import Asked
-    from ssmlbench.grid.asked import merged
-    from ssmlbench.grid.file import read_grid
-    from ssmlbench.runner import Place, quieten
-
-    quieten()
-    typed = {
-        "method": typed_list(method, str, "--method"),
-        "dataset": typed_list(dataset, str, "--dataset"),
-        "regime": typed_list(regime, str, "--regime"),
-        "pi": typed_list(pi, float, "--pi"),
-        "share": typed_list(share, float, "--share"),
-        "seed": typed_list(seed, int, "--seed"),
-        "seeds": seeds,
-        "backbone": backbone,
-        "freeze": freeze,
-        "weights": weights,
-        "strong-views": strong_views,
-        "image-size": image_size,
-        "normalise": normalise,
-        "max-tokens": max_tokens,
-        "pooling": pooling,
-        "epochs": epochs,
-        "warmup-epochs": warmup_epochs,
-        "epoch": epoch,
-        "batch-size": batch_size,
-        "labelled-batch-size": labelled_batch_size,
-        "lr": lr,
-        "selection": selection,
-        "split": split,
-        "set": _settings(set_),
-        "plugin": tuple(plugin or ()),
-    }
-    values = merged(
-        read_grid(grid) if grid else {},
-        {name: value for name, value in typed.items() if value not in (None, ())},
-    )
-    asked = Asked.of(values)
-    one_of(engine, ENGINES, "--engine")
-    for number, least, name in (
-        (jobs, 1, "jobs"),
-        (threads, 1, "threads"),
-        (workers, 0, "workers"),
-    ):
-        if number is not None and number < least:
-            raise UserError(f"--{name} {number}: must be at least {least}")
-    if address and engine != "ray":
-        raise UserError(f"--address {address} is for --engine ray")
-    if slurm and engine != "slurm":
-        raise UserError(f"--slurm {slurm[0]} is for --engine slurm")
-    dispatch = Dispatch(
-        Place(results.resolve(), device, threads),
-        engine,
-        jobs,
-        workers,
-        address,
-        _pairs(slurm, "--slurm", "partition=gpu"),
-        quiet,
-        dry_run,
-    )
-    dispatch.check_device()
+    typed = dict(locals())  # by name: `tune` reads the same options
+    values = values_of(typed)
+    dispatch = dispatch_of(typed, results)
     plugins = load_plugins([*values["plugin"]])
-    specs = specs_of(asked, plugins, data_dir, skip_bad, quiet)
+    specs = specs_of(values, plugins, typed)
+    if tuned:
+        from ssmlbench.tune import tuned_specs
+
+        specs = tuned_specs(specs, plugins, results)
     dispatch.make(specs, plugins)
 
 
+def values_of(typed: Mapping[str, Any]) -> dict[str, Any]:
+    """What the grid file and the options ask for, by the names on the command line."""
+    from ssmlbench.grid.asked import AXES, FIXED, merged
+    from ssmlbench.grid.file import read_grid
+
+    values: dict[str, Any] = {
+        name: typed_list(typed[name], kind, f"--{name}") for name, kind in AXES.items()
+    }
+    values |= {name: typed[name.replace("-", "_")] for name in (*FIXED, "seeds")}
+    values |= {"set": _settings(typed["set_"]), "plugin": tuple(typed["plugin"] or ())}
+    given = {name: value for name, value in values.items() if value not in (None, ())}
+    return merged(read_grid(typed["grid"]) if typed["grid"] else {}, given)
+
+
+def dispatch_of(typed: Mapping[str, Any], results: Path) -> Dispatch:
+    """Where and how the runs are made."""
+    from ssmlbench.runner import Place, quieten
+
+    quieten()
+    one_of(typed["engine"], ENGINES, "--engine")
+    for name, least in (("jobs", 1), ("threads", 1), ("workers", 0)):
+        if typed[name] is not None and typed[name] < least:
+            raise UserError(f"--{name} {typed[name]}: must be at least {least}")
+    if typed["address"] and typed["engine"] != "ray":
+        raise UserError(f"--address {typed['address']} is for --engine ray")
+    if typed["slurm"] and typed["engine"] != "slurm":
+        raise UserError(f"--slurm {typed['slurm'][0]} is for --engine slurm")
+    dispatch = Dispatch(
+        Place(results.resolve(), typed["device"], typed["threads"]),
+        typed["engine"],
+        typed["jobs"],
+        typed["workers"],
+        typed["address"],
+        _pairs(typed["slurm"], "--slurm", "partition=gpu"),
+        typed["quiet"],
+        typed["dry_run"],
+    )
+    dispatch.check_device()
+    return dispatch
+
+
 def specs_of(
-    asked: Asked, plugins: Plugins, data_dir: Path | None, skip_bad: bool, quiet: bool
+    values: Mapping[str, Any], plugins: Plugins, typed: Mapping[str, Any]
 ) -> list[RunSpec]:
     """The data sets prepared, where they are not, and every run that is asked for."""
     from ssmlbench import grid
     from ssmlbench.cli.data import prepare_shown
 
+    asked = grid.Asked.of(values)
     for name in asked.axes["method"]:
         _ = plugins.methods[name]  # a mistyped name is told before the data is prepared
-    for typed in asked.axes["dataset"]:
-        adapter = plugins.datasets[plugins.data_set(typed)](data_dir=data_dir)
-        prepare_shown(adapter, skip_bad, Console(), quiet=quiet)
+    for name in asked.axes["dataset"]:
+        adapter = plugins.datasets[plugins.data_set(name)](data_dir=typed["data_dir"])
+        prepare_shown(adapter, typed["skip_bad"], Console(), quiet=typed["quiet"])
     return grid.expand(plugins, asked)
 
 

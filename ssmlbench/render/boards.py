@@ -46,6 +46,8 @@ def footnotes(board: Board) -> list[str]:
         notes.append("† the epoch was selected on the test set (oracle).")
     if board.selection == "val":
         notes.append("The epoch was selected on held-out labelled rows (val).")
+    if board.setting["judged_on"] == "held-out":
+        notes.append("Trials of a study, judged on held-out labelled rows: not on the test set.")
     if board.convention == "released":
         notes.append(
             "Released conventions: labels without a test positive count 0, One loss ties favour the model."
@@ -56,10 +58,27 @@ def footnotes(board: Board) -> list[str]:
             "In brackets: 95 % bootstrap interval of the mean over test rows (the luck of the test set, "
             "not of training)."
         )
+    if note := tuning_note(board):
+        notes.append(note)
     if board.missing:
         more = f" and {len(board.missing) - 6} more" if len(board.missing) > 6 else ""
         notes.append(f"Missing: {'; '.join(board.missing[:6])}{more}.")
     return notes
+
+
+def tuning_note(board: Board) -> str:
+    """How the rows were tuned, if any was; a warning where some had more trials than others."""
+    budgets = board.budgets
+    if set(budgets) <= {0}:
+        return ""
+    if len(budgets) == 1:
+        (trials,) = budgets
+        return f"Tuned, learning rate included: {trials} trials each on held-out labelled rows."
+    parts = [
+        f"{f'{trials} trials' if trials else 'not tuned'}: {', '.join(names)}"
+        for trials, names in budgets.items()
+    ]
+    return f"Warning: the tuning budgets are not equal ({'; '.join(parts)})."
 
 
 def setting_text(setting: Mapping[str, Any]) -> str:

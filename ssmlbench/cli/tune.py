@@ -1,0 +1,91 @@
+"""`ssmlbench tune`: the same number of trials for every method, judged on held-out labelled rows."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ssmlbench.cli.options import load_plugins
+from ssmlbench.cli.run import dispatch_of, run, specs_of, values_of
+from ssmlbench.errors import UserError
+
+if TYPE_CHECKING:
+    from ssmlbench.tune import Record, Study
+
+
+def tune(
+    trials: Annotated[int, typer.Option(help="Configurations drawn for every method.")],
+    seed: Annotated[int, typer.Option(help="Draws the labelled rows and the configurations.")] = 0,
+    **typed: Any,
+) -> None:
+    """Draw configurations, train each, judge it on held-out labelled rows; `run --tuned` uses the best.
+
+    Trial 0 is the default configuration. The test set is not opened.
+    """
+    from ssmlbench.tune import Study, close, held_out_note, trials_root
+
+    if trials < 1:
+        raise UserError(f"--trials {trials}: must be at least 1, e.g. --trials 20")
+    results: Path = typed["results"]
+    values = values_of({**typed, "seed": str(seed), "seeds": None})
+    dispatch = dispatch_of(typed, trials_root(results))
+    plugins = load_plugins([*values["plugin"]])
+    bases = specs_of(values, plugins, typed)
+    studies = [Study.of(base, plugins, trials) for base in bases]
+    for note in dict.fromkeys(held_out_note(base, plugins) for base in bases):
+        if not dispatch.quiet:
+            dispatch.console.print(note, highlight=False, soft_wrap=True)
+    try:
+        dispatch.make([spec for study in studies for spec in study.specs()], plugins)
+    finally:  # some trials may have failed, or be on a cluster still: the other studies are closed
+        closed = [] if dispatch.dry_run else [(study, close(study, results)) for study in studies]
+        finished = [(study, records) for study, records in closed if records]
+        if finished and not dispatch.quiet:
+            dispatch.console.print(_winners(finished))
+        if len(finished) < len(closed):
+            dispatch.console.print(
+                f"{len(closed) - len(finished)} of {len(closed)} studies have trials to be made; "
+                "the same command goes on from here",
+                highlight=False,
+                soft_wrap=True,
+            )
+
+
+def _signature() -> inspect.Signature:
+    """What is typed for `tune` means what it means for `run`: the options are taken from there."""
+    own = list(inspect.signature(tune, eval_str=True).parameters.values())[:-1]
+    theirs = inspect.signature(run, eval_str=True).parameters
+    taken = [p for name, p in theirs.items() if name not in ("seed", "seeds", "tuned")]
+    keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *taken)]
+    return inspect.Signature(keyword)
+
+
+tune.__signature__ = _signature()  # type: ignore[attr-defined]
+
+
+def _winners(closed: list[tuple[Study, list[Record]]]) -> Any:
+    from rich.table import Table
+
+    from ssmlbench.search import as_typed
+    from ssmlbench.tune import winner
+
+    table = Table(caption="mAP on held-out labelled rows; `ssmlbench run --tuned` uses the best")
+    for column in ("method", "data set", "regime", "trials", "default", "best", "trial", "with"):
+        table.add_column(column)
+    for study, records in closed:
+        best, base = winner(records), study.base
+        drawn = best.drawn if best else {}
+        table.add_row(
+            base.variant,
+            base.dataset,
+            base.regime_label,
+            str(study.trials),
+            "diverged" if records[0].diverged else f"{records[0].map:.4f}",
+            f"{best.map:.4f}" if best else "all diverged",
+            str(best.trial) if best else "",
+            ", ".join(f"{name}={as_typed(value)}" for name, value in drawn.items()),
+        )
+    return table
