@@ -1,6 +1,6 @@
-"""Puts the tables of the documents back to what their commands print: `make tables`.
+"""Puts the tables and lists of the documents back to what their commands print: `make tables`.
 
-A table stands between `<!-- table: COMMAND -->` and `<!-- end of table -->`; a test runs the same
+One stands between `<!-- table: COMMAND -->` and `<!-- end of table -->`; a test runs the same
 commands, so that no number in a document is older than the file it comes from.
 """
 

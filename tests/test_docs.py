@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import re
 
-from ssmlbench.catalogue import methods_markdown
 from ssmlbench.registry import Plugins, load_file
 
 from .conftest import ROOT
-
-
-def test_the_methods_page_ends_with_what_the_command_prints(plugins: Plugins) -> None:
-    page = (ROOT / "docs" / "methods.md").read_text()
-    assert page.rstrip().endswith(methods_markdown(plugins).rstrip()), (
-        "docs/methods.md is stale: put the output of `ssmlbench methods --markdown` at its end"
-    )
 
 
 def test_every_data_set_is_on_the_data_page(plugins: Plugins) -> None:

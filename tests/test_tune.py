@@ -26,7 +26,7 @@ from ssmlbench.leaderboard import Query, build_boards
 from ssmlbench.method import Method, option
 from ssmlbench.protocol import observe
 from ssmlbench.registry import Plugins
-from ssmlbench.render import as_markdown
+from ssmlbench.render import as_markdown, board_page
 from ssmlbench.runner import Place, execute, resolve
 from ssmlbench.search import between, choice, faults
 from ssmlbench.spec import RunSpec
@@ -473,8 +473,8 @@ def test_tuned_rows_share_a_board_whatever_learning_rate_won(tmp_path: Path) -> 
     runs = tuned_runs(tmp_path, bce=(20, 0.002), cap=(20, 0.0003))
     (board,) = build_boards(runs, Query())
     assert [row.name for row in board.rows] == ["bce (tuned, 20 trials)", "cap (tuned, 20 trials)"]
-    assert "20 trials each on held-out labelled rows" in as_markdown([board])
-    assert "Warning" not in as_markdown([board])
+    assert "20 trials each on held-out labelled rows" in as_markdown(board_page([board]))
+    assert "Warning" not in as_markdown(board_page([board]))
 
 
 @pytest.mark.parametrize(
@@ -485,12 +485,12 @@ def test_unequal_budgets_are_warned_of(tmp_path: Path, trials: int, said: str) -
     runs = tuned_runs(tmp_path, bce=(trials, BASE.lr), cap=(20, 0.0003))
     (board,) = build_boards(runs, Query())
     warning = "Warning: the tuning budgets are not equal (20 trials: cap (tuned, 20 trials); "
-    assert warning + said in as_markdown([board])
+    assert warning + said in as_markdown(board_page([board]))
 
 
 def test_untuned_boards_say_nothing_of_tuning(tmp_path: Path) -> None:
     (board,) = build_boards(tuned_runs(tmp_path, bce=(0, BASE.lr)), Query())
-    assert "uned" not in as_markdown([board])
+    assert "uned" not in as_markdown(board_page([board]))
 
 
 def test_trials_are_not_among_the_results(plugins: Plugins, ask: Ask, tmp_path: Path) -> None:
@@ -498,7 +498,7 @@ def test_trials_are_not_among_the_results(plugins: Plugins, ask: Ask, tmp_path: 
     assert read_finished([tmp_path]) == ([], [])
     (trial,), _ = read_finished([trials_root(tmp_path)])
     (board,) = build_boards([trial], Query())
-    assert "not on the test set" in as_markdown([board])
+    assert "not on the test set" in as_markdown(board_page([board]))
 
 
 # ------------------------------------------------------------------------------- the command line
