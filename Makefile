@@ -13,7 +13,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/ssmlbench run --method bce,cap,bbam --dataset multidigits --pi 0.05 --seeds 2 --epochs 20 --jobs 2 --results $(DEMO_RESULTS)
+	$(BIN)/ssmlbench run --method bce,cap,bbam --dataset multidigits --pi 0.05 --seeds 2 --epochs 20 --results $(DEMO_RESULTS)
 	$(BIN)/ssmlbench compare --dataset multidigits --pi 0.05 --results $(DEMO_RESULTS)
 
 test: lint types tests

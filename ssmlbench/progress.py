@@ -56,7 +56,8 @@ class Display:
         self.failed = 0
         self.rows: dict[str, Row] = {}
         self._clock = clock
-        self._began = self._told = clock()
+        self._told = clock()
+        self._began: float | None = None  # when the first run was heard of
         self._made = 0.0  # runs made since, of resumed ones the part that was left
         self._last: dict[str, float] = {}
         self._live: Live | None = None
@@ -89,6 +90,8 @@ class Display:
 
     def _hear(self, spec: RunSpec, event: Mapping[str, Any]) -> None:
         """Something of a run that is under way."""
+        if self._began is None:
+            self._began = self._clock()
         row = self.rows.setdefault(spec.hash, Row(spec, heard=self._clock()))
         kind = event["kind"]
         if kind == "resumed":
@@ -143,7 +146,9 @@ class Display:
         begun = self.rows.values()
         made = self._made + sum((row.epoch - row.first) / row.spec.epochs for row in begun)
         left = self.total - self.closed - sum(row.epoch / row.spec.epochs for row in begun)
-        return (self._clock() - self._began) * left / made if made > 0 else None
+        if self._began is None or made <= 0:
+            return None
+        return (self._clock() - self._began) * left / made
 
     def totals(self) -> str:
         failed = f", {self.failed} failed" if self.failed else ""

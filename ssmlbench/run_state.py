@@ -90,7 +90,9 @@ def _state(path: Path, names: set[str], queued: Queued | None) -> RunState | Non
     error = read_json(path / "error.json") if "error.json" in names else None
     if progress is not None and _alive(path, progress):
         return _running(path, progress)
-    if queued is not None and (error is None or error["time"] < queued.since):
+    # What began or failed since it was queued has had its turn.
+    heard = max(told["time"] for told in (progress, error, {"time": 0.0}) if told is not None)
+    if queued is not None and heard < queued.since:
         return _of_queue(queued)
     if progress is not None:
         return _stopped(path, progress)

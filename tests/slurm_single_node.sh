@@ -22,7 +22,7 @@ done
 
 HOME_OF_ALL=$(mktemp -d)
 cd "$HOME_OF_ALL"
-mkdir state spool munge plugins
+chmod 755 . && mkdir state spool munge plugins
 export SSMLBENCH_CACHE="$HOME_OF_ALL/cache" OMP_NUM_THREADS=1 COLUMNS=160
 
 pids=()
@@ -94,7 +94,10 @@ until_true 60 node_is_idle
 echo "ok: Slurm $(sinfo --version | cut -d' ' -f2) is up"
 
 # ---------------------------------------------------------------- the grid
+export HOLD="$PWD/hold"
+touch "$HOLD"
 cat > plugins/tiny.py << 'PLUGIN'
+import os
 import time
 import numpy as np
 from ssmlbench.dataset import DatasetAdapter, Row
@@ -118,12 +121,15 @@ class Tiny(DatasetAdapter):
 
 
 class Slow(Method):
-    """BCE that takes its time, so that it can be stopped in the middle."""
+    """BCE that stands still after two epochs while a file is there, so that it can be stopped."""
     name = "slow"
     unlabelled_views = ()
+    steps = 0
 
     def loss(self, labelled, unlabelled):
-        time.sleep(0.3)
+        self.steps += 1
+        while self.steps > 12 and os.path.exists(os.environ["HOLD"]):
+            time.sleep(0.1)
         return {"labelled": bce(labelled.logits("strong"), labelled.observed).mean()}
 
 
@@ -162,7 +168,9 @@ until_true 120 has_checkpoints
 first=$(squeue --noheader --array --states=RUNNING --format=%i | sort | head -n 1)
 second=$(squeue --noheader --array --states=RUNNING --format=%i | sort | tail -n 1)
 scancel "$first"
-scancel --signal=USR2 "$second"   # what Slurm sends when a job's time is nearly up
+# What Slurm sends when a job's time is nearly up. It may be queued again before scancel is content.
+scancel --signal=USR2 "$second" 2> /dev/null || true
+rm "$HOLD"
 echo "ok: cancelled $first, and told $second that its time is up"
 
 nothing_left() { [ -z "$(squeue --noheader)" ]; }

@@ -49,7 +49,7 @@ def queued(results: Path, specs: Sequence[RunSpec], engine: str) -> Iterator[Non
             with Touching(file):
                 yield
         finally:
-            _remove(file)
+            remove_queue(file)
 
 
 def write_queue(
@@ -99,7 +99,7 @@ def sweep(results: Path) -> None:
     for file, told in _files(results):
         made = all((results / run["folder"] / "result.json").is_file() for run in told["runs"])
         if made or not _alive(file, told):
-            _remove(file)
+            remove_queue(file)
 
 
 def queue_folder(results: Path) -> Path:
@@ -118,7 +118,7 @@ def _alive(file: Path, told: Mapping[str, Any]) -> bool:
     return is_held(file.with_suffix(".lock")) or (not here and is_fresh(file))
 
 
-def _remove(file: Path) -> None:
+def remove_queue(file: Path) -> None:
     file.unlink(missing_ok=True)
     file.with_suffix(".lock").unlink(missing_ok=True)
     if not any(file.parent.iterdir()):

@@ -4,6 +4,7 @@ worker dies. What is shown of a run comes from its folder, which all machines mu
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ RETRIES = 3
 """Workers a run may lose before it counts as failed: machines of a cluster come and go."""
 LOOK_SECONDS = 0.5
 """How often the folders of the runs under way are read."""
+KNOCK_SECONDS = 10.0
 STORE_BYTES = 100 * 2**20
 """Ray's shared memory on a cluster started here: tasks pass nothing but specs."""
 
@@ -74,18 +76,27 @@ def _connect(ray: Any, address: str | None) -> None:
             "object_store_memory": STORE_BYTES,
         }
     try:
+        if address is not None:
+            _knock(address)
         ray.init(address=address or "local", **options)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         line = str(error).strip().splitlines()[0]
         raise UserError(f"--address {address}: no Ray cluster answers ({line})") from None
 
 
+def _knock(address: str) -> None:
+    """Ray itself tries for minutes before it says that nobody is there."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+
+
 def make_run(carried: Carried, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The task, on whatever machine: the run's warnings and its closing event."""
+    """The task, on whatever machine: the events worth a line, the closing one last."""
     told: list[dict[str, Any]] = []
 
     def keep(event: Mapping[str, Any]) -> None:
-        if event["kind"] == "warning":
+        if event["kind"] in ("warning", "resumed"):
             told.append(dict(event))
 
     closing = carried.run(RunSpec.from_dict(spec), keep)
@@ -139,8 +150,10 @@ class _Tasks:
             text = f"its Ray worker died {RETRIES + 1} times, or Ray could not run it: {line}"
             RunFolder.of(self.place.results, spec).record_failure(spec, text, str(error))
             events = [{"kind": "failed", "text": text}]
+        seen = self.told.get(spec.hash, {}).get("resumed") is not None
         for event in events:
-            self.note(spec, event)
+            if event["kind"] != "resumed" or not seen:
+                self.note(spec, event)
 
     def _look(self, spec: RunSpec) -> None:
         """Tell what is new in a run's folder, in the events a run here would have sent."""
@@ -162,7 +175,7 @@ def events_between(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[di
         events.append({"kind": "resumed", "epoch": now["resumed"]})
     if now["doing"] not in ("starting", "training", before.get("doing")):
         events.append({"kind": "waits", "text": now["doing"]})
-    if now["epoch"] > before.get("epoch", now["resumed"] or 0):
+    if now["epoch"] > max(before.get("epoch", 0), now["resumed"] or 0):
         facts = {key: now[key] for key in ("epoch", "epochs", "seconds_per_epoch")}
         events.append({"kind": "epoch", **facts, **now["losses"]})
     return events

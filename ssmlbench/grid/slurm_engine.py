@@ -24,7 +24,7 @@ from ssmlbench.errors import UserError
 from ssmlbench.grid.attempt import not_made
 from ssmlbench.grid.carried import Carried
 from ssmlbench.grid.machine import threads_wanted
-from ssmlbench.grid.queued import queue_folder, sweep, write_queue
+from ssmlbench.grid.queued import queue_folder, remove_queue, sweep, write_queue
 from ssmlbench.spec import RunSpec
 from ssmlbench.store import RunFolder, read_json
 
@@ -80,9 +80,12 @@ class Job:
         return events
 
     def checkpoint(self) -> Any:
-        """Time is up: the same again, each run from its own checkpoint."""
+        """Time is up: back into the queue, and on from the run's own checkpoint."""
         from submitit.helpers import DelayedSubmission
 
+        for spec in self.specs:
+            folder = RunFolder.of(self.carried.place.results, RunSpec.from_dict(spec))
+            folder.progress_file.unlink(missing_ok=True)
         return DelayedSubmission(self)
 
 
@@ -240,7 +243,7 @@ def underway(results: Path) -> set[Path]:
             continue
         alive = {run["folder"] for run in told["runs"] if _alive(run["job"], told)}
         if not alive:
-            file.unlink(missing_ok=True)
+            remove_queue(file)
         found |= {results / folder for folder in alive}
     _ASKED.clear()
     return found
