@@ -73,11 +73,7 @@ def test_a_ray_worker_killed_in_the_middle_changes_no_bit_and_a_failing_run_stop
     summary = ray_engine.run_all([held, broken], plugins, place, None, report)
     assert (summary.done, len(summary.failed)) == (1, 1)
     assert "broken on purpose" in summary.failed[0][1]
-    assert {"kind": "resumed", "epoch": 2, "method": "held"} in events or {
-        "kind": "resumed",
-        "epoch": 1,
-        "method": "held",
-    } in events
+    assert [e["method"] for e in events if e["kind"] == "resumed"] == ["held"]
     one, two = (RunFolder.of(p.results, held).scores_file for p in (undisturbed, place))
     assert one.read_bytes() == two.read_bytes()
     assert states(place.results) == {"held": "done", "broken": "failed"}

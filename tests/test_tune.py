@@ -49,7 +49,7 @@ from ssmlbench.dataset import DatasetAdapter, Row
 
 class Tiny(DatasetAdapter):
     """Vectors that say their labels."""
-    name, kind, backbone = "tiny", "vector", "vector"
+    name, kind, backbone = "tune-toy", "vector", "vector"
 
     def label_names(self):
         return ["a", "b", "c"]
@@ -63,7 +63,7 @@ class Tiny(DatasetAdapter):
 
 class Bare(Tiny):
     """Only the first row has a label."""
-    name = "bare"
+    name = "tune-bare"
 
     def rows(self, split):
         for i, row in enumerate(super().rows(split)):
@@ -113,7 +113,7 @@ def ask(plugins: Plugins) -> Ask:
     """A run as it would be typed: 3 epochs of bce on 36 of 120 rows, 7 of them held out in a trial."""
 
     def call(**fields: Any) -> RunSpec:
-        wanted = {"method": "bce", "dataset": "tiny", "pi": 0.3, "epochs": 3, **fields}
+        wanted = {"method": "bce", "dataset": "tune-toy", "pi": 0.3, "epochs": 3, **fields}
         return resolve(plugins, wanted.pop("settings", {}), **wanted)
 
     return call
@@ -345,7 +345,7 @@ def test_where_everything_diverges_there_is_no_winner(
 ) -> None:
     base = ask(method="explodes", settings={"fuse": "dry"})
     make(Study.of(base, plugins, 2), plugins, tmp_path)
-    with pytest.raises(UserError, match=r"all 2 trials of explodes on tiny semi-0.3 diverged"):
+    with pytest.raises(UserError, match=r"all 2 trials of explodes on tune-toy semi-0.3 diverged"):
         tuned_specs([base], plugins, tmp_path)
 
 
@@ -357,7 +357,7 @@ def test_of_equal_trials_the_earlier_wins() -> None:
 def test_held_out_rows_without_a_positive_judge_nothing(plugins: Plugins, ask: Ask) -> None:
     assert "7 held-out labelled rows, by the mAP of 3 of 3 labels" in held_out_note(ask(), plugins)
     with pytest.raises(UserError, match="none of the 7 held-out labelled rows has a positive"):
-        held_out_note(ask(dataset="bare"), plugins)
+        held_out_note(ask(dataset="tune-bare"), plugins)
     with pytest.raises(UserError, match="need at least 2, there are 1"):
         held_out_note(ask(pi=0.01), plugins)
 
@@ -404,7 +404,7 @@ def test_the_study_with_most_trials_is_taken(plugins: Plugins, ask: Ask, tmp_pat
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"pi": 0.2}, r"`ssmlbench tune --method bce --dataset tiny --pi 0.2 --trials 20`"),
+        ({"pi": 0.2}, r"`ssmlbench tune --method bce --dataset tune-toy --pi 0.2 --trials 20`"),
         ({"epochs": 4, "warmup_epochs": 1}, r"one with other epochs\)"),
         ({"regime": "full"}, r"--regime full --trials 20`"),
         ({"selection": "val"}, r"one with other selection\)"),
@@ -415,7 +415,7 @@ def test_without_its_study_a_run_is_told_what_to_type(
     plugins: Plugins, ask: Ask, tmp_path: Path, change: dict[str, Any], said: str
 ) -> None:
     record_study(Study.of(ask(), plugins, 2), tmp_path, [0.5, 0.6])
-    with pytest.raises(UserError, match="--tuned: no study of bce on tiny") as error:
+    with pytest.raises(UserError, match="--tuned: no study of bce on tune-toy") as error:
         tuned_specs([ask(**change)], plugins, tmp_path)
     assert error.match(said)
 
@@ -514,7 +514,7 @@ def test_tune_then_run_tuned(files: list[Path], tmp_path: Path) -> None:
         assert answer.exit_code == 0, answer.output
         return answer.output
 
-    cell = ("--method", "bce,cap", "--dataset", "tiny", "--pi", 0.3, "--epochs", 3)
+    cell = ("--method", "bce,cap", "--dataset", "tune-toy", "--pi", 0.3, "--epochs", 3)
     said = type_("tune", *cell, "--trials", 2)
     assert said.count("judged on 7 held-out labelled rows") == 1
     assert "[4/4] cap (trial 1)" in said
@@ -537,7 +537,7 @@ def test_tune_then_run_tuned(files: list[Path], tmp_path: Path) -> None:
 def test_what_cannot_be_tuned_is_told(
     files: list[Path], tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
-    cell = ("--method", "bce", "--dataset", "tiny", "--pi", "0.3", "--plugin", str(files[0]))
+    cell = ("--method", "bce", "--dataset", "tune-toy", "--pi", "0.3", "--plugin", str(files[0]))
     typed = ("tune", *cell, "--results", str(tmp_path), *words)
     error = CliRunner().invoke(app, typed).exception
     assert isinstance(error, UserError)

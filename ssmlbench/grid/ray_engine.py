@@ -92,11 +92,11 @@ def _knock(address: str) -> None:
 
 
 def make_run(carried: Carried, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The task, on whatever machine: the run's warnings and its closing event."""
+    """The task, on whatever machine: the events worth a line, the closing one last."""
     told: list[dict[str, Any]] = []
 
     def keep(event: Mapping[str, Any]) -> None:
-        if event["kind"] == "warning":
+        if event["kind"] in ("warning", "resumed"):
             told.append(dict(event))
 
     closing = carried.run(RunSpec.from_dict(spec), keep)
@@ -150,8 +150,10 @@ class _Tasks:
             text = f"its Ray worker died {RETRIES + 1} times, or Ray could not run it: {line}"
             RunFolder.of(self.place.results, spec).record_failure(spec, text, str(error))
             events = [{"kind": "failed", "text": text}]
+        seen = self.told.get(spec.hash, {}).get("resumed") is not None
         for event in events:
-            self.note(spec, event)
+            if event["kind"] != "resumed" or not seen:
+                self.note(spec, event)
 
     def _look(self, spec: RunSpec) -> None:
         """Tell what is new in a run's folder, in the events a run here would have sent."""
