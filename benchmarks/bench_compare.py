@@ -5,7 +5,7 @@ Prints one line: the whole command, start included, over opening and json-loadin
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import json
 import subprocess
 import sys
@@ -18,41 +18,42 @@ from ssmlbench.spec import RunSpec
 from ssmlbench.store import RunFolder
 
 METHODS, DATASETS, LEVELS, SEEDS = 20, 10, 5, 10
-FILE_BYTES = 10_000
 
 
 def synthetic_runs(results: Path) -> int:
-    """A full grid of finished runs, each file padded to the size of a long one."""
+    """A full grid of finished runs, each file with all that a real one has."""
+    axes = itertools.product(range(METHODS), range(DATASETS), range(LEVELS), range(SEEDS))
     count = 0
-    for index in range(METHODS * DATASETS * LEVELS * SEEDS):
-        method, rest = index % METHODS, index // METHODS
-        dataset, rest = rest % DATASETS, rest // DATASETS
-        level, seed = rest % LEVELS, rest // LEVELS
+    for method, dataset, level, seed in axes:
+        count += 1
         spec = RunSpec(
             f"method_{method}",
             f"data_{dataset}",
             pi=0.05 * (level + 1),
             seed=seed,
-            code="c",
-            data="d",
+            config={"scale": 20.0, "margin": 0.3, "loss": "asl", "balance": True, "share": 0.998},
+            code="0d326d669982",
+            data="67b611430f45ae3a",
         )
-        spec = dataclasses.replace(spec, config={"scale": 20.0, "margin": 0.3})
-        value = (index * 7919 % 10_007) / 10_007
-        five = dict.fromkeys(METRICS, value)
+        five = dict.fromkeys(METRICS, (count * 7919 % 10_007) / 10_007)
         result = {
             "spec": spec.as_dict(),
             "hash": spec.hash,
+            "observation": "6bea7edb81b2",
             "metrics": {d: {"default": five, "released": five} for d in DECISIONS},
-            "notes": [],
-            "cost": {"seconds": 2.0, "seconds_per_epoch": 1.0, "peak_memory_mb": 3.0},
-            "made_with": {"ssmlbench": "0.1.0"},
+            "selected_epoch": 40,
+            "steps": 2520,
+            "labels_without_test_positive": 0,
+            "notes": [
+                "2 of 20 labels have no labelled positive (a, b); nothing can be learnt of them"
+            ],
+            "cost": {"seconds": 31.8, "seconds_per_epoch": 0.77, "peak_memory_mb": 451.4},
+            "made_with": {"ssmlbench": "0.1.0", "torch": "2.13.0", "device": "cpu", "threads": 1},
+            "data": {"rows": {"train": 4000, "test": 2000}, "labels": 10},
         }
-        text = json.dumps(result, indent=1)
-        result["notes"] = ["n" * 98 for _ in range((FILE_BYTES - len(text)) // 103)]
         folder = RunFolder.of(results, spec)
         folder.path.mkdir(parents=True)
         folder.result_file.write_text(json.dumps(result, indent=1))
-        count += 1
     return count
 
 

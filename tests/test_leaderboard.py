@@ -227,6 +227,7 @@ def test_latex_is_ascii_with_balanced_braces_whatever_a_method_is_called(tmp_pat
         assert plain.count("{") == plain.count("}"), line
     assert text.count(r"\end{document}") == 1
     assert latex_escape("a_b & 5 %") == r"a\_b \& 5 \%"
+    assert latex_escape("--set x-y") == "-{}-set x-y"
     assert latex_escape("ü π ½") == r"\"{u} $\pi$ \texttt{U+00BD}"
 
 

@@ -6,6 +6,7 @@ Everything in it is ASCII, whatever a method is called.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from ssmlbench.render.page import Entry, Page, Panel, Section
@@ -52,7 +53,9 @@ GREEK_AS_LATIN = {
 
 
 def latex_escape(text: str) -> str:
-    return "".join(map(_escaped, unicodedata.normalize("NFC", text)))
+    # an option's two hyphens would become one dash
+    parts = re.split("(?<=-)(?=-)", unicodedata.normalize("NFC", text))
+    return "{}".join("".join(map(_escaped, part)) for part in parts)
 
 
 def _escaped(character: str) -> str:
