@@ -64,7 +64,7 @@ def test_a_ray_worker_killed_in_the_middle_changes_no_bit_and_a_failing_run_stop
         events.append({**event, "method": spec.method})
         folder = RunFolder.of(place.results, held)
         failed = any(e["kind"] == "failed" for e in events)
-        if failed and not killed:  # the other stands still in its third epoch by now, or will
+        if failed and not killed:  # the other stands still after an epoch, or will
             wait_for(folder.checkpoint_file.exists)
             killed.append(json.loads(folder.progress_file.read_text())["pid"])
             os.kill(killed[0], signal.SIGKILL)

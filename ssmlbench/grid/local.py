@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,19 @@ def _no_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
+def _start_tracker_quietly() -> None:
+    """multiprocessing's tracker takes away what an ended worker left; that is not worth a warning."""
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = "ignore::UserWarning:multiprocessing.resource_tracker"
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
+
+
 def _work(pipe: Connection, plugin_files: Sequence[str], place: Place, gpu: str | None) -> None:
     if gpu is not None:  # read by CUDA when it is first asked for something
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
@@ -142,6 +156,7 @@ class Workshop:
         self.jobs = jobs
         self.gpus = gpus
         self.workers: list[Worker] = []
+        _start_tracker_quietly()
         self.deaths: Counter[str] = Counter()
 
     def make(self, specs: Sequence[RunSpec], note: Report) -> None:
