@@ -31,13 +31,12 @@ def asymmetric_loss(
     """
     targets = targets.to(logits)
     p = logits.sigmoid()
-    q = (1 - p + clip).clamp(max=1)
+    q = (1 + clip - p).clamp(max=1)
     log_q = F.logsigmoid(-logits) if clip == 0 else q.clamp(min=1e-8).log()
-    entry = -(targets * F.logsigmoid(logits) + (1 - targets) * log_q)
+    entry = -torch.lerp(log_q, F.logsigmoid(logits), targets)
     with torch.no_grad():
-        pt = targets * p + (1 - targets) * q
-        gamma = targets * gamma_positive + (1 - targets) * gamma_negative
-        weight = (1 - pt) ** gamma
+        gamma = gamma_negative + (gamma_positive - gamma_negative) * targets
+        weight = (1 - torch.lerp(q, p, targets)) ** gamma
     return entry * weight
 
 
