@@ -26,6 +26,7 @@ Selection = Literal["last", "val", "oracle"]
 EpochCount = Literal["unlabelled", "labelled"]
 Projection = Literal["none", "mlp"]
 Pooling = Literal["masked", "all"]
+Scaling = Literal["standard", "none"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class RunSpec:
     normalise: bool | None = None  # images, as the weights expect
     max_tokens: int | None = None
     pooling: Pooling | None = None  # of a text's tokens
+    scaling: Scaling | None = None  # of feature vectors, cached or given; None for other inputs
     # how long and how fast
     epochs: int = 40
     warmup_epochs: int = 12
@@ -122,6 +124,10 @@ def check_spec(spec: RunSpec) -> None:
     if spec.pooling not in (None, *typing.get_args(Pooling)):
         raise UserError(
             f"--pooling {spec.pooling}: must be one of {', '.join(typing.get_args(Pooling))}"
+        )
+    if spec.scaling not in (None, *typing.get_args(Scaling)):
+        raise UserError(
+            f"--scaling {spec.scaling}: must be one of {', '.join(typing.get_args(Scaling))}"
         )
     if not spec.lr > 0:
         raise UserError(f"--lr {spec.lr}: must be above 0")
