@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from ssmlbench.losses import angles, bce
 from ssmlbench.method import Method, option
 from ssmlbench.pools import Batch, Pools
-from ssmlbench.pseudo import class_aware_labels
+from ssmlbench.pseudo import class_aware_labels, descending
 from ssmlbench.search import between
 
 NEGATIVE, POSITIVE = 0, 1  # rows of the statistics
@@ -166,7 +166,7 @@ def nearest_negatives(cosines: Tensor, negative: Tensor, counts: Tensor, eta: fl
     """
     similar = cosines.masked_fill(~negative, -torch.inf)
     quota = torch.minimum((eta * counts).long(), negative.sum(0))
-    ranked = similar.sort(dim=0, descending=True).values
+    ranked = descending(similar)
     threshold = ranked.gather(0, (quota - 1).clamp(min=0)[None])[0]
     return negative & (similar >= torch.where(quota > 0, threshold, -torch.inf))
 

@@ -66,6 +66,13 @@ class CachedInputs:
         # A few cached draws are learnt by heart: they get the strong view of vectors on top.
         return disturbed(drawn, generator)
 
+    def scaled(self, scale: Callable[[Tensor], Tensor]) -> CachedInputs:
+        done: dict[int, Tensor] = {}  # two views may be one tensor
+        for tensor in self.values.values():
+            if id(tensor) not in done:
+                done[id(tensor)] = scale(tensor)
+        return CachedInputs({view: done[id(t)] for view, t in self.values.items()}, self.draws)
+
 
 def _as_cached(features: Tensor, generator: Generator) -> Tensor:
     return features

@@ -28,6 +28,7 @@ SETTING = (
     "normalise",
     "max_tokens",
     "pooling",
+    "scaling",
     "encoder_code",
     "epochs",
     "warmup_epochs",

@@ -29,6 +29,7 @@ from ssmlbench.heartbeat import Heartbeat
 from ssmlbench.method import Method
 from ssmlbench.protocol import Audit, Observation, observe
 from ssmlbench.registry import Plugins, code_digest
+from ssmlbench.scaling import scaled_inputs
 from ssmlbench.seeds import stream, stream_seed
 from ssmlbench.spec import RunSpec, check_spec, parse_config
 from ssmlbench.store import RunFolder, temporary_beside, write_atomically
@@ -89,6 +90,13 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     typed.setdefault("lr", HEAD_LR if freeze else encoder.lr)
     on_vectors = freeze or adapter.kind == "vector"
     typed.setdefault("projection", "mlp" if on_vectors else method.projection)
+    if on_vectors:
+        typed.setdefault("scaling", "standard")
+    elif "scaling" in typed:
+        raise UserError(
+            "--scaling is for feature vectors: add --freeze, or leave it out, as an encoder that "
+            "is trained finds its own scale"
+        )
     if regime != "semi":
         typed["pi"] = None
     if regime != "partial-positive":
@@ -255,12 +263,13 @@ def input_loader(
     encoder = find_encoder(plugins.encoders, spec.backbone, task.card.kind)
     options = EncoderOptions.of(spec)
 
-    def load(split: str) -> SplitInputs:
+    def prepared(split: str) -> SplitInputs:
         return load_inputs(encoder, options, task, split)
 
-    if not spec.freeze:
-        return load
-    return FrozenEncoder(spec, encoder, task, load, device, place.workers, notify).inputs
+    load: Callable[[str], SplitInputs] = prepared
+    if spec.freeze:
+        load = FrozenEncoder(spec, encoder, task, prepared, device, place.workers, notify).inputs
+    return scaled_inputs(load) if spec.scaling == "standard" else load
 
 
 def load_inputs(

@@ -27,6 +27,7 @@ EpochCount = Literal["unlabelled", "labelled"]
 Projection = Literal["none", "mlp"]
 Pooling = Literal["masked", "all"]
 JudgedOn = Literal["test", "held-out"]
+Scaling = Literal["standard", "none"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class RunSpec:
     normalise: bool | None = None  # images, as the weights expect
     max_tokens: int | None = None
     pooling: Pooling | None = None  # of a text's tokens
+    scaling: Scaling | None = None  # of feature vectors, cached or given; None for other inputs
     # how long and how fast
     epochs: int = 40
     warmup_epochs: int = 12
@@ -114,7 +116,7 @@ class RunSpec:
         return f"{self.variant} {self.dataset} {self.regime_label} seed {self.seed}"
 
 
-ADDED_LATER: dict[str, Any] = {"judged_on": "test", "tuned": {}}
+ADDED_LATER: dict[str, Any] = {"judged_on": "test", "tuned": {}, "scaling": None}
 """Fields that came later, with the value all runs before had: left at it they are not hashed, so
 that runs made before are still found."""
 
@@ -145,6 +147,10 @@ def check_spec(spec: RunSpec) -> None:
         )
     if spec.judged_on == "held-out" and spec.selection == "oracle":
         raise UserError("tune never looks at the test set: --selection must be last or val")
+    if spec.scaling not in (None, *typing.get_args(Scaling)):
+        raise UserError(
+            f"--scaling {spec.scaling}: must be one of {', '.join(typing.get_args(Scaling))}"
+        )
     if not spec.lr > 0:
         raise UserError(f"--lr {spec.lr}: must be above 0")
 

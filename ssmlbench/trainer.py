@@ -183,7 +183,7 @@ class Trainer:
         update = Update(
             self.network, [p for g in self.optimiser.param_groups for p in g["params"]], self.scaler
         )
-        totals: dict[str, Tensor] = {}
+        logged: dict[str, list[Tensor]] = {}
         threads = self.workers if self.material.train.on_the_fly else 0
         loaded = ahead(lambda step: self._step_inputs(plan, step), len(plan), threads)
         for i, inputs in enumerate(loaded):
@@ -192,10 +192,11 @@ class Trainer:
             update.lr = self.optimiser.param_groups[0]["lr"]
             terms = self.method.step(labelled, unlabelled, update)
             self._apply(update)
-            losses = {f"loss_{name}": term for name, term in terms.items()}
-            for name, value in {**losses, **self.method.diagnostics}.items():
-                totals[name] = totals.get(name, 0) + value.detach()
-        means = {name: float(total) / len(plan) for name, total in totals.items()}
+            for name, term in terms.items():
+                logged.setdefault(f"loss_{name}", []).append(term.detach())
+            for name, value in self.method.diagnostics.items():
+                logged.setdefault(name, []).append(value.detach())
+        means = {name: float(torch.stack(v).sum()) / len(plan) for name, v in logged.items()}
         bad = [n for n, mean in means.items() if n.startswith("loss_") and not math.isfinite(mean)]
         if bad or not self._finite_weights():
             raise Diverged(

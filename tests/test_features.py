@@ -68,6 +68,7 @@ def frozen(plugins: Plugins, spec: RunSpec, notify: Any = lambda event: None) ->
     task = prepare(plugins.datasets[spec.dataset]())
     place = Place(Path("unused"), "cpu", 1)
     cpu = torch.device("cpu")
+    spec = dataclasses.replace(spec, scaling="none")  # what is cached, before it is scaled
     return input_loader(spec, plugins, task, place, cpu, notify).__self__  # type: ignore[attr-defined]
 
 

@@ -194,6 +194,20 @@ def test_a_disturbed_vector_keeps_its_scale() -> None:
     for scale in (1e-3, 1.0, 1e3):
         seen = disturbed(scale * vectors, torch.Generator().manual_seed(0))
         kept = seen != 0
-        assert abs(float(kept.float().mean()) - 0.9) < 0.02
-        change = ((seen - scale * vectors) / scale)[kept]
+        assert abs(float(kept.float().mean()) - 0.5) < 0.02
+        change = ((seen / 2 - scale * vectors) / scale)[kept]  # half are kept, at twice their size
         assert float(change.std()) == pytest.approx(0.1, rel=0.1)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 50, 51])
+def test_features_are_dropped_independently_and_at_the_rate_asked_for(width: int) -> None:
+    vectors = torch.ones(8000, width)
+    seen = disturbed(vectors, torch.Generator().manual_seed(0), noise=0.0, dropout=0.3)
+    kept = (seen != 0).double()
+    # Four standard errors of a mean over 8000 coins of 0.7, and of the product of two.
+    assert float((kept.mean(0) - 0.7).abs().max()) < 4 * (0.7 * 0.3 / 8000) ** 0.5
+    together = kept.T @ kept / 8000 - torch.eye(width).double() * 0.7
+    apart = together[~torch.eye(width, dtype=torch.bool)]
+    if width > 1:
+        assert float((apart - 0.49).abs().max()) < 4.5 * (0.49 * 0.51 / 8000) ** 0.5
+    assert torch.allclose(seen[seen != 0], torch.tensor(1 / 0.7))

@@ -77,6 +77,13 @@ def run(
     pooling: Annotated[
         str | None, typer.Option(help="masked, or all: padding is pooled, as released. [masked]")
     ] = None,
+    scaling: Annotated[
+        str | None,
+        typer.Option(
+            help="Feature vectors: standard (columns standardised, rows of one length), or none. "
+            "[standard]"
+        ),
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="All epochs, warm-up included. [40]")] = None,
     warmup_epochs: Annotated[
         int | None, typer.Option(help="Epochs on labelled rows only. [30 % of --epochs]")

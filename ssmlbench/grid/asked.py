@@ -33,6 +33,7 @@ FIXED: dict[str, type] = {
     "normalise": bool,
     "max-tokens": int,
     "pooling": str,
+    "scaling": str,
     "epochs": int,
     "warmup-epochs": int,
     "epoch": str,

@@ -98,6 +98,7 @@ def _encoder_text(setting: Mapping[str, Any]) -> str:
     said += ["not normalised"] if setting["normalise"] is False else []
     said += [f"{setting['max_tokens']} tokens"] if setting["max_tokens"] else []
     said += ["padding pooled"] if setting["pooling"] == "all" else []
+    said += ["features unscaled"] if setting["scaling"] == "none" else []
     return setting["backbone"] + (f" ({', '.join(said)})" if said else "")
 
 
