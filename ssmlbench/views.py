@@ -98,6 +98,9 @@ class SomeRows:
     def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
         return self.whole.view(self.rows[rows], view, generator)
 
+    def scaled(self, scale: Callable[[Tensor], Tensor]) -> SomeRows:
+        return SomeRows(self.whole.scaled(scale), self.rows)
+
 
 def image_views(flips: bool) -> dict[str, View]:
     """Views of small B × C × H × W images, as floats in 0..1; mirrored where labels stay."""
