@@ -297,12 +297,14 @@ def agreement(logits: Tensor, observed: Tensor, kappa: Tensor) -> tuple[Tensor, 
 
     logits: 2 × B × K, the network's and U; observed: B × K. Out: 2, and 2 × B × K.
     """
-    p, q = logits.sigmoid(), (-logits).sigmoid()
+    probabilities = torch.stack([logits, -logits]).sigmoid()  # p and 1 - p: 2 × 2 × B × K
+    observed_as = torch.stack([observed == 1, observed == 0]).to(logits)
     # 1 [observed] and the other's probability, both as weights of the same two logarithms.
-    of_p, of_q = p.flip(0) + (observed == 1).to(p), q.flip(0) + (observed == 0).to(p)
-    above_p, above_q = p + EPSILON, q + EPSILON
-    missing = (p.sum((1, 2)) / len(observed) - kappa) / p.shape[2]
-    entries = (of_p * above_p.log()).addcmul_(of_q, above_q.log())
-    losses = (missing**2 - entries.mean((1, 2))) / 2
-    slopes = (of_q / above_q - of_p / above_p) / 2 + missing[:, None, None]  # over dp / dz = p q
-    return losses, slopes * p * q / observed.numel()
+    weights = probabilities.flip(1) + observed_as[:, None]
+    bounded = probabilities + EPSILON
+    entries, n = (weights * bounded.log()).sum((0, 2, 3)), observed.numel()
+    p, q = probabilities
+    missing = p.sum((1, 2)) / n - kappa / observed.shape[1]
+    pull, push = weights / bounded
+    slopes = (push - pull) / (2 * n) + (missing / n)[:, None, None]
+    return (missing**2 - entries / n) / 2, slopes * p * q  # dp / dz = p q
