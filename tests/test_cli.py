@@ -42,11 +42,19 @@ def test_help_comes_without_torch() -> None:
         ((*RUN, "--device", "tpu"), "--device tpu"),
         ((*RUN, "--jobs", "0"), "--jobs 0"),
         ((*RUN, "--seeds", "0"), "--seeds 0"),
+        ((*RUN, "--threads", "0"), "--threads 0: must be at least 1"),
+        ((*RUN, "--engine", "rai"), "Did you mean ray"),
+        ((*RUN, "--address", "there"), "--address there is for --engine ray"),
+        ((*RUN, "--slurm", "mem=1G"), "--slurm mem=1G is for --engine slurm"),
+        ((*RUN, "--engine", "slurm", "--slurm", "mem"), "expected key=value"),
+        ((*RUN, "--grid", "none.toml"), "cannot be read"),
         ((*RUN, "--backbone", "smal-cnn"), "Did you mean small-cnn"),
         ((*RUN, "--plugin", "none.py"), "does not exist"),
         (("run", "--method", "bce", "--dataset", "multidigits"), "--pi is missing"),
         ((*RUN, "--regime", "partial-positive"), "--share is missing"),
+        (("run", "--method", "bce", "--pi", "0.1"), "--dataset is missing"),
         (("compare", "--results", "nowhere"), "no results folder"),
+        (("status", "--results", "nowhere"), "no results folder"),
         (("compare", "--format", "pdf", "--results", "."), "--format pdf"),
         (("compare", "--results", "."), "no finished run"),
         (("methods", "bbma"), "Did you mean bbam"),
@@ -109,12 +117,14 @@ def test_quiet_says_nothing_when_all_is_well(ssmlbench: Call) -> None:
     assert ssmlbench(*RUN, "--quiet").stdout == ""
 
 
-def test_a_run_that_fails_is_one_line_and_leaves_nothing(ssmlbench: Call, tmp_path: Path) -> None:
+def test_a_run_that_fails_is_one_line_and_leaves_its_error(ssmlbench: Call, tmp_path: Path) -> None:
     made = ssmlbench(*RUN, "--lr", "1e38")
     assert made.returncode == 2
     assert "failed: " in made.stdout
     assert "not finite in epoch 1" in made.stdout
-    assert not [file for file in (tmp_path / "results").rglob("*") if file.is_file()]
+    assert "`ssmlbench status --failed --results results` shows the errors" in made.stdout
+    left = {file.name for file in (tmp_path / "results").rglob("*") if file.is_file()}
+    assert left == {"spec.json", "error.json"}
 
 
 def test_what_there_is_can_be_listed_and_read(ssmlbench: Call) -> None:

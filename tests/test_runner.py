@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -266,22 +265,19 @@ def test_jobs_share_a_grid_and_a_dying_worker_stops_nobody(
     )
     assert made.returncode == 2
     assert "2 done, 0 already there, 1 failed" in made.stdout
-    assert "worker process died" in made.stdout
+    assert "worker process died (exit -9), twice" in made.stdout
     runs, complaints = read_finished([tmp_path / "r"])
     assert sorted(run.spec.method for run in runs) == ["bce", "slow"]
     assert not complaints
 
 
-def test_one_and_two_jobs_with_a_thread_each_give_the_same_bits(
-    tmp_path: Path, tiny: list[Path]
-) -> None:
+def test_one_and_two_jobs_give_the_same_bits(tmp_path: Path, tiny: list[Path]) -> None:
     scores = []
     for jobs in ("1", "2"):
         subprocess.run(
             command(tmp_path / jobs, tiny, "--method", "bce,cap", "--jobs", jobs),
             check=True,
             capture_output=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
         files = sorted((tmp_path / jobs).rglob("scores.safetensors"))
         scores.append([load_scores(file)["scores"] for file in files])
