@@ -245,10 +245,12 @@ def test_72_runs_killed_at_random_end_with_the_undisturbed_board(
 
     undisturbed, results = tmp_path / "undisturbed", tmp_path / "results"
     subprocess.run([*arguments(undisturbed), "--quiet"], check=True)
+    results.mkdir()
     draw = random.Random(0)
     for _ in range(8):
         killed = start(arguments(results))
-        time.sleep(draw.uniform(8, 25))
+        wait_for(lambda: by_state(results).get("running"))
+        time.sleep(draw.uniform(0, 15))
         if draw.random() < 0.5:  # a worker first
             pids = [json.loads(p.read_text())["pid"] for p in results.rglob("progress.json")]
             for pid in pids[:1]:

@@ -64,7 +64,8 @@ class Dispatch:
                 summary = self._run(specs, plugins, display)
         except KeyboardInterrupt:
             left = len(specs) - display.closed
-            self._stop(f"stopped with {left} runs left; the same command goes on from here")
+            runs = "run" if left == 1 else "runs"
+            self._stop(f"stopped with {left} {runs} left; the same command goes on from here")
         self._tell(summary)
         if summary.failed:
             raise typer.Exit(2)
