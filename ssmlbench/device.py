@@ -38,7 +38,7 @@ def make_repeatable(threads: int | None) -> None:
     torch.use_deterministic_algorithms(True, warn_only=True)
     # It would overwrite all new memory with NaN first, to show up code that reads it unwritten;
     # on small networks that is a sixth of a step.
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = False
     if threads:
         torch.set_num_threads(threads)
