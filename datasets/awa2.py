@@ -16,7 +16,7 @@ class Awa2(DatasetAdapter):
     kind = "image"
     backbone = "resnet50"
     citation = "Xian et al., Zero-Shot Learning: A Comprehensive Evaluation, TPAMI 2018"
-    licence = "each image's own free licence (in its archive's licenses folder)"
+    licence = "each image's own, in its archive's licenses folder (not verified)"
     download = "AwA2-data.zip from cvml.ista.ac.at/AwA2"
     folders = ("Animals_with_Attributes2", "AwA2")
     layout = """

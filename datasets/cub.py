@@ -16,7 +16,7 @@ class Cub(DatasetAdapter):
     kind = "image"
     backbone = "resnet50"
     citation = "Wah et al., The Caltech-UCSD Birds-200-2011 Dataset, CNS-TR-2011-001"
-    licence = "non-commercial research and education"
+    licence = "non-commercial research and education (not verified)"
     download = "CUB_200_2011.tgz from www.vision.caltech.edu/datasets/cub_200_2011"
     folders = ("CUB_200_2011", "CUB")
     layout = """

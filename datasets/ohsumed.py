@@ -41,7 +41,9 @@ class Ohsumed(DatasetAdapter):
     kind = "text"
     backbone = "bert-base-uncased"
     citation = "Hersh et al., OHSUMED, SIGIR 1994; categories and split of Joachims, ECML 1998"
-    licence = "for research use (OHSUMED's readme)"
+    licence = (
+        "for experiments only, in no clinical or library setting (National Library of Medicine)"
+    )
     download = "ohsumed-first-20000-docs.tar.gz from disi.unitn.it/moschitti/corpora.htm"
     folders = ("ohsumed-first-20000-docs",)
     layout = """

@@ -43,9 +43,17 @@ or
                      lewis_split (TRAIN or TEST), id
 """
     published = Published(
-        "commonly quoted for the ModApté split with 90 topics (unverified)", 7769, 3019, 90
+        "NLTK's corpus: the ModApté split, only topics with a story in both of its parts, only "
+        "stories with such a topic",
+        7769,
+        3019,
+        90,
     )
-    notes = ("stories without one of the 90 topics are left out", "text is title and body")
+    notes = (
+        "stories without one of the 90 topics are left out (the whole ModApté split has 9,603 and "
+        "3,299 stories)",
+        "text is title and body",
+    )
 
     @cached_property
     def _topics(self) -> list[str]:

@@ -24,6 +24,12 @@ def put(file: Path, content: str | bytes, encoding: str = "utf-8") -> Path:
     return file
 
 
+def npy(values: list[list[int]]) -> bytes:
+    content = io.BytesIO()
+    np.save(content, np.array(values))
+    return content.getvalue()
+
+
 def aapd_pairs(folder: Path) -> None:
     put(folder / "text_train", "a first text\nsecond\nthird\n")
     put(folder / "label_train", "cs.CV stat.ML\ncs.IT\ncs.CV\n")
@@ -111,6 +117,17 @@ def nuswide(folder: Path) -> None:
         put(folder / "Flickr" / f"{name}.jpg", jpeg(seed))
 
 
+def nuswide_recrawl(folder: Path) -> None:
+    names = {"train": ["actor/01.jpg", "bear/02.jpg"], "val": ["bear/03.jpg"]}
+    labels = {"train": [[1, 0, 1], [0, 0, 0]], "val": [[0, 1, 0]]}
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in names:
+        np.save(folder / f"formatted_{part}_images.npy", np.array(names[part]))
+        np.save(folder / f"formatted_{part}_labels.npy", np.array(labels[part], dtype=float))
+        for seed, name in enumerate(names[part]):
+            put(folder / "Flickr" / name, jpeg(seed + 10 * (part == "val")))
+
+
 def cub(folder: Path) -> None:
     root = folder / "CUB_200_2011"
     put(folder / "attributes.txt", "1 has_bill::hooked\n2 has_wing::blue\n3 has_eye::red\n")
@@ -188,6 +205,11 @@ LAYOUTS: dict[str, tuple[str, Callable[[Path], None], Expected]] = {
     "coco2014": ("coco2014", coco2014, ([["person", "car"], ["car"]], [["person"]])),
     "awa2": ("awa2", awa2, ([["black", "big"], ["black", "big"]], [["black", "stripes"]])),
     "nuswide": ("nuswide", nuswide, ([["airport", "animal"], []], [["animal"]])),
+    "nuswide-recrawl": (
+        "nuswide",
+        nuswide_recrawl,
+        ([["label-00", "label-02"], []], [["label-01"]]),
+    ),
     "cub": (
         "cub",
         cub,

@@ -16,7 +16,7 @@ from ssmlbench.errors import UserError
 from ssmlbench.registry import data_sets
 
 from . import raw_layouts
-from .raw_layouts import LAYOUTS, jpeg, put
+from .raw_layouts import LAYOUTS, jpeg, npy, put
 
 REGISTRY = data_sets()
 
@@ -204,6 +204,10 @@ MALFORMED: dict[str, tuple[str, str, str | bytes, str, str, int]] = {
     "a label file that is shorter": (
         "nuswide", "Groundtruth/TrainTestLabels/Labels_animal_Train.txt", "1\n",
         "TrainImagelist.txt line 2: Labels_animal_Train.txt has ''", "malformed row", 1,
+    ),
+    "a label file of the re-crawl with other numbers": (
+        "nuswide-recrawl", "formatted_train_labels.npy", npy([[1, 0, 2], [0, 1, 0]]),
+        "formatted_train_images.npy row 1: its labels are not all 0 or 1", "malformed row", 1,
     ),
     "an attribute number that is too large": (
         "cub", "CUB_200_2011/attributes/image_attribute_labels.txt", "1 2 1 3 2\n1 4 1 3 2\n",

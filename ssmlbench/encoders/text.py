@@ -59,6 +59,8 @@ class HuggingFaceEncoder(Encoder):
             )
 
     def forward(self, ids: Tensor) -> Tensor:
+        if not len(ids):  # an empty unlabelled pool; transformers cannot reshape nothing
+            return torch.zeros(0, self.features, device=ids.device)
         if torch.is_grad_enabled() or len(ids) <= PASS_ROWS:
             return self._encode(ids)
         # Texts of one length together: padding is most of the work otherwise.
