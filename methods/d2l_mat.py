@@ -155,9 +155,8 @@ def best_thresholds(
     running = torch.cat([torch.zeros_like(positive[:, :1]), positive.cumsum(1)], dim=1)
     total = running[:, -1:]
     found = total - running.gather(1, below)
-    precision = found / (len(scores) - below).clamp(min=1)
-    recall = found / total.clamp(min=1)
-    weighted = (beta if released else beta**2) * precision + recall
-    f_beta = (1 + beta**2) * precision * recall / weighted.clamp(min=1e-12)
+    # (1 + β²) P R / (β² P + R) in counts: rounded once, so thresholds that are equally good tie.
+    weighted = (beta if released else beta**2) * total + (len(scores) - below)
+    f_beta = (1 + beta**2) * found / weighted.clamp(min=1e-12)
     best, where = f_beta.max(dim=1)
     return torch.where(best > 0, grid[where], torch.inf), best

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ssmlbench.conformance import spec_for, toy, train
@@ -50,6 +50,7 @@ def plain_f_score(truth: np.ndarray, answer: np.ndarray, beta: float) -> float:
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**16), rows=st.integers(1, 30), beta=st.sampled_from([0.5, 1.0, 2.0]))
+@example(seed=2465, rows=29, beta=1.0)  # .16 and .27 are equally good, by other precisions
 def test_thresholds_are_those_of_a_plain_search(seed: int, rows: int, beta: float) -> None:
     """Against F_β from counts of true and false answers at each threshold, label by label."""
     random = np.random.default_rng(seed)
