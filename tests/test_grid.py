@@ -22,7 +22,7 @@ from ssmlbench.registry import Plugins
 from ssmlbench.run_state import read_states
 from ssmlbench.runner import Place, execute, resolve, threads_of
 from ssmlbench.spec import RunSpec
-from ssmlbench.store import RunFolder
+from ssmlbench.store import RunFolder, read_json
 
 from .test_runner import DATASET
 from .test_runner import wait_for as wait_up_to
@@ -196,7 +196,8 @@ def test_a_grid_killed_and_interrupted_ends_with_the_undisturbed_board(
     killed = start(arguments)
     wait_for(lambda: len(checkpoints(results)) == 2)
     assert by_state(results) == {"running": 2, "queued": 2}
-    pids = [json.loads(p.read_text())["pid"] for p in results.rglob("progress.json")]
+    pids = workers_of(killed, results)
+    assert len(pids) == 2
     killed.kill()  # SIGKILL: the workers must not outlive it
     killed.wait()
     wait_for(lambda: not any(map(is_alive, pids)))
@@ -204,8 +205,7 @@ def test_a_grid_killed_and_interrupted_ends_with_the_undisturbed_board(
 
     again = start(arguments)
     wait_for(lambda: said_by(again).count("goes on after epoch 1") == 2)
-    worker = json.loads(next(results.rglob("progress.json")).read_text())["pid"]
-    os.kill(worker, signal.SIGKILL)
+    os.kill(workers_of(again, results)[0], signal.SIGKILL)
     wait_for(lambda: said_by(again).count("goes on after epoch") == 3)
     assert "its worker process died (exit -9); tried once more" in said_by(again)
     again.send_signal(signal.SIGINT)
@@ -224,6 +224,14 @@ def test_a_grid_killed_and_interrupted_ends_with_the_undisturbed_board(
 
 def said_by(process: subprocess.Popen[str]) -> str:
     return process.said.read_text()  # type: ignore[attr-defined, no-any-return]
+
+
+def workers_of(process: subprocess.Popen[str], results: Path) -> list[int]:
+    """The process's own workers that are in a run: a stopped run's folder names one long gone."""
+    asked = ["ps", "-o", "pid=", "--ppid", str(process.pid)]
+    children = subprocess.run(asked, capture_output=True, text=True).stdout.split()
+    told = [read_json(file) or {} for file in results.rglob("progress.json")]
+    return [facts["pid"] for facts in told if str(facts.get("pid")) in children]
 
 
 def is_alive(pid: int) -> bool:
@@ -252,8 +260,7 @@ def test_72_runs_killed_at_random_end_with_the_undisturbed_board(
         wait_for(lambda: by_state(results).get("running"))
         time.sleep(draw.uniform(0, 15))
         if draw.random() < 0.5:  # a worker first
-            pids = [json.loads(p.read_text())["pid"] for p in results.rglob("progress.json")]
-            for pid in pids[:1]:
+            for pid in workers_of(killed, results)[:1]:
                 os.kill(pid, signal.SIGKILL)
             time.sleep(draw.uniform(0, 5))
         killed.kill()
