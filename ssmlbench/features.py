@@ -31,7 +31,7 @@ from ssmlbench.prefetch import ahead
 from ssmlbench.seeds import stream, stream_seed
 from ssmlbench.spec import RunSpec
 from ssmlbench.store import acquire_telling, temporary_beside, write_atomically
-from ssmlbench.views import RowNumbers, SplitInputs, View, disturbed
+from ssmlbench.views import RowNumbers, SplitInputs, View, thinned
 
 VERSION = 1
 """Raised when the same encoder, options and rows would give other features."""
@@ -61,10 +61,11 @@ class CachedInputs:
         where = torch.from_numpy(rows)
         if view != "strong":
             return self.values[view].index_select(0, where).float()
-        chosen = torch.randint(0, self.draws, (len(rows),), generator=generator)
-        drawn = self.values[view].index_select(0, where * self.draws + chosen).float()
-        # A few cached draws are learnt by heart: they get the strong view of vectors on top.
-        return disturbed(drawn, generator)
+        if self.draws > 1:
+            chosen = torch.randint(0, self.draws, (len(rows),), generator=generator)
+            where = where * self.draws + chosen
+        # A few cached draws are learnt by heart: every step sees another half of their features.
+        return thinned(self.values[view].index_select(0, where).float(), generator)
 
     def scaled(self, scale: Callable[[Tensor], Tensor]) -> CachedInputs:
         done: dict[int, Tensor] = {}  # two views may be one tensor

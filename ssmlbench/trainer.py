@@ -224,7 +224,9 @@ class Trainer:
     def _apply(self, update: Update) -> None:
         update.apply(self.optimiser)
         update.finish()
-        self.optimiser.zero_grad(set_to_none=True)
+        for group in self.optimiser.param_groups:  # zero_grad, without its detour by the profiler
+            for parameter in group["params"]:
+                parameter.grad = None
         self.scheduler.step()
         self.ema.update()
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ssmlbench.cli import main
+
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 RUN = ("run", "--method", "bce", "--dataset", "multidigits", "--pi", "0.05", "--epochs", "1")
 
@@ -64,14 +66,27 @@ def test_help_comes_without_torch() -> None:
     ids=lambda value: " ".join(value[-2:]) if isinstance(value, tuple) else "",
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
-    ssmlbench: Call, tmp_path: Path, arguments: tuple[str, ...], answer: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    answer: str,
 ) -> None:
-    made = ssmlbench(*arguments)
-    assert made.returncode == 2, made.stderr
-    assert answer in made.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["ssmlbench", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2, said
+    assert answer in said
+    assert len(said.strip().splitlines()) == 1
+    assert not any(tmp_path.iterdir())  # nothing half-written
+
+
+def test_a_mistake_in_a_process_of_its_own_is_one_line_too(ssmlbench: Call) -> None:
+    made = ssmlbench(*RUN, "--method", "bbma")
+    assert made.returncode == 2
     assert len(made.stderr.strip().splitlines()) == 1
-    assert "Traceback" not in made.stderr
-    assert not (tmp_path / "results").exists()  # nothing half-written
 
 
 def test_an_unwritable_results_folder_is_told_at_once(ssmlbench: Call, tmp_path: Path) -> None:

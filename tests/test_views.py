@@ -17,6 +17,7 @@ from ssmlbench.views import (
     image_views,
     natural_views,
     text_views,
+    thinned,
 )
 
 PAD, CLS, SEP = 0, 2, 3
@@ -202,7 +203,7 @@ def test_a_disturbed_vector_keeps_its_scale() -> None:
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 50, 51])
 def test_features_are_dropped_independently_and_at_the_rate_asked_for(width: int) -> None:
     vectors = torch.ones(8000, width)
-    seen = disturbed(vectors, torch.Generator().manual_seed(0), noise=0.0, dropout=0.3)
+    seen = thinned(vectors, torch.Generator().manual_seed(0), dropout=0.3)
     kept = (seen != 0).double()
     # Four standard errors of a mean over 8000 coins of 0.7, and of the product of two.
     assert float((kept.mean(0) - 0.7).abs().max()) < 4 * (0.7 * 0.3 / 8000) ** 0.5
