@@ -19,6 +19,9 @@ from torch.nn import functional as F
 View = Callable[[Tensor, Generator], Tensor]
 RowNumbers = npt.NDArray[np.int64]
 
+PATCHES = 4
+"""Of an image, in its "-patches" views."""
+
 
 class SplitInputs(Protocol):
     """What training asks of a split's inputs, wherever they are kept."""
