@@ -86,6 +86,31 @@ class StoredInputs:
         return StoredInputs(self.column, lambda raws: scale(self.prepare(raws)), self.views)
 
 
+class BackTranslated:
+    """Texts with their back-translations: the strong view is of the one or the other, half of the
+    time each."""
+
+    def __init__(self, inputs: SplitInputs, translated: SplitInputs):
+        self.inputs = inputs
+        self.translated = translated
+        self.views = inputs.views
+        self.on_the_fly = inputs.on_the_fly
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
+        seen = self.inputs.view(rows, view, generator)
+        if view != "strong":
+            return seen
+        other = self.translated.view(rows, view, generator)
+        chosen = torch.rand(len(seen), generator=generator) < 0.5
+        return torch.where(chosen.view(-1, *[1] * (seen.ndim - 1)), other, seen)
+
+    def scaled(self, scale: Callable[[Tensor], Tensor]) -> BackTranslated:
+        return BackTranslated(self.inputs.scaled(scale), self.translated.scaled(scale))
+
+
 def image_views(flips: bool) -> dict[str, View]:
     """Views of small B × C × H × W images, as floats in 0..1; mirrored where labels stay."""
     mirror: View = _mirror if flips else _plain
