@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,13 @@ from ssmlbench.feature_store import FeatureFolder, features_root
 from ssmlbench.prefetch import ahead
 from ssmlbench.seeds import stream, stream_seed
 from ssmlbench.spec import RunSpec
+<<<<<<< HEAD
 from ssmlbench.store import acquire_telling, temporary_beside, write_atomically
 from ssmlbench.views import RowNumbers, SplitInputs, View, thinned
+=======
+from ssmlbench.store import temporary_beside, write_atomically
+from ssmlbench.views import PATCHES, RowNumbers, SplitInputs, View, thinned
+>>>>>>> 8936def7e9e55a95b04c9e9ba148e7f477b12612
 
 VERSION = 1
 """Raised when the same encoder, options and rows would give other features."""
@@ -47,32 +52,48 @@ class CachedInputs:
 
     on_the_fly = False
 
-    def __init__(self, values: dict[str, Tensor], draws: int):
-        """values: N × D half-precision features by view; "strong" is N · R × D, a row's draws
-        together, and absent where only the plain view is wanted."""
+    def __init__(
+        self,
+        values: dict[str, Tensor],
+        draws: int,
+        rare: Mapping[str, Callable[[], Tensor]] | None = None,
+    ):
+        """values: N × D half-precision features by view, N × 4 × D for views of patches; of strong
+        views N · R, a row's draws together.
+        rare: views that few methods ask for; they are had at the first question."""
         self.values = values
         self.draws = draws
-        self.views: dict[str, View] = dict.fromkeys(values, _as_cached)
+        self.rare = dict(rare or {})
+        self.views: dict[str, View] = dict.fromkeys((*values, *self.rare), _as_cached)
 
     def __len__(self) -> int:
         return len(self.values["plain"])
 
     def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
+        if view not in self.values:
+            self.values[view] = self.rare.pop(view)()
+        strong = view.startswith("strong")
         where = torch.from_numpy(rows)
-        if view != "strong":
-            return self.values[view].index_select(0, where).float()
-        if self.draws > 1:
+        if strong and self.draws > 1:
             chosen = torch.randint(0, self.draws, (len(rows),), generator=generator)
             where = where * self.draws + chosen
+        features = self.values[view].index_select(0, where).flatten(0, -2).float()
         # A few cached draws are learnt by heart: every step sees another half of their features.
-        return thinned(self.values[view].index_select(0, where).float(), generator)
+        return thinned(features, generator) if strong else features
 
     def scaled(self, scale: Callable[[Tensor], Tensor]) -> CachedInputs:
+        def apply(features: Tensor) -> Tensor:
+            return scale(features.flatten(0, -2)).view_as(features)
+
         done: dict[int, Tensor] = {}  # two views may be one tensor
         for tensor in self.values.values():
             if id(tensor) not in done:
-                done[id(tensor)] = scale(tensor)
-        return CachedInputs({view: done[id(t)] for view, t in self.values.items()}, self.draws)
+                done[id(tensor)] = apply(tensor)
+        return CachedInputs(
+            {view: done[id(tensor)] for view, tensor in self.values.items()},
+            self.draws,
+            {view: lambda load=load: apply(load()) for view, load in self.rare.items()},  # type: ignore[misc]
+        )
 
 
 def _as_cached(features: Tensor, generator: Generator) -> Tensor:
@@ -93,16 +114,26 @@ class FrozenEncoder:
     _inputs: dict[str, SplitInputs] = field(default_factory=dict, init=False)
 
     def inputs(self, split: str) -> CachedInputs:
-        """All views of the training rows, the plain one of the others, computed where missing."""
-        plain = self._features(split, "plain", 0)
-        if split != "train":
-            return CachedInputs({"plain": plain}, 1)
+        """All views of the training rows, the plain one of the others, computed where missing;
+        views of patches only when a method asks for one."""
         names = self.encoder.views(self.task.card.kind, self.task.card.flips, self.options)
-        draws = self.spec.strong_views or 1
-        # A weak view that is the row itself (text, vectors) is not computed twice.
-        weak = plain if names["weak"] is names["plain"] else self._features(split, "weak", 0)
-        strong = torch.stack([self._features(split, "strong", d) for d in range(draws)], dim=1)
-        return CachedInputs({"plain": plain, "weak": weak, "strong": strong.flatten(0, 1)}, draws)
+        wanted = ("plain", "weak", "strong") if split == "train" else ("plain",)
+        draws = (self.spec.strong_views or 1) if split == "train" else 1
+        values = {"plain": self._view(split, "plain")}
+        for view in wanted[1:]:
+            # A weak view that is the row itself (text, vectors) is not computed twice.
+            same = names[view] is names["plain"] and view == "weak"
+            values[view] = values["plain"] if same else self._view(split, view)
+        patched = [f"{view}-patches" for view in wanted if f"{view}-patches" in names]
+        return CachedInputs(values, draws, {v: partial(self._view, split, v) for v in patched})
+
+    def _view(self, split: str, view: str) -> Tensor:
+        """The features of a view, a row's draws together where it has several."""
+        draws = (self.spec.strong_views or 1) if view.startswith("strong") else 1
+        found = [self._features(split, view, draw) for draw in range(draws)]
+        if view.endswith("-patches"):
+            found = [features.unflatten(0, (-1, PATCHES)) for features in found]
+        return torch.stack(found, dim=1).flatten(0, 1) if draws > 1 else found[0]
 
     @property
     def options(self) -> EncoderOptions:
@@ -127,7 +158,7 @@ class FrozenEncoder:
     def folder(self, split: str, view: str, draw: int) -> FeatureFolder:
         key = self.key(split, view, draw)
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-        name = view if view != "strong" else f"strong{draw}"
+        name = f"{view}{draw}" if view.startswith("strong") else view
         stem = "".join(c if c.isalnum() or c in "-_" else "_" for c in self.task.card.name)
         return FeatureFolder(features_root() / f"{stem}-{split}-{name}-{digest}")
 
@@ -156,12 +187,18 @@ class FrozenEncoder:
         inputs = self._loaded(split)
         shards = math.ceil(len(inputs) / SHARD_ROWS)
         missing = [i for i in range(shards) if not folder.shard_file(i).is_file()]
+<<<<<<< HEAD
         event = {"kind": "features", "what": _name(split, view, draw), "total": len(inputs)}
+=======
+        what = f"{split} {view}" + (f" {draw + 1}" if view.startswith("strong") else "")
+        event = {"kind": "features", "what": what, "total": len(inputs)}
+>>>>>>> 8936def7e9e55a95b04c9e9ba148e7f477b12612
         done = len(inputs) - sum(min(SHARD_ROWS, len(inputs) - i * SHARD_ROWS) for i in missing)
         width = 0
         for shard, features in self._encoded(inputs, view, draw, missing):
             _write_shard(folder.shard_file(shard), features)
-            width, done = features.shape[1], done + len(features)
+            width = features.shape[1]
+            done += min(SHARD_ROWS, len(inputs) - shard * SHARD_ROWS)
             self.notify({**event, "done": done})
         about = {
             **self.key(split, view, draw),
@@ -216,9 +253,11 @@ class FrozenEncoder:
     def _built(self) -> Encoder:
         (inputs,) = self._inputs.values()
         example = inputs.view(np.zeros(1, dtype=np.int64), "plain", stream(0, "example"))[0]
-        # One start for all runs, whatever their seed: they share the features.
-        torch.manual_seed(stream_seed(0, "frozen network"))
-        return self.encoder(example, self.options).eval().to(self.device)
+        # One start for all runs, whatever their seed: they share the features. A view asked for in
+        # the middle of a run must not change what that run draws.
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(stream_seed(0, "frozen network"))
+            return self.encoder(example, self.options).eval().to(self.device)
 
 
 def _name(split: str, view: str, draw: int) -> str:

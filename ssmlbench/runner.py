@@ -34,7 +34,11 @@ from ssmlbench.seeds import stream, stream_seed
 from ssmlbench.spec import RunSpec, check_spec, parse_config
 from ssmlbench.store import RunFolder, temporary_beside, write_atomically
 from ssmlbench.trainer import Material, Outcome, Trainer
+<<<<<<< HEAD
 from ssmlbench.views import Inputs, SomeRows, SplitInputs, StoredInputs
+=======
+from ssmlbench.views import BackTranslated, Inputs, SplitInputs, StoredInputs, View
+>>>>>>> 8936def7e9e55a95b04c9e9ba148e7f477b12612
 
 Notify = Callable[[Mapping[str, Any]], None]
 
@@ -275,9 +279,19 @@ def input_loader(
 def load_inputs(
     encoder: type[Encoder], options: EncoderOptions, task: Task, split: str
 ) -> SplitInputs:
-    """A split prepared for an encoder: in memory where it is small, else read when needed."""
-    column, card = task.inputs(split), task.card
-    views = encoder.views(card.kind, card.flips, options)
+    """A split prepared for an encoder, with its back-translations where there are any."""
+    views = encoder.views(task.card.kind, task.card.flips, options)
+    inputs = _prepared(encoder, options, task.inputs(split), views)
+    translations = task.back_translations(split)
+    if translations is None:
+        return inputs
+    return BackTranslated(inputs, _prepared(encoder, options, translations, views))
+
+
+def _prepared(
+    encoder: type[Encoder], options: EncoderOptions, column: Any, views: dict[str, View]
+) -> SplitInputs:
+    """In memory where it is small, else read when needed."""
     count = len(column)
     first = encoder.prepare([column[0]], options)
     if first.nbytes * count > IN_MEMORY_BYTES:

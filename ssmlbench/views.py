@@ -19,6 +19,9 @@ from torch.nn import functional as F
 View = Callable[[Tensor, Generator], Tensor]
 RowNumbers = npt.NDArray[np.int64]
 
+PATCHES = 4
+"""Of an image, in its "-patches" views."""
+
 
 class SplitInputs(Protocol):
     """What training asks of a split's inputs, wherever they are kept."""
@@ -100,6 +103,31 @@ class SomeRows:
 
     def scaled(self, scale: Callable[[Tensor], Tensor]) -> SomeRows:
         return SomeRows(self.whole.scaled(scale), self.rows)
+
+
+class BackTranslated:
+    """Texts with their back-translations: the strong view is of the one or the other, half of the
+    time each."""
+
+    def __init__(self, inputs: SplitInputs, translated: SplitInputs):
+        self.inputs = inputs
+        self.translated = translated
+        self.views = inputs.views
+        self.on_the_fly = inputs.on_the_fly
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
+        seen = self.inputs.view(rows, view, generator)
+        if view != "strong":
+            return seen
+        other = self.translated.view(rows, view, generator)
+        chosen = torch.rand(len(seen), generator=generator) < 0.5
+        return torch.where(chosen.view(-1, *[1] * (seen.ndim - 1)), other, seen)
+
+    def scaled(self, scale: Callable[[Tensor], Tensor]) -> BackTranslated:
+        return BackTranslated(self.inputs.scaled(scale), self.translated.scaled(scale))
 
 
 def image_views(flips: bool) -> dict[str, View]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file
 
 from ssmlbench import features
 from ssmlbench.dataset import prepare
@@ -129,6 +130,57 @@ def test_a_strong_view_is_one_of_the_rows_cached_draws_with_features_dropped() -
     assert torch.equal(
         inputs.view(rows, "weak", torch.Generator()).flatten(), plain[rows].flatten()
     )
+
+
+def test_patches_of_a_row_stay_together_and_are_had_when_asked_for() -> None:
+    plain = torch.arange(3.0)[:, None].repeat(1, 8).half()
+    patches = torch.arange(24.0).reshape(6, 4, 1).repeat(1, 1, 8).half()  # 3 rows × 2 draws × 4
+    asked: list[str] = []
+
+    def load() -> torch.Tensor:
+        asked.append("strong-patches")
+        return patches
+
+    inputs = CachedInputs({"plain": plain}, 2, {"strong-patches": load})
+    assert set(inputs.views) == {"plain", "strong-patches"}
+    inputs.view(np.array([0]), "plain", torch.Generator())
+    assert asked == []
+    for _ in range(2):
+        seen = inputs.view(np.array([2, 0]), "strong-patches", torch.Generator().manual_seed(3))
+    assert asked == ["strong-patches"]
+    assert seen.shape == (8, 8)
+    kept = seen.amax(1) / 2  # half of the features are kept, at twice their size
+    # Row 2's draws are patches 16..19 and 20..23, row 0's are 0..3 and 4..7.
+    assert kept[:4].tolist() in ([16, 17, 18, 19], [20, 21, 22, 23])
+    assert kept[4:].tolist() in ([0, 1, 2, 3], [4, 5, 6, 7])
+
+
+def test_frozen_patches_are_cached_for_the_method_that_looks_at_them(
+    tiny: Plugins, tmp_path: Path
+) -> None:
+    place = Place(tmp_path / "results", "cpu", 1)
+    execute(asked(tiny, "tiny-images", epochs=2), tiny, place)
+    names = {folder.about["view"] for folder in cached_features()}
+    assert names == {"plain", "weak", "strong"}
+    spec = asked(tiny, "tiny-images", method="d2l_mat", epochs=2)
+    execute(spec, tiny, place)
+    names = {folder.about["view"] for folder in cached_features()}
+    assert names == {f"{v}{p}" for v in ("plain", "weak", "strong") for p in ("", "-patches")}
+    scores = load_file(RunFolder.of(place.results, spec).scores_file)["scores"]
+    again = Place(tmp_path / "again", "cpu", 1)
+    execute(spec, tiny, again)  # now that every view is cached
+    expected = load_file(RunFolder.of(again.results, spec).scores_file)["scores"]
+    np.testing.assert_array_equal(scores, expected)
+
+
+def test_frozen_patches_are_what_the_encoder_gives(tiny: Plugins) -> None:
+    maker = frozen(tiny, asked(tiny, "tiny-images"))
+    found = maker.inputs("test").view(np.arange(5), "plain-patches", torch.Generator())
+    raw = load_inputs(maker.encoder, maker.options, maker.task, "test")
+    with torch.no_grad():
+        expected = maker._built(raw.view(np.arange(5), "plain-patches", torch.Generator()))
+    assert found.shape == expected.shape
+    assert torch.allclose(found, expected, atol=5e-3)  # half precision
 
 
 def test_features_that_are_not_finite_are_refused(

@@ -5,20 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from ssmlbench.dataset import Task, prepare
 from ssmlbench.dataset.own import data_class
+from ssmlbench.encoders import Encoder, EncoderOptions
 from ssmlbench.errors import UserError
 from ssmlbench.registry import Plugins, add_data, data_sets
+from ssmlbench.runner import Place, input_loader, load_inputs, resolve
 
 from .raw_layouts import jpeg, put
 from .test_datasets import names_of
+from .tiny_models import save_tiny_bert
 
 ROWS = {
     "train": [
@@ -344,3 +348,70 @@ def test_the_command_line_takes_a_path(tmp_path: Path, ssmlbench: Callable[..., 
 def test_a_vector_task_hands_out_float_arrays(tmp_path: Path) -> None:
     task: Task = prepare(data_class(write_arff(tmp_path, DENSE, DENSE))())
     assert np.asarray(task.inputs("test")[0]).dtype == np.float32
+
+
+def write_translated(folder: Path, column: str = "back_translation") -> Task:
+    rows = [["a", "x", "b"], ["c", "y", ""]] * 40
+    put(folder / "train.csv", csv_text(["text", "labels", column], rows))
+    put(folder / "test.csv", csv_text(["text", "labels"], [["d", "x"]]))
+    return prepare(data_class(folder)())
+
+
+class Letters(Encoder):
+    """A letter as its number; its strong view is the text itself."""
+
+    name = "letters"
+    kinds = {"text"}
+
+    @classmethod
+    def prepare(cls, raws: Sequence[Any], options: EncoderOptions) -> torch.Tensor:
+        return torch.tensor([[float(ord(text))] for text in raws])
+
+
+def test_a_strong_view_is_the_text_or_its_back_translation(tmp_path: Path) -> None:
+    task = write_translated(tmp_path / "mine")
+    train = load_inputs(Letters, EncoderOptions(), task, "train")
+    rows, generator = np.arange(80), torch.Generator().manual_seed(0)
+    for view in ("plain", "weak"):
+        seen = train.view(rows, view, generator)
+        assert [chr(int(v)) for v in seen[:, 0]] == ["a", "c"] * 40
+    strong = train.view(rows, "strong", generator)
+    letters = [chr(int(row[0])) for row in strong]
+    assert set(letters[::2]) == {"a", "b"}
+    assert 8 <= letters[::2].count("b") <= 32  # 20 of 40 expected, deviation 3.2
+    assert set(letters[1::2]) == {"c"}  # a text without one stands for itself
+    assert task.back_translations("test") is None
+
+
+def test_back_translations_are_part_of_the_data_and_never_a_label(tmp_path: Path) -> None:
+    translated = write_translated(tmp_path / "mine").card
+    plain = write_translated(tmp_path / "mine" / "mine", "comment").card
+    assert translated.label_names == plain.label_names == ["x", "y"]
+    assert translated.rows == plain.rows
+    assert translated.fingerprint != plain.fingerprint
+
+
+def test_back_translations_reach_the_frozen_features(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    write_translated(folder)
+    bert = save_tiny_bert(tmp_path / "bert")
+    plugins = Plugins(())
+    name = plugins.data_set(str(folder))
+    spec = resolve(
+        plugins,
+        {},
+        method="bce",
+        dataset=name,
+        pi=0.5,
+        backbone=str(bert),
+        max_tokens=8,
+        freeze=True,
+        strong_views=1,
+        scaling="none",
+    )
+    task, cpu = prepare(plugins.datasets[name]()), torch.device("cpu")
+    load = input_loader(spec, plugins, task, Place(tmp_path, "cpu", 1), cpu, lambda event: None)
+    strong = load("train").values["strong"]  # type: ignore[attr-defined]
+    # Of a text of one word nothing can be swapped or dropped: what differs is another text.
+    assert len(torch.unique(strong[::2], dim=0)) == 2
+    assert len(torch.unique(strong[1::2], dim=0)) == 1

@@ -33,6 +33,7 @@ class Row:
     labels: tuple[int, ...]  # the positions of its positive labels
     id: str = ""  # what the source calls it; an id that comes twice is reported
     where: str = ""  # file and line, for the report of what is wrong with it
+    back_translation: str = ""  # of a training text, where the adapter is `back_translated`
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ class DatasetAdapter(ABC):
     citation: ClassVar[str] = ""
     licence: ClassVar[str] = ""
     flips: ClassVar[bool] = True  # images: does a mirrored row keep its labels?
+    back_translated: ClassVar[bool] = False  # texts: do training rows bring back-translations?
     layout: ClassVar[str] = ""  # what the raw folder looks like; empty: no files are needed
     download: ClassVar[str] = ""  # where the raw files can be had
     folders: ClassVar[tuple[str, ...]] = ()  # other names its folder often has below --data-dir

@@ -21,6 +21,7 @@ FORMATS = (".csv", ".jsonl", ".parquet")
 TEXT_COLUMNS = ("text", "sentence", "document")
 IMAGE_COLUMNS = ("image", "image_path", "file_name", "path")
 ID_COLUMNS = ("id", "uid", "doc_id")
+TRANSLATION_COLUMN = "back_translation"
 LABEL_COLUMNS = ("labels", "label")
 LAYOUT = """
 train.csv, .jsonl or .parquet   (or several: train-0.parquet, train-1.parquet)
@@ -31,6 +32,7 @@ with the columns
   labels                        a list of names or of ids (in CSV a JSON list, or a;b;c);
                                 or, instead, one column of 0 and 1 per label
   id                            optional
+  back_translation              optional, in train: the text, translated and back (a strong view)
 """
 
 Record = Mapping[str, Any]
@@ -95,7 +97,8 @@ class FolderData(DatasetAdapter):
             )
         backbone = "bert-base-uncased" if kind == "text" else "resnet50"
         fields = {"name": safe_name(folder), "kind": kind, "backbone": backbone, "home": folder}
-        return type("OwnFolder", (cls,), fields)
+        translated = kind == "text" and TRANSLATION_COLUMN in columns
+        return type("OwnFolder", (cls,), {**fields, "back_translated": translated})
 
     def __init__(self, source: Path | None = None, data_dir: Path | None = None):
         super().__init__(source or self.home, data_dir)
@@ -123,7 +126,7 @@ class FolderData(DatasetAdapter):
         )
         if any(name in first for name in LABEL_COLUMNS):
             return []
-        known = {*TEXT_COLUMNS, *IMAGE_COLUMNS, *ID_COLUMNS}
+        known = {*TEXT_COLUMNS, *IMAGE_COLUMNS, *ID_COLUMNS, TRANSLATION_COLUMN}
         if self.has("labels.txt"):
             return [name for name in self._listed if name in first]
         return [c for c in first if c not in known and str(first[c]).lower() in ZERO_ONE]
@@ -175,7 +178,14 @@ class FolderData(DatasetAdapter):
                     yield BadRow(where, f"no {self.kind} in it")
                     continue
                 identity = first_of(record, ID_COLUMNS)
-                yield Row(value, labels, "" if identity is None else str(identity), where)
+                translation = record.get(TRANSLATION_COLUMN) if self.back_translated else None
+                yield Row(
+                    value,
+                    labels,
+                    "" if identity is None else str(identity),
+                    where,
+                    translation if isinstance(translation, str) and split == "train" else "",
+                )
 
     def _labels(
         self, record: Record, positions: dict[str, int], by_position: bool, where: str

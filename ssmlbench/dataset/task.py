@@ -76,6 +76,12 @@ class Task:
         """The raw inputs of a split, as Hugging Face hands them out in NumPy form."""
         return self._splits[split].with_format("numpy")["input"]
 
+    def back_translations(self, split: str) -> Any | None:
+        """The texts of a split, translated to another language and back, where it has them."""
+        if "back_translation" not in self._splits[split].column_names:
+            return None
+        return self._splits[split].with_format("numpy")["back_translation"]
+
 
 def cache_root() -> Path:
     """Where prepared data lives: SSMLBENCH_CACHE, or the user's cache folder."""

@@ -142,6 +142,7 @@ def _write_task(
         counts[split], positives[split] = _write_split(
             rows,
             adapter.kind,
+            adapter.back_translated and split == "train",
             folder / f"{split}.arrow",
             len(names),
             fingerprint,
@@ -176,8 +177,8 @@ def _write_task(
 
 def _checked(
     adapter: DatasetAdapter, split: str, label_count: int, seen: set[int], problems: Problems
-) -> Iterator[tuple[Any, bytes, list[int]]]:
-    """The good rows as (stored input, the bytes that are fingerprinted, labels)."""
+) -> Iterator[tuple[Any, bytes, str, list[int]]]:
+    """The good rows as (stored input, bytes that are fingerprinted, back-translation, labels)."""
     for number, row in enumerate(adapter.rows(split), start=1):
         if isinstance(row, BadRow):
             problems.add(row)
@@ -200,7 +201,7 @@ def _checked(
             continue
         if row.id:
             seen.add(short)
-        yield *stored, labels
+        yield *stored, row.back_translation, labels
 
 
 def _stored(row: Row, kind: Kind, where: str) -> tuple[Any, bytes] | BadRow:
@@ -209,7 +210,8 @@ def _stored(row: Row, kind: Kind, where: str) -> tuple[Any, bytes] | BadRow:
         if not row.input.strip():
             return BadRow(where, "the text is empty")
         try:
-            return row.input, row.input.encode()
+            translation = row.back_translation and f"\0{row.back_translation}"
+            return row.input, f"{row.input}{translation}".encode()
         except UnicodeEncodeError:
             return BadRow(where, "the text is not valid UTF-8")
     if kind == "vector":
@@ -249,8 +251,9 @@ def _png(array: Any) -> bytes:
 
 
 def _write_split(
-    rows: Iterator[tuple[Any, bytes, list[int]]],
+    rows: Iterator[tuple[Any, bytes, str, list[int]]],
     kind: Kind,
+    back_translated: bool,
     file: Path,
     label_count: int,
     fingerprint: Any,
@@ -266,22 +269,24 @@ def _write_split(
         "text": datasets.Value("string"),
         "vector": datasets.List(datasets.Value("float32")),
     }[kind]
-    features = datasets.Features(
-        {"input": inputs, "labels": datasets.List(datasets.Value("int32"))}
-    )
+    columns = {"input": inputs, "labels": datasets.List(datasets.Value("int32"))}
+    if back_translated:
+        columns["back_translation"] = datasets.Value("string")
     count, positives = 0, [0] * label_count
-    batch: dict[str, list[Any]] = {"input": [], "labels": []}
-    with ArrowWriter(features=features, path=str(file)) as writer:
-        for stored, content, labels in rows:
+    batch: dict[str, list[Any]] = {name: [] for name in columns}
+    with ArrowWriter(features=datasets.Features(columns), path=str(file)) as writer:
+        for stored, content, translation, labels in rows:
             fingerprint.update(content + str(labels).encode())
             for k in labels:
                 positives[k] += 1
             count += 1
             batch["input"].append(stored)
             batch["labels"].append(labels)
+            if back_translated:  # a text without one stands for itself
+                batch["back_translation"].append(translation if translation.strip() else stored)
             if len(batch["labels"]) == BATCH_ROWS[kind]:
                 writer.write_batch(batch)
-                batch = {"input": [], "labels": []}
+                batch = {name: [] for name in columns}
                 report(count)
         if batch["labels"]:
             writer.write_batch(batch)
