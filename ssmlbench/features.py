@@ -30,13 +30,8 @@ from ssmlbench.feature_store import FeatureFolder, features_root
 from ssmlbench.prefetch import ahead
 from ssmlbench.seeds import stream, stream_seed
 from ssmlbench.spec import RunSpec
-<<<<<<< HEAD
 from ssmlbench.store import acquire_telling, temporary_beside, write_atomically
-from ssmlbench.views import RowNumbers, SplitInputs, View, thinned
-=======
-from ssmlbench.store import temporary_beside, write_atomically
 from ssmlbench.views import PATCHES, RowNumbers, SplitInputs, View, thinned
->>>>>>> 8936def7e9e55a95b04c9e9ba148e7f477b12612
 
 VERSION = 1
 """Raised when the same encoder, options and rows would give other features."""
@@ -187,12 +182,7 @@ class FrozenEncoder:
         inputs = self._loaded(split)
         shards = math.ceil(len(inputs) / SHARD_ROWS)
         missing = [i for i in range(shards) if not folder.shard_file(i).is_file()]
-<<<<<<< HEAD
         event = {"kind": "features", "what": _name(split, view, draw), "total": len(inputs)}
-=======
-        what = f"{split} {view}" + (f" {draw + 1}" if view.startswith("strong") else "")
-        event = {"kind": "features", "what": what, "total": len(inputs)}
->>>>>>> 8936def7e9e55a95b04c9e9ba148e7f477b12612
         done = len(inputs) - sum(min(SHARD_ROWS, len(inputs) - i * SHARD_ROWS) for i in missing)
         width = 0
         for shard, features in self._encoded(inputs, view, draw, missing):

@@ -34,11 +34,7 @@ from ssmlbench.seeds import stream, stream_seed
 from ssmlbench.spec import RunSpec, check_spec, parse_config
 from ssmlbench.store import RunFolder, temporary_beside, write_atomically
 from ssmlbench.trainer import Material, Outcome, Trainer
-<<<<<<< HEAD
-from ssmlbench.views import Inputs, SomeRows, SplitInputs, StoredInputs
-=======
-from ssmlbench.views import BackTranslated, Inputs, SplitInputs, StoredInputs, View
->>>>>>> 8936def7e9e55a95b04c9e9ba148e7f477b12612
+from ssmlbench.views import BackTranslated, Inputs, SomeRows, SplitInputs, StoredInputs, View
 
 Notify = Callable[[Mapping[str, Any]], None]
 

@@ -174,7 +174,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def call(arguments: list[str]) -> subprocess.Popen[str]:
         with (tmp_path / f"said-{len(begun)}").open("w") as out:
-            process = subprocess.Popen(arguments, stdout=out, stderr=subprocess.PIPE, text=True)
+            process = subprocess.Popen(
+                arguments, stdout=out, stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts
+            )
         process.said = Path(out.name)  # type: ignore[attr-defined]
         begun.append(process)
         return process
@@ -220,6 +222,11 @@ def test_a_grid_killed_and_interrupted_ends_with_the_undisturbed_board(
     assert [event["kind"] for event in resumed].count("resumed") == 2
     assert board(results) == board(undisturbed)
     assert not checkpoints(results)
+
+
+def hear_interrupts() -> None:
+    """A shell starts what it puts into the background deaf to SIGINT, these tests perhaps too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def said_by(process: subprocess.Popen[str]) -> str:
