@@ -251,7 +251,7 @@ class FrozenEncoder:
 
 
 def _name(split: str, view: str, draw: int) -> str:
-    return f"{split} {view}" + (f" {draw + 1}" if view == "strong" else "")
+    return f"{split} {view}" + (f" {draw + 1}" if view.startswith("strong") else "")
 
 
 def _write_shard(file: Path, features: np.ndarray) -> None:
