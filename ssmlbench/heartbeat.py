@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ssmlbench.pace import Pace
-from ssmlbench.store import RunFolder, write_atomically
+from ssmlbench.store import RunFolder, is_held, write_atomically
 
 Notify = Callable[[Mapping[str, Any]], None]
 
@@ -52,6 +52,14 @@ def is_fresh(file: Path) -> bool:
         return time.time() - file.stat().st_mtime < FRESH_SECONDS
     except OSError:
         return False
+
+
+def is_alive(lock_file: Path, touched: Path, host: str) -> bool:
+    """Is the process there that holds the lock and touches the file, on that host?
+
+    Where the lock can be asked it decides; from another machine it may look free.
+    """
+    return is_held(lock_file) or (host != socket.gethostname() and is_fresh(touched))
 
 
 class Heartbeat:

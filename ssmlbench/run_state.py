@@ -6,18 +6,17 @@ A run is done if result.json is there. Otherwise progress.json, error.json and t
 from __future__ import annotations
 
 import os
-import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ssmlbench.errors import UserError
 from ssmlbench.grid.queued import Queued, read_queues
-from ssmlbench.heartbeat import is_fresh
+from ssmlbench.heartbeat import is_alive
 from ssmlbench.spec import RunSpec
-from ssmlbench.store import RunFolder, is_held, read_json
+from ssmlbench.store import RunFolder, read_json, run_places
 
 STATES = ("running", "queued", "failed", "stopped", "done")
 
@@ -53,8 +52,9 @@ def read_states(roots: Iterable[Path]) -> list[RunState]:
         if not Path(root).is_dir():
             raise UserError(f"no results folder at {root}; `ssmlbench run` makes one")
         waiting = read_queues(Path(root))
-        for path, names in _run_folders(Path(root)):
-            state = _state(path, names, waiting.pop(path, None))
+        for place in run_places(Path(root)):
+            path = Path(root) / place
+            state = _state(path, set(os.listdir(path)), waiting.pop(path, None))
             if state is not None:
                 states.append(state)
         states += [_of_queue(entry) for entry in waiting.values()]
@@ -68,19 +68,6 @@ def state_of(results: Path, spec: RunSpec) -> RunState | None:
         return _state(path, set(os.listdir(path)), None)
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def _run_folders(root: Path) -> Iterator[tuple[Path, set[str]]]:
-    """results/<dataset>/<regime>/<method>/<seed>-<hash>, and the names of the files in it."""
-    level = [str(root)]
-    for _ in range(4):
-        below = []
-        for folder in level:
-            with os.scandir(folder) as entries:
-                below += sorted(e.path for e in entries if e.name[0] != "." and e.is_dir())
-        level = below
-    for folder in level:
-        yield Path(folder), set(os.listdir(folder))
 
 
 def _state(path: Path, names: set[str], queued: Queued | None) -> RunState | None:
@@ -105,10 +92,8 @@ def _state(path: Path, names: set[str], queued: Queued | None) -> RunState | Non
 
 
 def _alive(path: Path, progress: dict[str, Any]) -> bool:
-    """Where the lock can be asked it decides; from another machine it may look free."""
     folder = RunFolder(path)
-    here = progress["host"] == socket.gethostname()
-    return is_held(folder.lock_file) or (not here and is_fresh(folder.progress_file))
+    return is_alive(folder.lock_file, folder.progress_file, progress["host"])
 
 
 def _running(path: Path, progress: dict[str, Any]) -> RunState:

@@ -18,9 +18,9 @@ from typing import Any
 
 from filelock import FileLock
 
-from ssmlbench.heartbeat import Touching, is_fresh
+from ssmlbench.heartbeat import Touching, is_alive
 from ssmlbench.spec import RunSpec
-from ssmlbench.store import RunFolder, is_held, read_json, write_atomically
+from ssmlbench.store import RunFolder, read_json, write_atomically
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,7 @@ def _files(results: Path) -> list[tuple[Path, dict[str, Any]]]:
 def _alive(file: Path, told: Mapping[str, Any]) -> bool:
     if told["engine"] == "slurm":  # submit and exit: the runs' own folders tell the rest
         return True
-    here = told["host"] == socket.gethostname()
-    return is_held(file.with_suffix(".lock")) or (not here and is_fresh(file))
+    return is_alive(file.with_suffix(".lock"), file, told["host"])
 
 
 def remove_queue(file: Path) -> None:
