@@ -140,6 +140,11 @@ class Board:
         return found
 
     @property
+    def axis(self) -> str:
+        """What its levels are called; empty where the regime has none."""
+        return {"semi": "π", "partial-positive": "share"}.get(self.regime, "")
+
+    @property
     def columns(self) -> list[tuple[Metric, str]]:
         return [(metric, level) for metric in self.metrics for level in self.levels]
 
@@ -294,8 +299,6 @@ def _missing(board: Board) -> list[str]:
             cell = row.cells.get((key, level))
             absent = sorted(seeds - set(cell.seeds if cell else ()))
             if absent:
-                where = {"semi": f" π {level}", "partial-positive": f" share {level}"}
-                lines.append(
-                    f"{row.name}{where.get(board.regime, '')}: seed {', '.join(map(str, absent))}"
-                )
+                where = f" {board.axis} {level}" if board.axis else ""
+                lines.append(f"{row.name}{where}: seed {', '.join(map(str, absent))}")
     return lines

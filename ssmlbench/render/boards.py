@@ -17,8 +17,7 @@ RULES = {
 
 
 def title(board: Board) -> str:
-    level = {"semi": "π", "partial-positive": "share"}.get(board.regime)
-    where = f" {level} = {board.levels[0]}" if level and len(board.levels) == 1 else ""
+    where = f" {board.axis} = {board.levels[0]}" if board.axis and len(board.levels) == 1 else ""
     return f"{board.dataset} · {board.regime}{where}"
 
 

@@ -162,15 +162,11 @@ def runs_by_cell(board: Board) -> dict[tuple[str, str], list[Finished]]:
     return cells
 
 
-def level_axis(board: Board) -> str:
-    return {"semi": "π", "partial-positive": "share"}.get(board.regime, "")
-
-
 def where(board: Board, level: str) -> str:
     """`toy · semi π = 0.1`: a board's name with one of its levels."""
     if not level or len(board.levels) == 1:
         return title(board)
-    return f"{title(board)} {level_axis(board)} = {level}"
+    return f"{title(board)} {board.axis} = {level}"
 
 
 def over_levels(board: Board, metric: Metric) -> OverLevels:
@@ -188,7 +184,7 @@ def over_levels(board: Board, metric: Metric) -> OverLevels:
                 )
             )
     names = named([row.name for row in board.rows])
-    return OverLevels(title(board), level_axis(board), metric, tuple(lines), names)
+    return OverLevels(title(board), board.axis, metric, tuple(lines), names)
 
 
 def dots(board: Board, metric: Metric, level: str, at_most: int = 40) -> Dots:
