@@ -114,7 +114,7 @@ def _row(run: Finished, columns: Mapping[str, list[tuple[str, str, str]]]) -> di
         "code": spec.code,
         "data": spec.data,
         "observation": result.get("observation", ""),
-        "spec": json.dumps(result["spec"], sort_keys=True, separators=(",", ":")),
+        "spec": json.dumps(spec.portable(), sort_keys=True, separators=(",", ":")),
     }
     for column, places in columns.items():
         decision, convention, metric = places[0]

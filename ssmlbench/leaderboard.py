@@ -178,8 +178,9 @@ def _boards_of_group(runs: Sequence[Finished], query: Query) -> list[Board]:
 
 
 def _setting(spec: RunSpec, name: str) -> Any:
-    """A tuned run stands with those made at the learning rate it was tuned around."""
-    return spec.tuned.get("lr", spec.lr) if name == "lr" else getattr(spec, name)
+    if name == "lr":  # a tuned run stands with those made at the rate it was tuned around
+        return spec.tuned.get("lr", spec.lr)
+    return spec.backbone_name if name == "backbone" else getattr(spec, name)
 
 
 def _split_by_code(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:

@@ -75,6 +75,9 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
             f"{', '.join(sorted(method.regimes))}"
         )
     backbone = typed.setdefault("backbone", _default_backbone(adapter))
+    if adapter.kind == "text" and Path(backbone).expanduser().is_dir():
+        # A model's folder means the same in every process, wherever that one was started.
+        backbone = typed["backbone"] = str(Path(backbone).expanduser().absolute())
     encoder = find_encoder(plugins.encoders, backbone, adapter.kind, adapter.name)
     freeze = typed.setdefault("freeze", False)
     if freeze:

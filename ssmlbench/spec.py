@@ -13,6 +13,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from ssmlbench.errors import UserError
@@ -82,13 +83,23 @@ class RunSpec:
     def as_dict(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "changed": list(self.changed)}
 
+    def portable(self) -> dict[str, Any]:
+        """The spec as it reads on every machine."""
+        return {**self.as_dict(), "backbone": self.backbone_name}
+
+    @property
+    def backbone_name(self) -> str:
+        """A model's folder goes by its name, and by the digest in `weights`; not by where it lies."""
+        folder = Path(self.backbone)
+        return folder.name if folder.is_absolute() else self.backbone
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
         return cls(**{**values, "changed": tuple(values.get("changed", ()))})
 
     @property
     def hash(self) -> str:
-        values = self.as_dict()
+        values = self.portable()
         for name, default in ADDED_LATER.items():
             if values[name] == default:
                 del values[name]

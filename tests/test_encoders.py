@@ -261,6 +261,21 @@ def test_other_weights_are_another_run(tiny: Plugins, bert: Path, tmp_path: Path
     assert asked(tiny, dataset="tiny-text", backbone=str(same)).weights == weights[bert]
 
 
+def test_a_models_folder_may_lie_anywhere(
+    tiny: Plugins, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = tmp_path / "elsewhere" / bert.name
+    shutil.copytree(bert, copied)
+    here = asked(tiny, dataset="tiny-text", backbone=str(bert))
+    there = asked(tiny, dataset="tiny-text", backbone=str(copied))
+    assert here.hash == there.hash
+    assert here.backbone_name == bert.name
+    monkeypatch.chdir(tmp_path)
+    assert asked(tiny, dataset="tiny-text", backbone=f"elsewhere/{bert.name}") == there
+    renamed = copied.rename(tmp_path / "another-name")
+    assert asked(tiny, dataset="tiny-text", backbone=str(renamed)).hash != here.hash
+
+
 def test_every_choice_is_in_the_hash_and_on_the_boards_setting(tiny: Plugins, bert: Path) -> None:
     from ssmlbench.leaderboard import SETTING
 

@@ -80,6 +80,18 @@ def test_the_file_says_where_its_runs_come_from(tmp_path: Path) -> None:
     assert str(tmp_path) not in text
 
 
+def test_one_model_in_two_folders_is_one_board_and_neither_folder_is_told(tmp_path: Path) -> None:
+    runs = [
+        *grid(tmp_path / "a", {"bce": [0.5]}, backbone="/home/ann/minilm", weights="w@1"),
+        *grid(tmp_path / "b", {"cap": [0.6]}, backbone="/scratch/bob/minilm", weights="w@1"),
+    ]
+    (board,) = build_boards(runs, Query())
+    assert [row.name for row in board.rows] == ["cap", "bce"]
+    text = exported_text(runs, "c")
+    assert "minilm" in text
+    assert "/minilm" not in text
+
+
 def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     with pytest.raises(UserError, match="not a file of `ssmlbench compare --export`"):
