@@ -22,11 +22,13 @@ from ssmlbench.encoders import Encoder, EncoderOptions, Vector, find_encoder
 from ssmlbench.features import CachedInputs, FrozenEncoder
 from ssmlbench.heads import Network, build_projection
 from ssmlbench.losses import bce
+from ssmlbench.material import Material, gather, load_inputs
 from ssmlbench.protocol import Audit, observe
 from ssmlbench.registry import Plugins
-from ssmlbench.runner import build_method, gather, load_inputs, open_task, resolve
+from ssmlbench.resolve import resolve
+from ssmlbench.runner import build_method, open_task
 from ssmlbench.spec import RunSpec
-from ssmlbench.trainer import Material, Trainer
+from ssmlbench.trainer import Trainer
 
 CPU = torch.device("cpu")
 ROWS, WIDTH, LABELS = 54_000, 384, 54

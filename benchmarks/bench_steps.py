@@ -28,19 +28,13 @@ from ssmlbench.checkpoint import Checkpoint
 from ssmlbench.conformance import spec_for
 from ssmlbench.device import make_repeatable
 from ssmlbench.encoders import Vector
+from ssmlbench.material import Material, gather, input_loader
 from ssmlbench.method import Method
 from ssmlbench.protocol import Audit, observe
 from ssmlbench.registry import Plugins
-from ssmlbench.runner import (
-    Place,
-    build_encoder,
-    build_method,
-    gather,
-    input_loader,
-    open_task,
-    resolve,
-)
-from ssmlbench.trainer import Material, Trainer
+from ssmlbench.resolve import resolve
+from ssmlbench.runner import build_encoder, build_method, open_task
+from ssmlbench.trainer import Trainer
 from ssmlbench.update import Update
 from ssmlbench.views import Inputs, vector_views
 
@@ -67,7 +61,7 @@ def on_images(name: str, plugins: Plugins, folder: Path, encoder: str) -> Traine
     )
     task = open_task(spec, plugins)
     cpu = torch.device("cpu")
-    inputs = input_loader(spec, plugins, task, Place(folder, "cpu"), cpu, lambda event: None)
+    inputs = input_loader(spec, plugins, task, cpu)
     material, _ = gather(spec, task, inputs)
     method, built = build_method(spec, plugins, task), build_encoder(spec, plugins, material)
     return Trainer(spec, method, built, material, cpu, Checkpoint(folder / "none"))

@@ -24,12 +24,13 @@ from ssmlbench.checkpoint import Checkpoint
 from ssmlbench.encoder_conformance import Broken, encoder_statements
 from ssmlbench.encoders import Encoder, SmallCnn, Vector
 from ssmlbench.errors import RunFailed, UserError
+from ssmlbench.material import Material
 from ssmlbench.method import Method
 from ssmlbench.protocol import Audit, Labels, observe
 from ssmlbench.registry import Plugins, load_file, source_file
 from ssmlbench.seeds import stream_seed
 from ssmlbench.spec import Regime, RunSpec
-from ssmlbench.trainer import Material, Outcome, Trainer
+from ssmlbench.trainer import Outcome, Trainer
 from ssmlbench.views import Inputs, image_views, vector_views
 
 ROWS, TEST_ROWS, LABELS = 72, 24, 5

@@ -30,11 +30,11 @@ from ssmlbench.ema import Ema
 from ssmlbench.encoders import Encoder
 from ssmlbench.errors import Diverged
 from ssmlbench.heads import Network, build_projection
+from ssmlbench.material import Material
 from ssmlbench.method import Method
 from ssmlbench.plan import EpochPlan, plan_epoch, steps_an_epoch
 from ssmlbench.pools import Batch, Forward, Outputs, Pool, Pools, Rows
 from ssmlbench.prefetch import ahead
-from ssmlbench.protocol import Audit, Observation
 from ssmlbench.seeds import stream, stream_seed
 from ssmlbench.spec import RunSpec
 from ssmlbench.update import Update
@@ -43,17 +43,6 @@ from ssmlbench.views import SplitInputs
 Scores = npt.NDArray[np.float32]
 StepInputs = dict[tuple[str, str], Tensor]
 """Inputs by (pool, view)."""
-
-
-@dataclass
-class Material:
-    """What a run is made of, beside the method: inputs, what may be known, what stays sealed."""
-
-    train: SplitInputs
-    test: SplitInputs  # the rows that are judged
-    observation: Observation
-    audit: Audit | None  # None: nothing is graded
-    test_truth: npt.NDArray[np.int8]  # read by `--selection oracle` only
 
 
 @dataclass

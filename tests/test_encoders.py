@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 import torch
 
+from ssmlbench import material
 from ssmlbench.encoder_conformance import encoder_statements
 from ssmlbench.encoders import BUILTIN, Encoder, EncoderOptions, find_encoder
 from ssmlbench.errors import UserError
 from ssmlbench.registry import Plugins
-from ssmlbench.runner import Place, execute, resolve
+from ssmlbench.resolve import resolve
+from ssmlbench.runner import Place, execute
 from ssmlbench.spec import RunSpec
 from ssmlbench.store import RunFolder
 
@@ -328,12 +330,10 @@ def test_a_text_encoder_is_fine_tuned(tiny: Plugins, bert: Path, tmp_path: Path)
 def test_images_on_the_fly_give_the_bits_of_images_in_memory(
     tiny: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ssmlbench import runner
-
     choice = {"backbone": "squeezenet1_1", "weights": "none", "image_size": 32, "method": "cap"}
     spec = asked(tiny, dataset="tiny-images", **choice)
     execute(spec, tiny, Place(tmp_path / "memory", "cpu", 1))
-    monkeypatch.setattr(runner, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(material, "IN_MEMORY_BYTES", 0)
     for workers in (0, 3):
         place = Place(tmp_path / str(workers), "cpu", 1, workers)
         execute(spec, tiny, place)
@@ -343,8 +343,6 @@ def test_images_on_the_fly_give_the_bits_of_images_in_memory(
 def test_a_killed_run_on_prefetched_images_resumes_with_equal_bits(
     tiny: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ssmlbench import runner
-
     class Killed(BaseException):
         pass
 
@@ -352,7 +350,7 @@ def test_a_killed_run_on_prefetched_images_resumes_with_equal_bits(
         if event["kind"] == "checkpoint" and event["epoch"] == 2:
             raise Killed
 
-    monkeypatch.setattr(runner, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(material, "IN_MEMORY_BYTES", 0)
     choice = {"backbone": "squeezenet1_1", "weights": "none", "image_size": 32, "method": "cap"}
     spec = asked(tiny, dataset="tiny-images", **{**choice, "epochs": 4})
     whole, broken = (Place(tmp_path / name, "cpu", 1, 2) for name in ("whole", "broken"))

@@ -20,8 +20,9 @@ from ssmlbench.grid import ray_engine, slurm_engine
 from ssmlbench.grid.carried import Carried
 from ssmlbench.grid.queued import queue_folder
 from ssmlbench.registry import Plugins, code_digest
+from ssmlbench.resolve import resolve
 from ssmlbench.run_state import read_states
-from ssmlbench.runner import Place, execute, resolve
+from ssmlbench.runner import Place, execute
 from ssmlbench.spec import RunSpec
 from ssmlbench.store import RunFolder
 

@@ -23,8 +23,10 @@ from ssmlbench.encoders import find_encoder
 from ssmlbench.errors import RunFailed
 from ssmlbench.feature_store import cached_features, features_root
 from ssmlbench.features import CachedInputs, FrozenEncoder
+from ssmlbench.material import input_loader, load_inputs
 from ssmlbench.registry import Plugins
-from ssmlbench.runner import Place, execute, input_loader, load_inputs, resolve
+from ssmlbench.resolve import resolve
+from ssmlbench.runner import Place, execute
 from ssmlbench.spec import RunSpec
 from ssmlbench.store import RunFolder
 
@@ -67,10 +69,9 @@ def asked(plugins: Plugins, dataset: str, bert: Path | None = None, **fields: An
 
 def frozen(plugins: Plugins, spec: RunSpec, notify: Any = lambda event: None) -> FrozenEncoder:
     task = prepare(plugins.datasets[spec.dataset]())
-    place = Place(Path("unused"), "cpu", 1)
     cpu = torch.device("cpu")
     spec = dataclasses.replace(spec, scaling="none")  # what is cached, before it is scaled
-    return input_loader(spec, plugins, task, place, cpu, notify).__self__  # type: ignore[attr-defined]
+    return input_loader(spec, plugins, task, cpu, notify=notify).__self__  # type: ignore[attr-defined]
 
 
 # ------------------------------------------------------------------------------- end to end

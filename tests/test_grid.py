@@ -19,8 +19,9 @@ from ssmlbench import grid
 from ssmlbench.grid.local import own_gpu
 from ssmlbench.grid.machine import Machine
 from ssmlbench.registry import Plugins
+from ssmlbench.resolve import resolve
 from ssmlbench.run_state import read_states
-from ssmlbench.runner import Place, execute, resolve, threads_of
+from ssmlbench.runner import Place, execute, threads_of
 from ssmlbench.spec import RunSpec
 from ssmlbench.store import RunFolder, read_json
 

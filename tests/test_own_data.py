@@ -17,8 +17,9 @@ from ssmlbench.dataset import Task, prepare
 from ssmlbench.dataset.own import data_class
 from ssmlbench.encoders import Encoder, EncoderOptions
 from ssmlbench.errors import UserError
+from ssmlbench.material import input_loader, load_inputs
 from ssmlbench.registry import Plugins, add_data, data_sets
-from ssmlbench.runner import Place, input_loader, load_inputs, resolve
+from ssmlbench.resolve import resolve
 
 from .raw_layouts import jpeg, put
 from .test_datasets import names_of
@@ -410,7 +411,7 @@ def test_back_translations_reach_the_frozen_features(tmp_path: Path) -> None:
         scaling="none",
     )
     task, cpu = prepare(plugins.datasets[name]()), torch.device("cpu")
-    load = input_loader(spec, plugins, task, Place(tmp_path, "cpu", 1), cpu, lambda event: None)
+    load = input_loader(spec, plugins, task, cpu)
     strong = load("train").values["strong"]  # type: ignore[attr-defined]
     # Of a text of one word nothing can be swapped or dropped: what differs is another text.
     assert len(torch.unique(strong[::2], dim=0)) == 2

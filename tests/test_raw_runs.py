@@ -10,7 +10,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from ssmlbench.registry import Plugins
-from ssmlbench.runner import Place, execute, resolve
+from ssmlbench.resolve import resolve
+from ssmlbench.runner import Place, execute
 from ssmlbench.store import RunFolder
 
 from .raw_layouts import LAYOUTS

@@ -19,7 +19,8 @@ from ssmlbench.checkpoint import Checkpoint
 from ssmlbench.errors import RunFailed, UserError
 from ssmlbench.metrics import decide, evaluate
 from ssmlbench.registry import Plugins
-from ssmlbench.runner import Place, execute, resolve
+from ssmlbench.resolve import resolve
+from ssmlbench.runner import Place, execute
 from ssmlbench.spec import RunSpec
 from ssmlbench.store import RunFolder, read_finished
 

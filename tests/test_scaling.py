@@ -12,7 +12,7 @@ import torch
 from ssmlbench.errors import UserError
 from ssmlbench.features import CachedInputs
 from ssmlbench.registry import Plugins
-from ssmlbench.runner import resolve
+from ssmlbench.resolve import resolve
 from ssmlbench.scaling import CHUNK_ROWS, Scale, scaled_inputs
 from ssmlbench.views import Inputs, SplitInputs, StoredInputs, vector_views
 

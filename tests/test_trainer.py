@@ -16,10 +16,11 @@ from ssmlbench.checkpoint import Checkpoint
 from ssmlbench.conformance import spec_for, toy
 from ssmlbench.ema import Ema
 from ssmlbench.losses import bce
+from ssmlbench.material import Material
 from ssmlbench.method import Method
 from ssmlbench.metrics import average_precision
 from ssmlbench.protocol import Audit, observe
-from ssmlbench.trainer import Material, Trainer
+from ssmlbench.trainer import Trainer
 
 
 class Watch(Method):

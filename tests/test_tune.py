@@ -27,7 +27,8 @@ from ssmlbench.method import Method, option
 from ssmlbench.protocol import observe
 from ssmlbench.registry import Plugins
 from ssmlbench.render import as_markdown, board_page
-from ssmlbench.runner import Place, execute, resolve
+from ssmlbench.resolve import resolve
+from ssmlbench.runner import Place, execute
 from ssmlbench.search import between, choice, faults
 from ssmlbench.spec import RunSpec
 from ssmlbench.store import Finished, RunFolder, read_finished

@@ -120,7 +120,7 @@ def merged(file: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
 
 def expand(plugins: Plugins, asked: Asked) -> list[RunSpec]:
     """Every combination of the axes as a full spec, in the order typed, each once."""
-    from ssmlbench.runner import resolve
+    from ssmlbench.resolve import resolve
 
     asked = _by_name(plugins, asked)
     specs = [
