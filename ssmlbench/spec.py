@@ -164,6 +164,8 @@ def check_spec(spec: RunSpec) -> None:
         )
     if not spec.lr > 0:
         raise UserError(f"--lr {spec.lr}: must be above 0")
+    if not spec.weight_decay >= 0:
+        raise UserError(f"--weight-decay {spec.weight_decay}: must be 0 or above")
 
 
 def did_you_mean(name: str, known: typing.Iterable[str]) -> str:

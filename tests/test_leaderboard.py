@@ -113,6 +113,13 @@ def test_runs_made_otherwise_are_shown_apart_with_the_reason(
     assert apart.rows[0].cells["map", "0.1"].mean == pytest.approx(0.9)
 
 
+def test_an_unusual_weight_decay_is_told(tmp_path: Path) -> None:
+    usual = build_boards(grid(tmp_path / "a", {"bce": [0.5]}), Query())
+    other = build_boards(grid(tmp_path / "b", {"bce": [0.5]}, weight_decay=1.0), Query())
+    assert "weight decay" not in as_markdown(board_page(usual))
+    assert "lr 0.001, weight decay 1, random split" in as_markdown(board_page(other))
+
+
 def test_another_hyper_parameter_is_another_row(tmp_path: Path) -> None:
     runs = grid(tmp_path, {"cap": [0.5]})
     runs += grid(tmp_path, {"cap": [0.6]}, config={"loss": "bce"}, changed=("loss",))

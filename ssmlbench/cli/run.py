@@ -100,6 +100,7 @@ def run(
         int | None, typer.Option(help="Labelled rows in a step. [32]")
     ] = None,
     lr: Annotated[float | None, typer.Option(help="Peak learning rate. [the encoder's]")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="AdamW's, decoupled. [1e-4]")] = None,
     selection: Annotated[
         str | None,
         typer.Option(help="last, val (held-out labelled rows), oracle† (the test set). [last]"),

@@ -40,6 +40,7 @@ FIXED: dict[str, type] = {
     "batch-size": int,
     "labelled-batch-size": int,
     "lr": float,
+    "weight-decay": float,
     "selection": str,
     "split": str,
 }

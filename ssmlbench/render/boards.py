@@ -8,6 +8,7 @@ from typing import Any
 from ssmlbench.leaderboard import COSTS, Board, BoardRow, Cell
 from ssmlbench.metrics import Metric
 from ssmlbench.render.page import DASH, Entry, Page, Panel, Section, texts
+from ssmlbench.spec import RunSpec
 
 RULES = {
     "calibrated": "label sets by per-label thresholds that match the labelled prior (calibrated)",
@@ -82,10 +83,12 @@ def tuning_note(board: Board) -> str:
 
 def setting_text(setting: Mapping[str, Any]) -> str:
     """What the runs of a board have in common, in one line."""
+    usual = setting["weight_decay"] == RunSpec.weight_decay
+    decay = "" if usual else f"weight decay {setting['weight_decay']:g}, "
     return (
         f"{_encoder_text(setting)}, {setting['epochs']} epochs ({setting['warmup_epochs']} warm-up), "
         f"batch {setting['labelled_batch_size']} + {setting['batch_size']}, lr {setting['lr']:g}, "
-        f"{setting['split']} split"
+        f"{decay}{setting['split']} split"
     )
 
 
