@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "methods.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "methods.md", ROOT / "docs" / "datasets.md")
 TABLE = re.compile(r"(<!-- table: (ssmlbench .*?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
