@@ -24,6 +24,7 @@ from ssmlbench.checkpoint import Checkpoint
 from ssmlbench.encoder_conformance import Broken, encoder_statements
 from ssmlbench.encoders import Encoder, SmallCnn, Vector
 from ssmlbench.errors import RunFailed, UserError
+from ssmlbench.heartbeat import Notify
 from ssmlbench.material import Material
 from ssmlbench.method import Method
 from ssmlbench.protocol import Audit, Labels, observe
@@ -107,7 +108,7 @@ def train(
     *,
     truth: Labels | None = None,
     folder: Path | None = None,
-    notify: Callable[[Mapping[str, Any]], None] = lambda event: None,
+    notify: Notify = lambda event: None,
 ) -> Outcome:
     """Train on the toy. `truth`: the training rows' true labels, if not the toy's own."""
     truth = data.truth if truth is None else truth

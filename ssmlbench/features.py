@@ -27,6 +27,7 @@ from ssmlbench.device import all_cores
 from ssmlbench.encoders import Encoder, EncoderOptions
 from ssmlbench.errors import RunFailed, UserError
 from ssmlbench.feature_store import FeatureFolder, features_root
+from ssmlbench.heartbeat import Notify
 from ssmlbench.prefetch import ahead
 from ssmlbench.seeds import stream, stream_seed
 from ssmlbench.spec import RunSpec
@@ -38,8 +39,6 @@ VERSION = 1
 
 SHARD_ROWS = 1024
 """What a kill can cost at the most."""
-
-Notify = Callable[[Mapping[str, Any]], None]
 
 
 class CachedInputs:
@@ -112,23 +111,28 @@ class FrozenEncoder:
         """All views of the training rows, the plain one of the others, computed where missing;
         views of patches only when a method asks for one."""
         names = self.encoder.views(self.task.card.kind, self.task.card.flips, self.options)
-        wanted = ("plain", "weak", "strong") if split == "train" else ("plain",)
-        draws = (self.spec.strong_views or 1) if split == "train" else 1
         values = {"plain": self._view(split, "plain")}
-        for view in wanted[1:]:
+        if split == "train":
             # A weak view that is the row itself (text, vectors) is not computed twice.
-            same = names[view] is names["plain"] and view == "weak"
-            values[view] = values["plain"] if same else self._view(split, view)
-        patched = [f"{view}-patches" for view in wanted if f"{view}-patches" in names]
-        return CachedInputs(values, draws, {v: partial(self._view, split, v) for v in patched})
+            same = names["weak"] is names["plain"]
+            values["weak"] = values["plain"] if same else self._view(split, "weak")
+            values["strong"] = self._view(split, "strong")
+        patched = [f"{view}-patches" for view in values if f"{view}-patches" in names]
+        rare = {view: partial(self._view, split, view) for view in patched}
+        return CachedInputs(values, self.draws, rare)
 
     def _view(self, split: str, view: str) -> Tensor:
         """The features of a view, a row's draws together where it has several."""
-        draws = (self.spec.strong_views or 1) if view.startswith("strong") else 1
+        draws = self.draws if view.startswith("strong") else 1
         found = [self._features(split, view, draw) for draw in range(draws)]
         if view.endswith("-patches"):
             found = [features.unflatten(0, (-1, PATCHES)) for features in found]
         return torch.stack(found, dim=1).flatten(0, 1) if draws > 1 else found[0]
+
+    @property
+    def draws(self) -> int:
+        """R: how often the strong view of a row is drawn."""
+        return self.spec.strong_views or 1
 
     @property
     def options(self) -> EncoderOptions:

@@ -19,6 +19,7 @@ from ssmlbench.pace import Pace
 from ssmlbench.store import RunFolder, is_held, write_atomically
 
 Notify = Callable[[Mapping[str, Any]], None]
+"""Whoever is told of the events of a run."""
 
 BEAT_SECONDS = 20.0
 FRESH_SECONDS = 90.0

@@ -13,7 +13,8 @@ import torch
 from ssmlbench import metrics
 from ssmlbench.dataset import Task
 from ssmlbench.encoders import Encoder, EncoderOptions, find_encoder
-from ssmlbench.features import FrozenEncoder, Notify
+from ssmlbench.features import FrozenEncoder
+from ssmlbench.heartbeat import Notify
 from ssmlbench.protocol import Audit, Observation, observe
 from ssmlbench.registry import Plugins
 from ssmlbench.scaling import scaled_inputs

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +15,7 @@ from ssmlbench.dataset import Task, prepare
 from ssmlbench.device import make_repeatable, pick_device
 from ssmlbench.encoders import Encoder, EncoderOptions, Vector, find_encoder
 from ssmlbench.errors import Diverged, RunFailed, UserError
-from ssmlbench.heartbeat import Heartbeat
+from ssmlbench.heartbeat import Heartbeat, Notify
 from ssmlbench.material import Material, gather, input_loader
 from ssmlbench.method import Method
 from ssmlbench.registry import Plugins
@@ -26,8 +24,6 @@ from ssmlbench.seeds import stream, stream_seed
 from ssmlbench.spec import RunSpec
 from ssmlbench.store import RunFolder, write_atomically
 from ssmlbench.trainer import Trainer
-
-Notify = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)

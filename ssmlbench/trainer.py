@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -30,6 +30,7 @@ from ssmlbench.ema import Ema
 from ssmlbench.encoders import Encoder
 from ssmlbench.errors import Diverged
 from ssmlbench.heads import Network, build_projection
+from ssmlbench.heartbeat import Notify
 from ssmlbench.material import Material
 from ssmlbench.method import Method
 from ssmlbench.plan import EpochPlan, plan_epoch, steps_an_epoch
@@ -76,7 +77,7 @@ class Trainer:
         material: Material,
         device: torch.device,
         checkpoint: Checkpoint,
-        notify: Callable[[Mapping[str, Any]], None] = lambda event: None,
+        notify: Notify = lambda event: None,
         workers: int = 0,
     ):
         """workers: threads that read and prepare inputs which are not in memory."""

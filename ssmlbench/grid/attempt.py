@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.errors import RunFailed, UserError
+from ssmlbench.heartbeat import Notify
 from ssmlbench.spec import RunSpec
 from ssmlbench.store import RunFolder
 
@@ -58,9 +59,7 @@ def not_made(specs: Sequence[RunSpec], place: Place, note: Report) -> list[RunSp
     return waiting
 
 
-def run_one(
-    spec: RunSpec, plugins: Plugins, place: Place, notify: Callable[[Mapping[str, Any]], None]
-) -> dict[str, Any]:
+def run_one(spec: RunSpec, plugins: Plugins, place: Place, notify: Notify) -> dict[str, Any]:
     """The closing event of a run: done, already, or failed with the reason, which its folder keeps."""
     from ssmlbench.runner import execute
 

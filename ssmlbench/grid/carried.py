@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.grid.attempt import run_one
+from ssmlbench.heartbeat import Notify
 from ssmlbench.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -35,9 +36,7 @@ class Carried:
         there = {name: os.environ[name] for name in VARIABLES if name in os.environ}
         return cls(place, tuple(zip(map(str, files), texts, strict=True)), there)
 
-    def run(
-        self, spec: RunSpec, notify: Callable[[Mapping[str, Any]], None] = lambda event: None
-    ) -> dict[str, Any]:
+    def run(self, spec: RunSpec, notify: Notify = lambda event: None) -> dict[str, Any]:
         """Make the run in this process: its closing event."""
         from ssmlbench.registry import Plugins
         from ssmlbench.runner import quieten
