@@ -225,7 +225,7 @@ def _tuned(spec: RunSpec, plugins: Plugins, results: Path) -> RunSpec:
 
 def _cell(spec: RunSpec) -> dict[str, Any]:
     """All that a study must share with a run: everything but the seed."""
-    values = spec.as_dict()
+    values = spec.portable()
     del values["seed"]
     return values
 

@@ -394,6 +394,19 @@ def test_one_study_serves_all_seeds_of_a_cell(plugins: Plugins, ask: Ask, tmp_pa
         assert RunSpec.from_dict(spec.as_dict()) == spec
 
 
+def test_a_study_is_found_wherever_its_model_lies(
+    plugins: Plugins, ask: Ask, tmp_path: Path
+) -> None:
+    made = dataclasses.replace(ask(), backbone="/home/ann/minilm", weights="w@1")
+    record_study(Study.of(made, plugins, 2), tmp_path, [0.5, 0.6])
+    elsewhere = dataclasses.replace(made, backbone="/scratch/bob/minilm")
+    (spec,) = tuned_specs([elsewhere], plugins, tmp_path)
+    assert spec.tuned["trials"] == 2
+    assert spec.backbone == "/scratch/bob/minilm"
+    with pytest.raises(UserError, match="there is one with other weights"):
+        tuned_specs([dataclasses.replace(elsewhere, weights="w@2")], plugins, tmp_path)
+
+
 def test_the_study_with_most_trials_is_taken(plugins: Plugins, ask: Ask, tmp_path: Path) -> None:
     record_study(Study.of(ask(), plugins, 4), tmp_path, [0.5, 0.6, 0.4, 0.7])
     record_study(Study.of(ask(), plugins, 3), tmp_path, [0.5, 0.6, 0.4])
