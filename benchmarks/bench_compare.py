@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from ssmlbench.metrics import DECISIONS, METRICS
-from ssmlbench.spec import RunSpec
-from ssmlbench.store import RunFolder
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.protocol.metrics import DECISIONS, METRICS
+from ssmlbench.runs.folder import RunFolder
 
 METHODS, DATASETS, LEVELS, SEEDS = 20, 10, 5, 10
 

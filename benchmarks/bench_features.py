@@ -15,20 +15,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssmlbench.checkpoint import Checkpoint
-from ssmlbench.dataset import Task
-from ssmlbench.device import make_repeatable
-from ssmlbench.encoders import Encoder, EncoderOptions, Vector, find_encoder
-from ssmlbench.features import CachedInputs, FrozenEncoder
-from ssmlbench.heads import Network, build_projection
-from ssmlbench.losses import bce
-from ssmlbench.material import Material, gather, load_inputs
-from ssmlbench.protocol import Audit, observe
-from ssmlbench.registry import Plugins
-from ssmlbench.resolve import resolve
-from ssmlbench.runner import build_method, open_task
-from ssmlbench.spec import RunSpec
-from ssmlbench.trainer import Trainer
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.data import Task
+from ssmlbench.inputs.encoders import Encoder, EncoderOptions, Vector, find_encoder
+from ssmlbench.inputs.frozen import CachedInputs, FrozenEncoder
+from ssmlbench.kit.heads import Network, build_projection
+from ssmlbench.kit.losses import bce
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.protocol.observation import observe
+from ssmlbench.protocol.sealed import Audit
+from ssmlbench.runs.execute import build_method, open_task
+from ssmlbench.runs.resolve import resolve
+from ssmlbench.training.checkpoint import Checkpoint
+from ssmlbench.training.device import make_repeatable
+from ssmlbench.training.run_data import RunData, build_run_data, load_inputs
+from ssmlbench.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 ROWS, WIDTH, LABELS = 54_000, 384, 54
@@ -81,7 +82,7 @@ def encoding_anew(plugins: Plugins, folder: Path) -> None:
     cached = FrozenEncoder(spec, cls, task, raw, CPU).inputs  # type: ignore[arg-type]
     seconds = {}
     for name, load in (("cached", cached), ("anew", raw)):
-        material, _ = gather(spec, task, load)  # type: ignore[arg-type]
+        material, _ = build_run_data(spec, task, load)  # type: ignore[arg-type]
         example = material.train.view(np.zeros(1, dtype=np.int64), "plain", torch.Generator())[0]
         encoder = Vector(example) if name == "cached" else Anew(cls(example, options))
         method = build_method(spec, plugins, task)
@@ -105,7 +106,7 @@ def frozen_trainer(method: str, plugins: Plugins, folder: Path) -> Trainer:
     half = features.half()
     train = CachedInputs({"plain": half, "weak": half, "strong": half}, 1)
     test = CachedInputs({"plain": half[:1000]}, 1)
-    material = Material(train, test, observe(truth, spec), Audit(truth), truth[:1000])
+    material = RunData(train, test, observe(truth, spec), Audit(truth), truth[:1000])
     cls = plugins.methods[method]
     made = cls(cls.Config(), LABELS)
     trainer = Trainer(spec, made, Vector(features[0]), material, CPU, Checkpoint(folder / "none"))

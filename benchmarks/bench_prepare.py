@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ssmlbench.dataset import DatasetAdapter, Row, prepare
+from ssmlbench.data import DatasetAdapter, Row, prepare
 
 ROUNDS = 3
 

@@ -6,8 +6,8 @@ import time
 
 import torch
 
-from ssmlbench.pools import Pool, Pools
-from ssmlbench.registry import Plugins
+from ssmlbench.kit.pools import Pool, Pools
+from ssmlbench.plugins.loader import Plugins
 
 ROWS, LABELED, LABELS, WIDTH = 80_000, 4_000, 80, 256
 

@@ -24,19 +24,20 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ssmlbench.checkpoint import Checkpoint
-from ssmlbench.conformance import spec_for
-from ssmlbench.device import make_repeatable
-from ssmlbench.encoders import Vector
-from ssmlbench.material import Material, gather, input_loader
-from ssmlbench.method import Method
-from ssmlbench.protocol import Audit, observe
-from ssmlbench.registry import Plugins
-from ssmlbench.resolve import resolve
-from ssmlbench.runner import build_encoder, build_method, open_task
-from ssmlbench.trainer import Trainer
-from ssmlbench.update import Update
-from ssmlbench.views import Inputs, vector_views
+from ssmlbench.checks.methods import spec_for
+from ssmlbench.inputs.encoders import Vector
+from ssmlbench.inputs.views import Inputs, vector_views
+from ssmlbench.kit.gradient_step import GradientStep
+from ssmlbench.kit.method import Method
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.protocol.observation import observe
+from ssmlbench.protocol.sealed import Audit
+from ssmlbench.runs.execute import build_encoder, build_method, open_task
+from ssmlbench.runs.resolve import resolve
+from ssmlbench.training.checkpoint import Checkpoint
+from ssmlbench.training.device import make_repeatable
+from ssmlbench.training.run_data import RunData, build_run_data, input_loader
+from ssmlbench.training.trainer import Trainer
 
 STEPS = {"small-cnn": 60, "vectors": 200, "resnet18": 8}
 BACKBONES = {
@@ -62,7 +63,7 @@ def on_images(name: str, plugins: Plugins, folder: Path, encoder: str) -> Traine
     task = open_task(spec, plugins)
     cpu = torch.device("cpu")
     inputs = input_loader(spec, plugins, task, cpu)
-    material, _ = gather(spec, task, inputs)
+    material, _ = build_run_data(spec, task, inputs)
     method, built = build_method(spec, plugins, task), build_encoder(spec, plugins, material)
     return Trainer(spec, method, built, material, cpu, Checkpoint(folder / "none"))
 
@@ -76,7 +77,7 @@ def on_vectors(cls: type[Method], folder: Path) -> Trainer:
     spec = spec_for(
         cls, "semi", epochs=EPOCHS, warmup_epochs=1, batch_size=64, labelled_batch_size=32, pi=0.1
     )
-    material = Material(inputs, inputs, observe(truth, spec), Audit(truth), truth)
+    material = RunData(inputs, inputs, observe(truth, spec), Audit(truth), truth)
     method = cls(cls.Config(), LABELS)
     checkpoint = Checkpoint(folder / "none")
     return Trainer(spec, method, Vector(values[0]), material, torch.device("cpu"), checkpoint)
@@ -95,7 +96,7 @@ def measure(trainer: Trainer, steps: int) -> dict[str, float]:
     plan = trainer._plan()
     trainer.network.train()
     parameters = [p for group in trainer.optimiser.param_groups for p in group["params"]]
-    update = Update(trainer.network, parameters, None)
+    update = GradientStep(trainer.network, parameters, None)
     bare_optimiser = torch.optim.AdamW(trainer.network.parameters(), lr=1e-3, fused=True)
     found: dict[str, list[float]] = {"bare": [], "step": [], "views": [], "averaged": []}
     clock = time.process_time

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from ssmlbench.dataset import (
+from ssmlbench.api import (
     SPLITS,
     BadRow,
     DatasetAdapter,

@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ssmlbench.dataset import BadRow, DatasetAdapter, Published, Row
-from ssmlbench.errors import UserError
+from ssmlbench.api import BadRow, DatasetAdapter, Published, Row, UserError
 
 
 class Coco2014(DatasetAdapter):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ssmlbench.dataset import BadRow, DatasetAdapter, Published, Row, numbered_lines
-from ssmlbench.errors import UserError
+from ssmlbench.api import BadRow, DatasetAdapter, Published, Row, UserError, numbered_lines
 
 
 class Cub(DatasetAdapter):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ssmlbench.dataset import BadRow, DatasetAdapter, Hub, Published, Row, numbered_lines
+from ssmlbench.api import BadRow, DatasetAdapter, Hub, Published, Row, numbered_lines
 
 EMOTIONS = (
     "admiration", "amusement", "anger", "annoyance", "approval", "caring", "confusion",

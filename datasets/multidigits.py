@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ssmlbench.dataset import DatasetAdapter, Row
+from ssmlbench.api import DatasetAdapter, Row
 
 SIDE, SLOTS = 10, 3  # a canvas is three squares of 10 × 10 side by side
 ROWS = {"train": 4000, "test": 2000}

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from ssmlbench.dataset import BadRow, DatasetAdapter, Published, Row, numbered_lines
+from ssmlbench.api import BadRow, DatasetAdapter, Published, Row, numbered_lines
 
 
 class NusWide(DatasetAdapter):

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ssmlbench.dataset import BadRow, DatasetAdapter, Published, Row
-from ssmlbench.dataset.own import read_records
+from ssmlbench.api import BadRow, DatasetAdapter, Published, Row, read_records
 
 STORY = re.compile(
     r"<REUTERS(?P<head>[^>]*)>(?P<inside>.*?)(?P<end></REUTERS>|(?=<REUTERS)|\Z)", re.S

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ssmlbench.dataset import BadRow, DatasetAdapter, Published, Row, numbered_lines
+from ssmlbench.api import BadRow, DatasetAdapter, Published, Row, numbered_lines
 
 CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",

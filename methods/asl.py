@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ssmlbench.losses import asymmetric_loss
-from ssmlbench.method import option
-from ssmlbench.partial import PartialMethod
-from ssmlbench.search import between
+from ssmlbench.api import PartialMethod, asymmetric_loss, between, option
 
 
 class Asl(PartialMethod):

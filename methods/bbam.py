@@ -9,11 +9,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ssmlbench.losses import angles, bce
-from ssmlbench.method import Method, option
-from ssmlbench.pools import Batch, Pools
-from ssmlbench.pseudo import class_aware_labels, descending
-from ssmlbench.search import between
+from ssmlbench.api import (
+    Batch,
+    Method,
+    Pools,
+    angles,
+    bce,
+    between,
+    class_aware_labels,
+    descending,
+    option,
+)
 
 NEGATIVE, POSITIVE = 0, 1  # rows of the statistics
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ssmlbench.losses import bce
-from ssmlbench.method import Method
-from ssmlbench.pools import Batch
+from ssmlbench.api import Batch, Method, bce
 
 
 class Bce(Method):

@@ -7,11 +7,17 @@ from typing import Literal
 
 from torch import Tensor
 
-from ssmlbench.losses import asymmetric_loss, bce
-from ssmlbench.method import Method, option
-from ssmlbench.pools import Batch, Pools
-from ssmlbench.pseudo import class_aware_labels
-from ssmlbench.search import between, choice
+from ssmlbench.api import (
+    Batch,
+    Method,
+    Pools,
+    asymmetric_loss,
+    bce,
+    between,
+    choice,
+    class_aware_labels,
+    option,
+)
 
 
 class Cap(Method):

@@ -8,10 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ssmlbench.losses import asymmetric_loss
-from ssmlbench.method import Method, option
-from ssmlbench.pools import Batch, Pools, Rows
-from ssmlbench.search import between
+from ssmlbench.api import Batch, Method, Pools, RowOutputs, asymmetric_loss, between, option
 
 PATCHES = 4  # of a row, in the "-patches" views
 
@@ -95,12 +92,12 @@ class D2lMat(Method):
             logits, targets, config.gamma_negative, config.gamma_positive, config.clip
         ).sum((-2, -1))
 
-    def joint_scores(self, rows: Rows, view: str) -> Tensor:
+    def joint_scores(self, rows: RowOutputs, view: str) -> Tensor:
         whole = rows.logits(model="ema", view=view)
         patches = rows.output("patch", "ema", f"{view}-patches") if self.patched else None
         return joint_probabilities(whole, patches)
 
-    def test_scores(self, rows: Rows) -> Tensor:
+    def test_scores(self, rows: RowOutputs) -> Tensor:
         return self.joint_scores(rows, "plain")
 
 

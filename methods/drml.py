@@ -9,10 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
-from ssmlbench.method import Method, option
-from ssmlbench.pools import Batch, Outputs, Pools
-from ssmlbench.search import between
-from ssmlbench.update import Update
+from ssmlbench.api import Batch, GradientStep, Method, Outputs, Pools, between, option
 
 
 class Drml(Method):
@@ -102,7 +99,9 @@ class Drml(Method):
         self.targets = torch.where(chosen[:, None], made, self.targets)
         self.trust = torch.maximum(self.trust, chosen[:, None].to(g))
 
-    def step(self, labelled: Batch, unlabelled: Batch | None, update: Update) -> dict[str, Tensor]:
+    def step(
+        self, labelled: Batch, unlabelled: Batch | None, update: GradientStep
+    ) -> dict[str, Tensor]:
         head, optimisers = update.network.head, self.optimisers
         batches = [labelled] if unlabelled is None else [labelled, unlabelled]
         made = [batch.outputs("strong") for batch in batches]

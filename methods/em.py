@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ssmlbench.entropy import EntropyMethod
+from ssmlbench.api import EntropyMethod
 
 
 class Em(EntropyMethod):

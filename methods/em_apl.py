@@ -7,11 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ssmlbench.entropy import EntropyMethod
-from ssmlbench.method import option
-from ssmlbench.partial import coded_loss
-from ssmlbench.pools import Batch, Pools
-from ssmlbench.search import between
+from ssmlbench.api import Batch, EntropyMethod, Pools, between, coded_loss, option
 
 UNSET = -1.0
 """A soft label that was not given."""

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ssmlbench.method import option
-from ssmlbench.partial import KAPPA, PartialMethod, expected_positives, positives_penalty
-from ssmlbench.pools import Pools
+from ssmlbench.api import KAPPA, PartialMethod, Pools, expected_positives, option, positives_penalty
 
 
 class Epr(PartialMethod):

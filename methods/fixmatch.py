@@ -7,11 +7,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from ssmlbench.losses import bce
-from ssmlbench.method import Method, option
-from ssmlbench.pools import Batch
-from ssmlbench.pseudo import consistency, decide, used
-from ssmlbench.search import between
+from ssmlbench.api import Batch, Method, bce, between, confident_targets, consistency, option, usage
 
 
 class FixMatch(Method):
@@ -55,7 +51,7 @@ class FixMatch(Method):
                 _given(config.positive_threshold, config.threshold),
                 _given(config.negative_threshold, config.threshold),
             )
-            self.diagnostics = used(targets, mask)
+            self.diagnostics = usage(targets, mask)
             entries = consistency(unlabelled.logits("strong"), targets, mask)
             terms["unlabelled"] = config.unlabelled_weight * entries
         return terms
@@ -63,7 +59,7 @@ class FixMatch(Method):
 
 def confident_entries(q: Tensor, tau_pos: float, tau_neg: float) -> tuple[Tensor, Tensor]:
     """The targets, and 1 where the entry's confidence reaches the threshold of its side."""
-    targets, confidence = decide(q)
+    targets, confidence = confident_targets(q)
     return targets, (confidence >= targets * tau_pos + (1 - targets) * tau_neg).to(q)
 
 

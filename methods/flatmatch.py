@@ -9,12 +9,20 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ssmlbench.losses import bce
-from ssmlbench.method import Method, option
-from ssmlbench.pools import Batch, Pools
-from ssmlbench.pseudo import consistency, decide, moved_thresholds, used
-from ssmlbench.search import between, choice
-from ssmlbench.update import Update
+from ssmlbench.api import (
+    Batch,
+    GradientStep,
+    Method,
+    Pools,
+    bce,
+    between,
+    choice,
+    confident_targets,
+    consistency,
+    moved_thresholds,
+    option,
+    usage,
+)
 
 
 class FlatMatch(Method):
@@ -54,15 +62,17 @@ class FlatMatch(Method):
     def setup(self, pools: Pools) -> None:
         self.tau = torch.full((self.labels,), 0.5)
 
-    def step(self, labelled: Batch, unlabelled: Batch | None, update: Update) -> dict[str, Tensor]:
+    def step(
+        self, labelled: Batch, unlabelled: Batch | None, update: GradientStep
+    ) -> dict[str, Tensor]:
         clean = bce(labelled.logits("weak"), labelled.observed).mean()
         if unlabelled is None:
             update.backward(clean)
             return {"labelled": clean}
-        targets, confidence = decide(unlabelled.logits("weak").detach().sigmoid())
+        targets, confidence = confident_targets(unlabelled.logits("weak").detach().sigmoid())
         self.tau = moved_thresholds(self.tau, confidence, self.config.momentum)
         mask = (confidence >= self.tau).to(confidence)
-        self.diagnostics = used(targets, mask)
+        self.diagnostics = usage(targets, mask)
         gradients = update.gradients(clean)
         with update.moved(ascent(gradients, self.config.radius)):
             sharpness = consistency(unlabelled.logits("strong"), targets, mask)

@@ -8,9 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ssmlbench.method import option
-from ssmlbench.partial import PartialMethod
-from ssmlbench.search import between
+from ssmlbench.api import PartialMethod, between, option
 
 
 class Focal(PartialMethod):

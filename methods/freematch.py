@@ -8,11 +8,19 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ssmlbench.losses import bce
-from ssmlbench.method import Method, option
-from ssmlbench.pools import Batch, Pools
-from ssmlbench.pseudo import consistency, decide, moved_thresholds, used
-from ssmlbench.search import between, choice
+from ssmlbench.api import (
+    Batch,
+    Method,
+    Pools,
+    bce,
+    between,
+    choice,
+    confident_targets,
+    consistency,
+    moved_thresholds,
+    option,
+    usage,
+)
 
 
 class FreeMatch(Method):
@@ -51,10 +59,10 @@ class FreeMatch(Method):
         config = self.config
         terms = {"labelled": bce(labelled.logits(config.labelled_view), labelled.observed).mean()}
         if unlabelled is not None:
-            targets, confidence = decide(unlabelled.logits("weak").detach().sigmoid())
+            targets, confidence = confident_targets(unlabelled.logits("weak").detach().sigmoid())
             self.thresholds = moved_thresholds(self.thresholds, confidence, config.momentum)
             mask = (confidence >= self.thresholds).to(confidence)
-            self.diagnostics = used(targets, mask) | {"mean_threshold": self.thresholds.mean()}
+            self.diagnostics = usage(targets, mask) | {"mean_threshold": self.thresholds.mean()}
             entries = consistency(unlabelled.logits("strong"), targets, mask)
             terms["unlabelled"] = config.unlabelled_weight * entries
         return terms

@@ -10,11 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ssmlbench.losses import angles, bce
-from ssmlbench.method import Method, option
-from ssmlbench.pools import Batch, Pools
-from ssmlbench.pseudo import class_aware_labels
-from ssmlbench.search import between
+from ssmlbench.api import Batch, Method, Pools, angles, bce, between, class_aware_labels, option
 
 
 class Hml(Method):

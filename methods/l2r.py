@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ssmlbench.partial import PenalisedMethod
+from ssmlbench.api import PenalisedMethod
 
 
 class L2r(PenalisedMethod):

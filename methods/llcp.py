@@ -8,10 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ssmlbench.losses import bce
-from ssmlbench.method import option
-from ssmlbench.partial import LargeLossMethod, large_losses
-from ssmlbench.pools import Batch, Pools
+from ssmlbench.api import Batch, LargeLossMethod, Pools, bce, large_losses, option
 
 
 class Llcp(LargeLossMethod):

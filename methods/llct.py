@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ssmlbench.losses import bce
-from ssmlbench.partial import LargeLossMethod, large_losses
+from ssmlbench.api import LargeLossMethod, bce, large_losses
 
 
 class Llct(LargeLossMethod):

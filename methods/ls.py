@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ssmlbench.method import option
-from ssmlbench.partial import PartialMethod
-from ssmlbench.search import between
+from ssmlbench.api import PartialMethod, between, option
 
 
 class Ls(PartialMethod):

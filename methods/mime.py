@@ -9,10 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ssmlbench.method import Method, option
-from ssmlbench.partial import soft_loss
-from ssmlbench.pools import Batch, Pool, Pools
-from ssmlbench.search import between, choice
+from ssmlbench.api import Batch, Method, Pool, Pools, between, choice, option, soft_loss
 
 SMALLEST_DEVIATION = 1e-6  # a code that has collapsed to a point still has a finite KL
 

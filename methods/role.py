@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ssmlbench.partial import EstimatedLabelsMethod
+from ssmlbench.api import EstimatedLabelsMethod
 
 
 class Role(EstimatedLabelsMethod):

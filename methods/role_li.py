@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ssmlbench.method import option
-from ssmlbench.partial import EstimatedLabelsMethod
-from ssmlbench.pools import Batch, Pools
-from ssmlbench.update import Update
+from ssmlbench.api import Batch, EstimatedLabelsMethod, GradientStep, Pools, option
 
 
 class RoleLi(EstimatedLabelsMethod):
@@ -32,7 +29,9 @@ class RoleLi(EstimatedLabelsMethod):
         self.frozen = pools.epoch <= round(self.config.frozen_share * pools.epochs)
         self.settled = False
 
-    def step(self, labelled: Batch, unlabelled: Batch | None, update: Update) -> dict[str, Tensor]:
+    def step(
+        self, labelled: Batch, unlabelled: Batch | None, update: GradientStep
+    ) -> dict[str, Tensor]:
         if not self.settled:  # in an epoch's first step, after all of the network was set to train
             encoder = update.network.encoder
             # The optimiser passes over weights without a gradient, decay included.

@@ -8,11 +8,18 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ssmlbench.losses import bce
-from ssmlbench.method import Method, option
-from ssmlbench.pools import Batch, Pools
-from ssmlbench.pseudo import consistency, decide, used
-from ssmlbench.search import between, choice
+from ssmlbench.api import (
+    Batch,
+    Method,
+    Pools,
+    bce,
+    between,
+    choice,
+    confident_targets,
+    consistency,
+    option,
+    usage,
+)
 
 RARE = 1e-6  # rates are kept this far from 0 and 1, where odds end
 
@@ -67,7 +74,7 @@ class SoftMatch(Method):
         terms = {"labelled": bce(labelled.logits(config.labelled_view), labelled.observed).mean()}
         if unlabelled is not None:
             targets, weights = self.weigh(unlabelled.logits("weak").detach())
-            self.diagnostics = used(targets, weights)
+            self.diagnostics = usage(targets, weights)
             entries = consistency(unlabelled.logits("strong"), targets, weights)
             terms["unlabelled"] = config.unlabelled_weight * entries
         return terms
@@ -75,11 +82,11 @@ class SoftMatch(Method):
     def weigh(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Targets and weights, B × K; the running statistics take this batch in first."""
         config = self.config
-        targets, confidence = decide(logits.sigmoid())
+        targets, confidence = confident_targets(logits.sigmoid())
         if config.alignment == "prior":
             self.rate = moved_rate(self.rate, logits.sigmoid(), config.momentum)
             # Only the weight sees aligned odds; the target is the model's own, as in the code.
-            confidence = decide(aligned(logits, self.prior, self.rate).sigmoid())[1]
+            confidence = confident_targets(aligned(logits, self.prior, self.rate).sigmoid())[1]
         two = config.gaussians == "two"
         groups = torch.stack([1 - targets, targets]) if two else torch.ones_like(targets)[None]
         self.mu, self.var = moved_gaussians(self.mu, self.var, confidence, groups, config.momentum)

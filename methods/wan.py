@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ssmlbench.partial import PartialMethod
+from ssmlbench.api import PartialMethod
 
 
 class Wan(PartialMethod):

@@ -32,7 +32,7 @@ def vectors() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def plugins(cache: Path) -> Any:
-    from ssmlbench.registry import Plugins
+    from ssmlbench.plugins.loader import Plugins
 
     return Plugins()
 

@@ -100,9 +100,7 @@ cat > plugins/tiny.py << 'PLUGIN'
 import os
 import time
 import numpy as np
-from ssmlbench.dataset import DatasetAdapter, Row
-from ssmlbench.losses import bce
-from ssmlbench.method import Method
+from ssmlbench.api import DatasetAdapter, Method, Row, bce
 
 
 class Tiny(DatasetAdapter):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ssmlbench.registry import Plugins, load_file
-
-from .conftest import ROOT
+from ssmlbench.plugins.loader import Plugins, load_file
+from tests.conftest import ROOT
 
 
 def test_every_data_set_is_on_the_data_page(plugins: Plugins) -> None:

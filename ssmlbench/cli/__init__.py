@@ -20,7 +20,7 @@ from ssmlbench.cli.report import plot, report
 from ssmlbench.cli.run import run
 from ssmlbench.cli.status import status
 from ssmlbench.cli.tune import tune
-from ssmlbench.errors import UserError
+from ssmlbench.core.errors import UserError
 
 app = typer.Typer(
     name="ssmlbench",

@@ -15,7 +15,7 @@ def list_features() -> None:
     """What is cached, and how large it is."""
     from rich.table import Table
 
-    from ssmlbench.feature_store import cached_features, features_root
+    from ssmlbench.inputs.feature_cache import cached_features, features_root
 
     table = Table(caption_justify="left")
     for column in (
@@ -58,7 +58,7 @@ def clear_features(
     ] = False,
 ) -> None:
     """Delete cached features; the next --freeze run computes them again."""
-    from ssmlbench.feature_store import cached_features
+    from ssmlbench.inputs.feature_cache import cached_features
 
     removed, busy, freed = 0, 0, 0.0
     for folder in cached_features():

@@ -24,12 +24,12 @@ from ssmlbench.cli.options import (
     read_runs,
     wide_console,
 )
-from ssmlbench.errors import UserError
+from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:
-    from ssmlbench.leaderboard import Board, Query
-    from ssmlbench.render import Page
-    from ssmlbench.store import Finished
+    from ssmlbench.boards.leaderboard import Board, Query
+    from ssmlbench.boards.render import Page
+    from ssmlbench.runs.finished import Finished
 
 
 def compare(
@@ -77,8 +77,8 @@ def compare(
     ] = None,
 ) -> None:
     """The leaderboard of the finished runs: five metrics, mean ± std over seeds."""
-    from ssmlbench.leaderboard import build_boards
-    from ssmlbench.render import FORMATS, board_page, print_page
+    from ssmlbench.boards.leaderboard import build_boards
+    from ssmlbench.boards.render import FORMATS, board_page, print_page
 
     one_of(format_, ("table", *FORMATS), "--format")
     one_of(over, ("cells", "seeds"), "--over")
@@ -112,7 +112,7 @@ def compare(
 def _runs(
     results: list[Path] | None, files: list[Path] | None, may_be_none: bool
 ) -> list[Finished]:
-    from ssmlbench.export import read_exported
+    from ssmlbench.boards.csv_files import read_exported
 
     runs = read_exported(files or ())
     if files and not results:
@@ -124,7 +124,7 @@ def _runs(
 
 
 def _export(runs: list[Finished], query: Query, folder: Path) -> None:
-    from ssmlbench.export import export
+    from ssmlbench.boards.csv_files import export
 
     chosen = [run for run in runs if query.wants(run.spec)]
     if not chosen:
@@ -147,9 +147,9 @@ def _command(query: Query) -> str:
 
 
 def _audit(query: Query) -> Page:
-    from ssmlbench.audit import audit, misprints
-    from ssmlbench.published import read_published
-    from ssmlbench.render.papers import audit_page
+    from ssmlbench.boards.published import read_published
+    from ssmlbench.boards.render.papers import audit_page
+    from ssmlbench.boards.rule_audit import audit, misprints
 
     entries = read_published()
     rows = audit(entries)  # of everything: rows tell each other's density
@@ -170,10 +170,10 @@ def _audit(query: Query) -> Page:
 
 
 def _beside_the_papers(boards: list[Board], query: Query) -> Page:
-    from ssmlbench.audit import audit
-    from ssmlbench.published import read_published, side_by_side, wanted
-    from ssmlbench.render import board_page
-    from ssmlbench.render.papers import side_by_side_page
+    from ssmlbench.boards.published import read_published, side_by_side, wanted
+    from ssmlbench.boards.render import board_page
+    from ssmlbench.boards.render.papers import side_by_side_page
+    from ssmlbench.boards.rule_audit import audit
 
     entries = read_published()
     tables = side_by_side(wanted(entries, query), boards)
@@ -188,9 +188,9 @@ def _beside_the_papers(boards: list[Board], query: Query) -> Page:
 
 
 def _statistics(boards: list[Board], query: Query, over: str) -> Page:
-    from ssmlbench.analysis import blocks_over_cells, blocks_over_seeds
-    from ssmlbench.leaderboard import COLUMNS
-    from ssmlbench.render.statistics import statistics_page
+    from ssmlbench.boards.leaderboard import COLUMNS
+    from ssmlbench.boards.render.statistics import statistics_page
+    from ssmlbench.boards.significance import blocks_over_cells, blocks_over_seeds
 
     gather = blocks_over_cells if over == "cells" else blocks_over_seeds
     return statistics_page(

@@ -17,11 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad
-from ssmlbench.errors import UserError
+from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:
-    from ssmlbench.dataset import Card, DatasetAdapter, Published, Task
-    from ssmlbench.registry import Registry
+    from ssmlbench.core.registry import Registry
+    from ssmlbench.data import Card, DatasetAdapter, Published, Task
 
 data_app = typer.Typer(no_args_is_help=True, help="Prepare, check and list data sets.")
 
@@ -46,7 +46,7 @@ def prepare_command(
     plugin: PluginFiles = None,
 ) -> None:
     """Convert the raw files once into a task on disk, and print its card."""
-    from ssmlbench.dataset import is_prepared
+    from ssmlbench.data import is_prepared
 
     console = Console()
     adapter = _adapter(name, plugin, from_, data_dir)
@@ -101,7 +101,7 @@ def list_command(data_dir: DataDir = None, plugin: PluginFiles = None) -> None:
 
 
 def _registry(plugin: list[str] | None) -> Registry[DatasetAdapter]:
-    from ssmlbench.registry import data_sets
+    from ssmlbench.plugins.loader import data_sets
 
     return data_sets(plugin or ())
 
@@ -109,8 +109,8 @@ def _registry(plugin: list[str] | None) -> Registry[DatasetAdapter]:
 def _adapter(
     name: str, plugin: list[str] | None, source: Path | None, data_dir: Path | None
 ) -> DatasetAdapter:
-    from ssmlbench.dataset.own import looks_like_path
-    from ssmlbench.registry import add_data
+    from ssmlbench.data.user_data import looks_like_path
+    from ssmlbench.plugins.loader import add_data
 
     registry = _registry(plugin)
     if name not in registry and looks_like_path(name):
@@ -119,7 +119,7 @@ def _adapter(
 
 
 def _state(adapter: DatasetAdapter) -> tuple[str, str, str, str, str]:
-    from ssmlbench.dataset import is_prepared, prepare
+    from ssmlbench.data import is_prepared, prepare
 
     if is_prepared(adapter):
         card = prepare(adapter).card
@@ -140,7 +140,7 @@ def prepare_shown(
     quiet: bool = False,
 ) -> Task:
     """Prepare with progress: bars on a terminal, lines in a log; silent when it is there."""
-    from ssmlbench.dataset import check_source, is_prepared, prepare
+    from ssmlbench.data import check_source, is_prepared, prepare
 
     if is_prepared(adapter) and not anew:
         task = prepare(adapter)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from ssmlbench.errors import UserError
-from ssmlbench.spec import RunSpec
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.spec import RunSpec
 
 if TYPE_CHECKING:
     from ssmlbench.grid import Summary
-    from ssmlbench.progress import Display
-    from ssmlbench.registry import Plugins
-    from ssmlbench.runner import Place
+    from ssmlbench.grid.display import Display
+    from ssmlbench.plugins.loader import Plugins
+    from ssmlbench.runs.context import RunContext
 
 ENGINES = ("local", "ray", "slurm")
 
@@ -27,7 +27,7 @@ ENGINES = ("local", "ray", "slurm")
 class Dispatch:
     """How the runs of one command are made."""
 
-    place: Place
+    place: RunContext
     engine: str = "local"
     jobs: int | None = None  # None: what the machine can carry
     workers: int | None = None
@@ -39,7 +39,7 @@ class Dispatch:
 
     def check_device(self) -> None:
         """On a cluster the device is another machine's: there only the name can be checked."""
-        from ssmlbench.device import DEVICES, pick_device
+        from ssmlbench.training.device import DEVICES, pick_device
 
         if self.engine == "local" or self.place.device not in DEVICES:
             pick_device(self.place.device)
@@ -57,7 +57,7 @@ class Dispatch:
         if self.engine == "slurm":
             self._submit(specs, plugins)
             return
-        from ssmlbench.progress import Display
+        from ssmlbench.grid.display import Display
 
         try:
             with Display(self.console, len(specs), self.quiet) as display:
@@ -72,8 +72,8 @@ class Dispatch:
 
     def _share_machine(self, specs: Sequence[RunSpec], plugins: Plugins) -> None:
         """Decide how many runs are made at a time here, and what each gets of the cores."""
-        from ssmlbench.grid.machine import Machine, threads_wanted
-        from ssmlbench.store import RunFolder
+        from ssmlbench.grid.resources import Machine, threads_wanted
+        from ssmlbench.runs.folder import RunFolder
 
         self.machine = Machine.here(self.place.device)
         if self.jobs is None:
@@ -97,13 +97,13 @@ class Dispatch:
             assert self.jobs is not None
             gpus = self.machine.gpus
             return grid.run_all(specs, plugins, self.place, self.jobs, display.report, gpus)
-        from ssmlbench.grid.ray_engine import run_all
+        from ssmlbench.grid.engines.ray import run_all
 
         place = replace(self.place, workers=1 if self.workers is None else self.workers)
         return run_all(specs, plugins, place, self.jobs, display.report, self.address)
 
     def _submit(self, specs: Sequence[RunSpec], plugins: Plugins) -> None:
-        from ssmlbench.grid.slurm_engine import submit
+        from ssmlbench.grid.engines.slurm import submit
 
         place = replace(self.place, workers=1 if self.workers is None else self.workers)
         made = submit(specs, plugins, place, self.jobs, self.slurm)

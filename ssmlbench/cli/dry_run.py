@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from ssmlbench.pace import duration
-from ssmlbench.spec import RunSpec
+from ssmlbench.core.eta import duration
+from ssmlbench.core.spec import RunSpec
 
 if TYPE_CHECKING:
-    from ssmlbench.registry import Plugins
-    from ssmlbench.run_state import RunState
-    from ssmlbench.runner import Place
+    from ssmlbench.grid.status import RunState
+    from ssmlbench.plugins.loader import Plugins
+    from ssmlbench.runs.context import RunContext
 
 NAMES = {"done": "done", "running": "running", "stopped": "begun", "failed": "failed"}
 """A run's state, as the table calls it; everything else is to do."""
 
 
 def show_plan(
-    specs: Sequence[RunSpec], plugins: Plugins, place: Place, jobs: int, console: Console
+    specs: Sequence[RunSpec], plugins: Plugins, place: RunContext, jobs: int, console: Console
 ) -> None:
-    from ssmlbench.run_state import state_of
+    from ssmlbench.grid.status import state_of
 
     states = {spec.hash: state_of(place.results, spec) for spec in specs}
     table = Table(title=f"{len(specs)} runs", caption_justify="left")
@@ -62,13 +62,13 @@ def time_left(
     specs: Sequence[RunSpec],
     states: dict[str, RunState | None],
     plugins: Plugins,
-    place: Place,
+    place: RunContext,
     jobs: int,
 ) -> str:
     """The estimate in words, and what it is judged by."""
-    from ssmlbench.dataset import prepare
+    from ssmlbench.data import prepare
     from ssmlbench.grid.estimate import Remaining, estimate
-    from ssmlbench.store import read_finished
+    from ssmlbench.runs.finished import read_finished
 
     rows = {
         name: prepare(plugins.datasets[name]()).card.rows["train"]

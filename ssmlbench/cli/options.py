@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from rich.console import Console
 
-from ssmlbench.errors import UserError
+from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:
-    from ssmlbench.leaderboard import Board, Query
-    from ssmlbench.registry import Plugins
-    from ssmlbench.store import Finished
+    from ssmlbench.boards.leaderboard import Board, Query
+    from ssmlbench.plugins.loader import Plugins
+    from ssmlbench.runs.finished import Finished
 
 T = TypeVar("T")
 
@@ -78,8 +78,8 @@ def read_query(
     draws: int = 0,
 ) -> Query:
     """The query of the options by which `compare`, `report` and `plot` choose runs."""
-    from ssmlbench.leaderboard import Query
-    from ssmlbench.metrics import METRICS
+    from ssmlbench.boards.leaderboard import Query
+    from ssmlbench.protocol.metrics import METRICS
 
     one_of(convention, ("default", "released"), "--convention")
     return Query(
@@ -97,7 +97,7 @@ def read_query(
 
 def read_runs(folders: Iterable[Path]) -> list[Finished]:
     """The finished runs below the folders; a warning for each result that cannot be read."""
-    from ssmlbench.store import read_finished
+    from ssmlbench.runs.finished import read_finished
 
     runs, complaints = read_finished(folders)
     for complaint in complaints:
@@ -107,7 +107,7 @@ def read_runs(folders: Iterable[Path]) -> list[Finished]:
 
 def read_boards(results: list[Path] | None, query: Query) -> list[Board]:
     """The boards of the finished runs that fit, at least one."""
-    from ssmlbench.leaderboard import build_boards
+    from ssmlbench.boards.leaderboard import build_boards
 
     runs = read_runs(results or [Path("results")])
     boards = build_boards(runs, query)
@@ -131,13 +131,13 @@ def wide_console() -> Console:
 
 
 def load_plugins(files: list[str] | None) -> Plugins:
-    from ssmlbench.registry import Plugins
+    from ssmlbench.plugins.loader import Plugins
 
     return Plugins(files or ())
 
 
 def one_of(value: str, allowed: tuple[str, ...], name: str) -> None:
-    from ssmlbench.spec import did_you_mean
+    from ssmlbench.core.suggestions import did_you_mean
 
     if value not in allowed:
         raise UserError(f"{name} {value}: no such choice.{did_you_mean(value, allowed)}")

@@ -21,7 +21,7 @@ def methods(
     plugin: PluginFiles = None,
 ) -> None:
     """What methods there are, or everything about one."""
-    from ssmlbench import catalogue
+    from ssmlbench.cli import catalogue
 
     found = load_plugins(plugin)
     console = Console()
@@ -35,7 +35,7 @@ def methods(
 
 def datasets_command(plugin: PluginFiles = None) -> None:
     """What data sets there are."""
-    from ssmlbench import catalogue
+    from ssmlbench.cli import catalogue
 
     wide_console().print(catalogue.dataset_table(load_plugins(plugin)))
 
@@ -46,7 +46,7 @@ def new_method(
     folder: Annotated[Path, typer.Option(help="Where to write the file.")] = Path("."),
 ) -> None:
     """Write a commented, working method to start from."""
-    from ssmlbench.templates import write_method
+    from ssmlbench.cli.templates import write_method
 
     file = write_method(name, folder)
     Console().print(
@@ -63,7 +63,7 @@ def check(
     ],
 ) -> None:
     """Run the conformance suite on a method or encoder, on the CPU, within a minute."""
-    from ssmlbench.conformance import check_plugins
+    from ssmlbench.checks.methods import check_plugins
 
     if not check_plugins(target, Console()):
         raise typer.Exit(2)

@@ -22,7 +22,7 @@ from ssmlbench.cli.options import (
     read_query,
     typed_list,
 )
-from ssmlbench.errors import UserError
+from ssmlbench.core.errors import UserError
 
 
 def report(
@@ -38,7 +38,7 @@ def report(
     convention: Convention = "default",
 ) -> None:
     """One self-contained HTML page: leaderboards, figures, training curves, provenance."""
-    from ssmlbench.report import write_page
+    from ssmlbench.boards.report import write_page
 
     query = read_query(
         dataset=dataset,
@@ -70,8 +70,8 @@ def plot(
     convention: Convention = "default",
 ) -> None:
     """The report's figures as files for a paper, one a panel."""
-    from ssmlbench.report import FIGURE_FORMATS, write_figures
-    from ssmlbench.spec import did_you_mean
+    from ssmlbench.boards.report import FIGURE_FORMATS, write_figures
+    from ssmlbench.core.suggestions import did_you_mean
 
     formats = tuple(dict.fromkeys(typed_list(format_, str, "--format")))
     for kind in formats:

@@ -10,19 +10,12 @@ import typer
 from rich.console import Console
 
 from ssmlbench.cli.dispatch import ENGINES, Dispatch
-from ssmlbench.cli.options import (
-    DataDir,
-    PluginFiles,
-    SkipBad,
-    load_plugins,
-    one_of,
-    typed_list,
-)
-from ssmlbench.errors import UserError
+from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad, load_plugins, one_of, typed_list
+from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:
-    from ssmlbench.registry import Plugins
-    from ssmlbench.spec import RunSpec
+    from ssmlbench.core.spec import RunSpec
+    from ssmlbench.plugins.loader import Plugins
 
 
 def run(
@@ -153,7 +146,7 @@ def run(
     plugins = load_plugins([*values["plugin"]])
     specs = specs_of(values, plugins, typed)
     if tuned:
-        from ssmlbench.tune import tuned_specs
+        from ssmlbench.grid.study import tuned_specs
 
         specs = tuned_specs(specs, plugins, results)
     dispatch.make(specs, plugins)
@@ -161,8 +154,8 @@ def run(
 
 def values_of(typed: Mapping[str, Any]) -> dict[str, Any]:
     """What the grid file and the options ask for, by the names on the command line."""
-    from ssmlbench.grid.asked import AXES, FIXED, merged
-    from ssmlbench.grid.file import read_grid
+    from ssmlbench.grid.request import AXES, FIXED, merged
+    from ssmlbench.grid.toml_file import read_grid
 
     values: dict[str, Any] = {
         name: typed_list(typed[name], kind, f"--{name}") for name, kind in AXES.items()
@@ -175,7 +168,8 @@ def values_of(typed: Mapping[str, Any]) -> dict[str, Any]:
 
 def dispatch_of(typed: Mapping[str, Any], results: Path) -> Dispatch:
     """Where and how the runs are made."""
-    from ssmlbench.runner import Place, quieten
+    from ssmlbench.runs.context import RunContext
+    from ssmlbench.runs.execute import quieten
 
     quieten()
     one_of(typed["engine"], ENGINES, "--engine")
@@ -187,7 +181,7 @@ def dispatch_of(typed: Mapping[str, Any], results: Path) -> Dispatch:
     if typed["slurm"] and typed["engine"] != "slurm":
         raise UserError(f"--slurm {typed['slurm'][0]} is for --engine slurm")
     dispatch = Dispatch(
-        Place(results.resolve(), typed["device"], typed["threads"]),
+        RunContext(results.resolve(), typed["device"], typed["threads"]),
         typed["engine"],
         typed["jobs"],
         typed["workers"],
@@ -207,7 +201,7 @@ def specs_of(
     from ssmlbench import grid
     from ssmlbench.cli.data import prepare_shown
 
-    asked = grid.Asked.of(values)
+    asked = grid.GridRequest.of(values)
     for name in asked.axes["method"]:
         _ = plugins.methods[name]  # a mistyped name is told before the data is prepared
     for name in asked.axes["dataset"]:

@@ -15,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ssmlbench.cli.options import ResultsFolders, one_of, wide_console
-from ssmlbench.pace import duration
+from ssmlbench.core.eta import duration
 
 if TYPE_CHECKING:
-    from ssmlbench.run_state import RunState
+    from ssmlbench.grid.status import RunState
 
 WATCH_SECONDS = 2.0
 SHOWN = 40
@@ -34,7 +34,7 @@ def status(
     format_: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
 ) -> None:
     """Which runs are queued, running, done and failed, on whatever machine they are made."""
-    from ssmlbench.run_state import read_states
+    from ssmlbench.grid.status import read_states
 
     one_of(format_, ("table", "json"), "--format")
     folders = results or [Path("results")]
@@ -54,7 +54,7 @@ def status(
 def _watch(folders: Sequence[Path], console: Console) -> None:
     from rich.live import Live
 
-    from ssmlbench.run_state import read_states
+    from ssmlbench.grid.status import read_states
 
     states = read_states(folders)
     with Live(page(states), console=console, auto_refresh=False) as live:
@@ -66,7 +66,7 @@ def _watch(folders: Sequence[Path], console: Console) -> None:
 
 def page(states: Sequence[RunState]) -> RenderableType:
     """The counts of every data set and regime, and below them the runs that are not done."""
-    from ssmlbench.run_state import STATES
+    from ssmlbench.grid.status import STATES
 
     if not states:
         return Text("no run here yet; `ssmlbench run` makes one")
@@ -87,7 +87,7 @@ def page(states: Sequence[RunState]) -> RenderableType:
 
 
 def totals(states: Sequence[RunState]) -> str:
-    from ssmlbench.run_state import STATES
+    from ssmlbench.grid.status import STATES
 
     counts = Counter(state.state for state in states)
     told = [f"{counts[name]} {name}" for name in reversed(STATES) if counts[name]]

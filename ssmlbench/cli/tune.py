@@ -10,10 +10,10 @@ import typer
 
 from ssmlbench.cli.options import load_plugins
 from ssmlbench.cli.run import dispatch_of, run, specs_of, values_of
-from ssmlbench.errors import UserError
+from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:
-    from ssmlbench.tune import Record, Study
+    from ssmlbench.grid.study import Record, Study
 
 
 def tune(
@@ -25,7 +25,7 @@ def tune(
 
     Trial 0 is the default configuration. The test set is not opened.
     """
-    from ssmlbench.tune import Study, close, held_out_note, trials_root
+    from ssmlbench.grid.study import Study, close, held_out_note, trials_root
 
     if trials < 1:
         raise UserError(f"--trials {trials}: must be at least 1, e.g. --trials 20")
@@ -69,8 +69,8 @@ tune.__signature__ = _signature()  # type: ignore[attr-defined]
 def _winners(closed: list[tuple[Study, list[Record]]]) -> Any:
     from rich.table import Table
 
-    from ssmlbench.search import as_typed
-    from ssmlbench.tune import winner
+    from ssmlbench.core.hyperparameters import as_typed
+    from ssmlbench.grid.study import winner
 
     table = Table(caption="mAP on held-out labelled rows; `ssmlbench run --tuned` uses the best")
     for column in ("method", "data set", "regime", "trials", "default", "best", "trial", "with"):

@@ -5,8 +5,8 @@ Three engines take the same specs: worker processes here, a Ray cluster, or Slur
 
 from __future__ import annotations
 
-from ssmlbench.grid.asked import Asked, expand
-from ssmlbench.grid.attempt import Report, Summary, run_one
-from ssmlbench.grid.local import run_all
+from ssmlbench.grid.engines.local import run_all
+from ssmlbench.grid.request import GridRequest, expand
+from ssmlbench.grid.run_one import Report, Summary, run_one
 
-__all__ = ["Asked", "Report", "Summary", "expand", "run_all", "run_one"]
+__all__ = ["GridRequest", "Report", "Summary", "expand", "run_all", "run_one"]

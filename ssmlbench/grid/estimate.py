@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ssmlbench.plan import steps_an_epoch
-from ssmlbench.protocol import VALIDATION_SHARE
-from ssmlbench.spec import RunSpec
-from ssmlbench.store import Finished
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.protocol.observation import VALIDATION_SHARE
+from ssmlbench.runs.finished import Finished
+from ssmlbench.training.batching import steps_an_epoch
 
 LIKE: tuple[Callable[[RunSpec], tuple[object, ...]], ...] = (
     lambda s: (s.backbone, s.freeze, s.dataset, s.method),

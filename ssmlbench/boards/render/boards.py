@@ -1,0 +1,186 @@
+"""Boards as a page: titles, column names, footnotes. No number is computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ssmlbench.boards.leaderboard import COSTS, Board, BoardRow, Cell
+from ssmlbench.boards.render.document import DASH, Entry, Page, Panel, Section, texts
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.protocol.metrics import Metric
+
+RULES = {
+    "calibrated": "label sets by per-label thresholds that match the labelled prior (calibrated)",
+    "threshold": "label sets by score > 0.5 (threshold)",
+    "top-k": "‡ label sets by the true number of labels of each test row (top-k): an oracle rule",
+}
+
+
+def title(board: Board) -> str:
+    where = f" {board.axis} = {board.levels[0]}" if board.axis and len(board.levels) == 1 else ""
+    return f"{board.dataset} · {board.regime}{where}"
+
+
+def row_name(board: Board, row: BoardRow) -> str:
+    return f"{row.name} †" if board.selection == "oracle" else row.name
+
+
+def column_title(board: Board, metric: Metric, level: str) -> str:
+    arrow = "↑" if metric.higher_is_better else "↓"
+    mark = "‡" if board.decision == "top-k" and metric.uses_decision else ""
+    name = f"{metric.title}{mark} {arrow}"
+    return (
+        f"{name} π={level}"
+        if len(board.levels) > 1 and board.regime == "semi"
+        else (f"{name} {level}" if len(board.levels) > 1 else name)
+    )
+
+
+def footnotes(board: Board) -> list[str]:
+    """What a reader must know to read the numbers."""
+    notes = []
+    if any(metric.uses_decision for metric in board.metrics):
+        notes.append(RULES[board.decision] + ".")
+    if board.selection == "oracle":
+        notes.append("† the epoch was selected on the test set (oracle).")
+    if board.selection == "val":
+        notes.append("The epoch was selected on held-out labelled rows (val).")
+    if board.setting["judged_on"] == "held-out":
+        notes.append("Trials of a study, judged on held-out labelled rows: not on the test set.")
+    if board.convention == "released":
+        notes.append(
+            "Released conventions: labels without a test positive count 0, One loss ties favour the model."
+        )
+    notes.append(f"{setting_text(board.setting)}; mean ± std over seeds; rows by average rank.")
+    if any(cell.interval for row in board.rows for cell in row.cells.values()):
+        notes.append(
+            "In brackets: 95 % bootstrap interval of the mean over test rows (the luck of the test set, "
+            "not of training)."
+        )
+    if note := tuning_note(board):
+        notes.append(note)
+    if board.missing:
+        more = f" and {len(board.missing) - 6} more" if len(board.missing) > 6 else ""
+        notes.append(f"Missing: {'; '.join(board.missing[:6])}{more}.")
+    return notes
+
+
+def tuning_note(board: Board) -> str:
+    """How the rows were tuned, if any was; a warning where some had more trials than others."""
+    budgets = board.budgets
+    if set(budgets) <= {0}:
+        return ""
+    if len(budgets) == 1:
+        (trials,) = budgets
+        return f"Tuned, learning rate included: {trials} trials each on held-out labelled rows."
+    parts = [
+        f"{f'{trials} trials' if trials else 'not tuned'}: {', '.join(names)}"
+        for trials, names in budgets.items()
+    ]
+    return f"Warning: the tuning budgets are not equal ({'; '.join(parts)})."
+
+
+def setting_text(setting: Mapping[str, Any]) -> str:
+    """What the runs of a board have in common, in one line."""
+    usual = setting["weight_decay"] == RunSpec.weight_decay
+    decay = "" if usual else f"weight decay {setting['weight_decay']:g}, "
+    return (
+        f"{_encoder_text(setting)}, {setting['epochs']} epochs ({setting['warmup_epochs']} warm-up), "
+        f"batch {setting['labelled_batch_size']} + {setting['batch_size']}, lr {setting['lr']:g}, "
+        f"{decay}{setting['split']} split"
+    )
+
+
+def _encoder_text(setting: Mapping[str, Any]) -> str:
+    """The encoder with what was chosen about it, e.g. `resnet50 (frozen, 224 px)`."""
+    said = ["frozen"] if setting["freeze"] else []
+    said += ["from scratch"] if setting["weights"].partition("@")[0] == "none" else []
+    said += [f"{setting['image_size']} px"] if setting["image_size"] else []
+    said += ["not normalised"] if setting["normalise"] is False else []
+    said += [f"{setting['max_tokens']} tokens"] if setting["max_tokens"] else []
+    said += ["padding pooled"] if setting["pooling"] == "all" else []
+    said += ["features unscaled"] if setting["scaling"] == "none" else []
+    return setting["backbone"] + (f" ({', '.join(said)})" if said else "")
+
+
+def _number(value: float, metric: Metric) -> str:
+    return f"{value:.2f}" if metric in COSTS else f"{value:.4f}"
+
+
+def cell_text(cell: Cell | None, metric: Metric) -> str:
+    """`0.8541 ± 0.0085`, with ` [0.8444, 0.8630]` behind it where there is an interval."""
+    if cell is None:
+        return DASH
+    text = _number(cell.mean, metric)
+    if cell.std is not None:
+        text += f" ± {_number(cell.std, metric)}"
+    if cell.interval is not None:
+        text += f" [{', '.join(_number(end, metric) for end in cell.interval)}]"
+    return text
+
+
+def seeds_text(row: BoardRow) -> str:
+    counts = sorted({len(cell.seeds) for cell in row.cells.values()})
+    return "–".join(map(str, counts[:1] + counts[-1:] if len(counts) > 1 else counts))
+
+
+def board_page(boards: Sequence[Board]) -> Page:
+    return Page([_section(board) for board in boards], list(records(boards)))
+
+
+def _section(board: Board) -> Section:
+    apart = f"Shown apart, not comparable: {board.apart}." if board.apart else ""
+    panels = [_panel(board, columns) for columns in _column_groups(board)]
+    return Section(title(board), panels, footnotes(board), apart)
+
+
+def _column_groups(board: Board) -> list[list[tuple[Metric, str]]]:
+    """All metrics in one table for one level; a table a metric, columns by level, for several."""
+    if len(board.levels) == 1:
+        return [board.columns]
+    return [[(metric, level) for level in board.levels] for metric in board.metrics]
+
+
+def _panel(board: Board, columns: Sequence[tuple[Metric, str]]) -> Panel:
+    headers = ["method", "seeds", *(column_title(board, m, lv) for m, lv in columns), "rank"]
+    rows = []
+    for row in board.rows:
+        cells = []
+        for metric, level in columns:
+            cell = row.cells.get((metric.key, level))
+            cells.append(Entry(cell_text(cell, metric), cell.place if cell else 0))
+        rows.append(texts(row_name(board, row), seeds_text(row), *cells, f"{row.rank:.2f}"))
+    return Panel(headers, rows)
+
+
+def records(boards: Sequence[Board]) -> list[Mapping[str, object]]:
+    """One flat record a cell, for CSV and JSON."""
+    return [
+        {
+            "dataset": board.dataset,
+            "regime": board.regime,
+            "level": level,
+            "method": row.name,
+            "metric": metric.key,
+            "mean": row.cells[metric.key, level].mean,
+            "std": row.cells[metric.key, level].std,
+            **_interval(row.cells[metric.key, level]),
+            "seeds": len(row.cells[metric.key, level].seeds),
+            "place": row.cells[metric.key, level].place,
+            "rank": row.rank,
+            "decision": board.decision if metric.uses_decision else "",
+            "selection": board.selection,
+            "convention": board.convention,
+            "apart": board.apart,
+            **{k: v for k, v in board.setting.items() if k != "selection"},
+        }
+        for board in boards
+        for row in board.rows
+        for metric, level in board.columns
+        if (metric.key, level) in row.cells
+    ]
+
+
+def _interval(cell: Cell) -> dict[str, float]:
+    return dict(zip(("low", "high"), cell.interval, strict=True)) if cell.interval else {}

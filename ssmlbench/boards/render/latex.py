@@ -1,0 +1,138 @@
+"""A page as LaTeX: booktabs tables, best bold, second underlined.
+
+What is printed is a document of its own for pdflatex, and the same text can be \\input into a paper.
+Everything in it is ASCII, whatever a method is called.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from ssmlbench.boards.render.document import Entry, Page, Panel, Section
+
+HEAD = r"""% `pdflatex` compiles this file as it is; in a paper, \usepackage{booktabs} and \input it.
+\expandafter\ifx\csname @classoptionslist\endcsname\relax
+  \documentclass{article}
+  \usepackage[margin=1cm,landscape]{geometry}
+  \usepackage{booktabs}
+  \begin{document}
+  \def\afterboard{\clearpage}
+  \def\afterboards{\end{document}}
+\else
+  \def\afterboard{}
+  \def\afterboards{}
+\fi
+"""
+TAIL = "\\afterboards\n"
+
+SPECIAL = {
+    "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
+    # at the start of a row these would be read as an argument of the \\ before
+    "[": "{[}", "*": "{*}",
+    "<": r"$<$", ">": r"$>$", "|": r"\textbar{}", '"': "''",
+    "±": r"$\pm$", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$", "≈": r"$\approx$",
+    "≠": r"$\neq$", "→": r"$\to$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "Δ": r"$\Delta$",
+    "†": r"$\dagger$", "‡": r"$\ddagger$", "·": r"$\cdot$", "−": "$-$", "∞": r"$\infty$",
+    "√": r"$\surd$", "∼": r"$\sim$", "–": "--", "—": "---", "…": r"\ldots{}", "’": "'", "‘": "`",
+    "“": "``", "”": "''", "ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}", "ł": r"\l{}", "Ł": r"\L{}",
+    "æ": r"\ae{}", "Æ": r"\AE{}",
+}  # fmt: skip
+
+ACCENTS = {
+    "\u0300": r"\`", "\u0301": r"\'", "\u0302": r"\^", "\u0303": r"\~", "\u0304": r"\=",
+    "\u0306": r"\u", "\u0307": r"\.", "\u0308": r"\"", "\u030a": r"\r", "\u030b": r"\H",
+    "\u030c": r"\v", "\u0327": r"\c",
+}  # fmt: skip
+
+GREEK_AS_LATIN = {
+    "ALPHA": "A", "BETA": "B", "EPSILON": "E", "ZETA": "Z", "ETA": "H", "IOTA": "I", "KAPPA": "K",
+    "MU": "M", "NU": "N", "OMICRON": "O", "RHO": "P", "TAU": "T", "CHI": "X",
+}  # fmt: skip
+
+
+def latex_escape(text: str) -> str:
+    # an option's two hyphens would become one dash
+    parts = re.split("(?<=-)(?=-)", unicodedata.normalize("NFC", text))
+    return "{}".join("".join(map(_escaped, part)) for part in parts)
+
+
+def _escaped(character: str) -> str:
+    if character in SPECIAL:
+        return SPECIAL[character]
+    if character.isspace():
+        return " "
+    if " " < character < "\x7f":
+        return character
+    return _greek(character) or _accented(character) or _code_point(character)
+
+
+def _greek(character: str) -> str:
+    words = unicodedata.name(character, "").split()
+    if len(words) != 4 or words[0] != "GREEK" or words[2] != "LETTER":
+        return ""
+    _, case, _, letter = words
+    letter = letter.replace("LAMDA", "LAMBDA")
+    if letter == "OMICRON" or (case == "CAPITAL" and letter in GREEK_AS_LATIN):
+        return f"${GREEK_AS_LATIN[letter] if case == 'CAPITAL' else 'o'}$"
+    if letter not in _GREEK_LETTERS:
+        return ""
+    return rf"$\{letter.lower() if case == 'SMALL' else letter.capitalize()}$"
+
+
+_GREEK_LETTERS = {
+    "ALPHA", "BETA", "GAMMA", "DELTA", "EPSILON", "ZETA", "ETA", "THETA", "IOTA", "KAPPA", "LAMBDA",
+    "MU", "NU", "XI", "PI", "RHO", "SIGMA", "TAU", "UPSILON", "PHI", "CHI", "PSI", "OMEGA",
+}  # fmt: skip
+
+
+def _accented(character: str) -> str:
+    base, *marks = list(unicodedata.normalize("NFKD", character))
+    if not " " < base < "\x7f" or any(mark not in ACCENTS for mark in marks):
+        compatible = unicodedata.normalize("NFKC", character)  # a superscript, a ligature
+        plain = compatible.isascii() and compatible.isalnum()
+        return compatible if plain else ""
+    text = base
+    for mark in marks:
+        text = f"{ACCENTS[mark]}{{{text}}}"
+    return SPECIAL.get(text, text)
+
+
+def _code_point(character: str) -> str:
+    return rf"\texttt{{U+{ord(character):04X}}}"
+
+
+def as_latex(page: Page) -> str:
+    """The page for pdflatex or \\input."""
+    tables = [_table(section, panel) for section in page.sections for panel in section.panels]
+    return "\n".join([HEAD, *tables, TAIL])
+
+
+def _table(section: Section, panel: Panel) -> str:
+    notes = [section.warning] if section.warning else []
+    caption = " ".join([f"{section.title}.", *notes, *section.notes])
+    numbers = len(panel.headers) - panel.left
+    lines = [
+        r"\begin{table}[htbp]",
+        r"\centering\footnotesize",
+        rf"\caption{{{latex_escape(caption)}}}",
+        rf"\begin{{tabular}}{{{'l' * panel.left}{'r' * numbers}}}",
+        r"\toprule",
+        " & ".join(map(latex_escape, panel.headers)) + r" \\",
+        r"\midrule",
+        *(" & ".join(map(_cell, row)) + r" \\" for row in panel.rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+        r"\afterboard",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _cell(entry: Entry) -> str:
+    text = latex_escape(entry.text)
+    if entry.place == 1:
+        return rf"\textbf{{{text}}}"
+    return rf"\underline{{{text}}}" if entry.place == 2 else text

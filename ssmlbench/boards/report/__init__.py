@@ -1,0 +1,55 @@
+"""The report of finished runs: one HTML page, or its figures as files. It reads results, never torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ssmlbench.boards.leaderboard import Board, Query
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.files import write_atomically
+
+FIGURE_FORMATS = ("pdf", "png", "svg")
+
+
+def write_page(boards: Sequence[Board], query: Query, file: Path) -> None:
+    """Write the page, all of it or nothing."""
+    from ssmlbench.boards.report.html import page
+    from ssmlbench.boards.report.sections import sections
+
+    if file.is_dir():
+        raise UserError(f"--out {file} is a folder; name a file, e.g. --out {file / 'report.html'}")
+    if not file.parent.is_dir():
+        raise UserError(f"--out {file}: there is no folder {file.parent}; make it first")
+    _write(file, page(boards, sections(boards, query), query))
+
+
+def write_figures(
+    boards: Sequence[Board], query: Query, folder: Path, formats: Sequence[str]
+) -> list[Path]:
+    """Write each figure of the page as a file of each format; the files' names say what is in them."""
+    from ssmlbench.boards.report.figures import render
+    from ssmlbench.boards.report.sections import sections, styles_of
+    from ssmlbench.boards.report.text import slugs
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder --out {folder}: {error.strerror}") from None
+    shown = [(s.key, series) for s in sections(boards, query) for series in s.series]
+    names = slugs(f"{key} {getattr(series, 'where', '')} {series.title}" for key, series in shown)
+    styles = styles_of(boards)
+    written = []
+    for name, (_, series) in zip(names, shown, strict=True):
+        for kind in formats:
+            file = folder / f"{name}.{kind}"
+            _write(file, render(series, styles, kind))
+            written.append(file)
+    return written
+
+
+def _write(file: Path, content: str | bytes) -> None:
+    try:
+        write_atomically(file, content)
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror}; choose another --out") from None

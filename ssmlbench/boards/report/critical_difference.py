@@ -1,0 +1,65 @@
+"""Critical differences between the boards' methods, or the reason why there are none to show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ssmlbench.boards.leaderboard import Board
+from ssmlbench.boards.render.statistics import cautions
+from ssmlbench.boards.report.series import CriticalDifference, named
+from ssmlbench.boards.significance import (
+    ALPHA,
+    Blocks,
+    TooFew,
+    blocks_over_cells,
+    friedman,
+    nemenyi,
+)
+from ssmlbench.protocol.metrics import Metric
+
+
+def critical_differences(
+    boards: Sequence[Board], metrics: Sequence[Metric]
+) -> tuple[dict[str, list[CriticalDifference]], list[str]]:
+    """By regime a diagram a metric; and what must be said about them or in place of them."""
+    found: dict[str, list[CriticalDifference]] = {}
+    notes: list[str] = []
+    for metric in metrics:
+        for blocks in blocks_over_cells(boards, metric):
+            try:
+                found.setdefault(blocks.regime, []).append(critical_difference(blocks))
+            except TooFew as reason:
+                notes.append(f"{blocks.regime}: no diagram and no Friedman test: {reason}.")
+                continue
+            notes += _said(blocks, found[blocks.regime][-1])
+    return {regime: each for regime, each in found.items() if each}, list(dict.fromkeys(notes))
+
+
+def critical_difference(blocks: Blocks) -> CriticalDifference:
+    better = blocks.metric.higher_is_better
+    test = friedman(blocks.values, better)
+    pairs = nemenyi(blocks.values, better)
+    order = sorted(range(len(blocks.names)), key=lambda i: (pairs.average_ranks[i], i))
+    place = {method: i for i, method in enumerate(order)}
+    names = tuple(blocks.names[i] for i in order)
+    return CriticalDifference(
+        blocks.regime,
+        blocks.metric,
+        names,
+        tuple(float(pairs.average_ranks[i]) for i in order),
+        pairs.critical_difference,
+        tuple((place[group[0]], place[group[-1]]) for group in pairs.cliques),
+        blocks.about,
+        test.p,
+        named(names),
+    )
+
+
+def _said(blocks: Blocks, drawn: CriticalDifference) -> list[str]:
+    said = [f"{blocks.regime}: {caution}" for caution in cautions(blocks)]
+    if drawn.p > ALPHA:
+        said.append(
+            f"{blocks.regime}, {blocks.metric.title}: Friedman's test finds no difference between the "
+            f"methods (p = {drawn.p:.2g}): read no more into the diagram."
+        )
+    return said

@@ -1,0 +1,175 @@
+"""The runs' history.csv files → curves over epochs: one a column, the mean over seeds with its spread."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ssmlbench.boards.leaderboard import Board
+from ssmlbench.boards.report.series import Line, named, runs_by_cell, where
+from ssmlbench.runs.finished import Finished
+from ssmlbench.runs.folder import RunFolder
+
+NOT_SHOWN = {"epoch", "phase", "steps", "lr", "seconds", "samples_per_second", "peak_memory_mb"}
+"""Columns of every history that say how the run went on, not what was learned."""
+PSEUDO = {
+    "pseudo_precision": "Precision of the pseudo-labels",
+    "pseudo_recall": "Recall of the pseudo-labels",
+    "pseudo_trusted": "Trusted share of the pseudo-labels",
+}
+AT_MOST = 100
+"""Epochs a curve shows; longer histories are downsampled evenly, the last epoch kept."""
+
+
+@dataclass(frozen=True)
+class History:
+    """One run's history: its columns, NaN where an epoch has no value."""
+
+    epochs: tuple[int, ...]
+    warm_up: int  # epochs of labelled rows alone
+    columns: dict[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The losses, or the other things that were logged, of one method at one level."""
+
+    where: str
+    method: str
+    what: str  # "losses", or "diagnostics"
+    lines: tuple[Line, ...]  # one a column
+    warm_up: int
+    seeds: int
+
+    @property
+    def title(self) -> str:
+        return f"{self.method}: {self.what}"
+
+    @property
+    def alt(self) -> str:
+        ends = ", ".join(f"{line.name} {line.mean[-1]:.4g}" for line in self.lines)
+        return (
+            f"{self.where}: {self.what} of {self.method} over epochs, mean of {self.seeds} "
+            f"seed{'s' * (self.seeds != 1)}. After the last epoch: {ends}."
+        )
+
+
+@dataclass(frozen=True)
+class PseudoLabels:
+    """One measure of the pseudo-labels' quality over epochs, one line a method."""
+
+    where: str
+    column: str
+    lines: tuple[Line, ...]
+    named: tuple[str, ...]
+    warm_up: int
+
+    @property
+    def title(self) -> str:
+        return PSEUDO[self.column]
+
+    @property
+    def alt(self) -> str:
+        best = max(self.lines, key=lambda line: line.mean[-1])
+        return (
+            f"{self.where}: {self.title.lower()} of {len(self.lines)} methods over epochs. Highest "
+            f"after the last epoch: {best.name} with {best.mean[-1]:.4f}."
+        )
+
+
+def read_history(run: Finished) -> History | None:
+    """None if the file is not there or is no history; a number that cannot be read is NaN."""
+    try:
+        with RunFolder(run.folder).history_file.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        epochs = tuple(int(row["epoch"]) for row in rows)
+        warm_up = sum(row["phase"] == "warm-up" for row in rows)
+    except (OSError, ValueError, KeyError, TypeError, csv.Error):
+        return None
+    if not rows or any(b <= a for a, b in itertools.pairwise(epochs)):
+        return None
+    names = [name for name in rows[0] if name and name not in NOT_SHOWN]
+    return History(
+        epochs, warm_up, {name: tuple(_number(row[name]) for row in rows) for name in names}
+    )
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return math.nan
+
+
+def mean_curve(name: str, histories: Sequence[History], column: str) -> Line | None:
+    """Mean ± std over the histories, epoch by epoch; epochs in which nobody has a value are left out."""
+    by_epoch: dict[int, list[float]] = {}
+    for history in histories:
+        for epoch, value in zip(history.epochs, history.columns.get(column, ()), strict=False):
+            if math.isfinite(value):
+                by_epoch.setdefault(epoch, []).append(value)
+    if not by_epoch:
+        return None
+    epochs = downsampled(sorted(by_epoch))
+    values = [by_epoch[epoch] for epoch in epochs]
+    return Line(
+        name,
+        tuple(map(float, epochs)),
+        tuple(float(np.mean(v)) for v in values),
+        tuple(float(np.std(v, ddof=1)) if len(v) > 1 else 0.0 for v in values),
+    )
+
+
+def downsampled(epochs: Sequence[int]) -> list[int]:
+    """At most `AT_MOST` of the epochs, evenly spaced, the last one always."""
+    step = math.ceil(len(epochs) / AT_MOST)
+    return list(epochs[::-1][::step][::-1])
+
+
+class CellHistories:
+    """The histories of one level of a board by method, each file read once."""
+
+    def __init__(self, board: Board, level: str):
+        self.where = where(board, level)
+        cells = runs_by_cell(board)
+        self.by_method: dict[str, list[History]] = {}
+        self.unreadable = 0
+        for row in board.rows:
+            read = [read_history(run) for run in cells.get((row.name, level), ())]
+            histories = [history for history in read if history is not None]
+            self.unreadable += len(read) - len(histories)
+            if histories:
+                self.by_method[row.name] = histories
+
+    def curves(self, method: str) -> list[Curves]:
+        """The losses and, where something else was logged, the diagnostics of one method."""
+        histories = self.by_method[method]
+        names = list(dict.fromkeys(name for h in histories for name in h.columns))
+        found = []
+        for what, is_loss in (("losses", True), ("diagnostics", False)):
+            lines = [
+                mean_curve(name.removeprefix("loss_") if is_loss else name, histories, name)
+                for name in names
+                if name.startswith("loss_") == is_loss
+            ]
+            present = tuple(line for line in lines if line is not None)
+            if present:
+                warm_up = max(h.warm_up for h in histories)
+                found.append(Curves(self.where, method, what, present, warm_up, len(histories)))
+        return found
+
+    def pseudo_labels(self) -> list[PseudoLabels]:
+        found = []
+        for column in PSEUDO:
+            lines = [mean_curve(name, hs, column) for name, hs in self.by_method.items()]
+            present = tuple(line for line in lines if line is not None)
+            if present:
+                names = named([line.name for line in present])
+                warm_up = max(h.warm_up for hs in self.by_method.values() for h in hs)
+                found.append(PseudoLabels(self.where, column, present, names, warm_up))
+        return found

@@ -1,0 +1,194 @@
+"""What a report shows: the figures of all boards in their sections, with a cap where they grow too many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from ssmlbench.boards.leaderboard import COSTS, Board, Query
+from ssmlbench.boards.render import title
+from ssmlbench.boards.report.critical_difference import critical_differences
+from ssmlbench.boards.report.figures import Series
+from ssmlbench.boards.report.histories import CellHistories
+from ssmlbench.boards.report.series import cost_quality, dots, named, over_levels
+from ssmlbench.boards.report.style import Styles
+from ssmlbench.protocol.metrics import METRICS
+
+CURVES = 60
+"""Methods × levels whose training curves are drawn."""
+CELLS = 30
+"""Levels of boards for which a figure over epochs or of cost is drawn."""
+OPEN = 4
+"""Methods of a level whose training curves are shown before a reader chooses."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Figures that a reader can show or hide together."""
+
+    name: str
+    series: tuple[Series, ...]
+    shown: bool
+
+
+@dataclass
+class Group:
+    """The figures of one board or one level, under one heading."""
+
+    heading: str
+    series: list[Series] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
+
+
+@dataclass
+class Section:
+    key: str
+    heading: str
+    about: str
+    groups: list[Group] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def series(self) -> Iterator[Series]:
+        for group in self.groups:
+            yield from group.series
+            for choice in group.choices:
+                yield from choice.series
+
+
+def sections(boards: Sequence[Board], query: Query) -> list[Section]:
+    """Every figure of the boards. Boards that stand apart have their table and no figures."""
+    main = [board for board in boards if not board.apart]
+    found = [
+        _quality(main),
+        _ranks(main),
+        *_training(main),
+        _cost(main, query),
+    ]
+    if len(main) < len(boards):
+        found[0].notes.append(
+            f"{len(boards) - len(main)} of the {len(boards)} leaderboards stand apart and have no figures."
+        )
+    return found
+
+
+def styles_of(boards: Sequence[Board]) -> Styles:
+    """One look a method for the whole report; the best methods of each board are the first to choose."""
+    ranked = [[row.name for row in board.rows] for board in boards if not board.apart]
+    chosen = [name for names in ranked for name in named(names)]
+    return Styles([*chosen, *(name for names in zip_longest(*ranked) for name in names if name)])
+
+
+def _quality(boards: Sequence[Board]) -> Section:
+    section = Section(
+        "quality",
+        "Each metric over π",
+        "Mean over seeds, the band is ± one standard deviation. Named are the best-ranked methods and "
+        "the labelled-only baseline; the others are grey. With a single π, or none, each method is a "
+        "row: the mean (filled), each seed (hollow) and ± one standard deviation.",
+    )
+    for board in boards:
+        metrics = [metric for metric in board.metrics if metric.key in METRICS]
+        if len(board.rows) == 1 and len(board.levels) == 1:
+            section.notes.append(f"{title(board)}: one method, whose numbers are all in its table.")
+            continue
+        if len(board.levels) > 1:
+            series: list[Series] = [over_levels(board, metric) for metric in metrics]
+        else:
+            series = [dots(board, metric, board.levels[0]) for metric in metrics]
+        section.groups.append(Group(title(board), series))
+        left_out = max((s.left_out for s in series if hasattr(s, "left_out")), default=0)
+        if left_out:
+            section.notes.append(f"{title(board)}: the {left_out} lowest rows are not drawn.")
+    return section
+
+
+def _ranks(boards: Sequence[Board]) -> Section:
+    section = Section(
+        "ranks",
+        "Critical difference",
+        "Average ranks over the cells (data set × level) of a regime. A bar joins methods whose ranks "
+        "differ by less than Nemenyi's critical difference at 0.05.",
+    )
+    metrics = [metric for metric in boards[0].metrics if metric.key in METRICS]
+    by_regime, section.notes = critical_differences(boards, metrics)
+    for regime, diagrams in by_regime.items():
+        section.groups.append(Group(regime, list(diagrams)))
+    return section
+
+
+def _training(boards: Sequence[Board]) -> list[Section]:
+    pseudo = Section(
+        "pseudo",
+        "Quality of the pseudo-labels",
+        "Against the hidden labels, which no method sees; for the methods that make pseudo-labels of "
+        "whole pools. Mean over seeds, the band is ± one standard deviation.",
+    )
+    curves = Section(
+        "training",
+        "Training curves",
+        "What each method logged, epoch by epoch: mean over seeds with a band of ± one standard "
+        "deviation. Choose the methods to show.",
+    )
+    cells = [(board, level) for board in boards for level in board.levels]
+    histories = [CellHistories(board, level) for board, level in cells[:CELLS]]
+    unreadable = sum(cell.unreadable for cell in histories)
+    if unreadable:
+        curves.notes.append(
+            f"{unreadable} runs have no readable history.csv; they are not in here."
+        )
+    if len(cells) > CELLS:
+        text = (
+            f"Drawn for the first {CELLS} of {len(cells)} levels; --dataset, --regime and --pi "
+            "choose others."
+        )
+        pseudo.notes.append(text)
+        curves.notes.append(text)
+    for cell in histories:
+        if found := cell.pseudo_labels():
+            pseudo.groups.append(Group(cell.where, list(found)))
+    chosen = _share_out([list(cell.by_method) for cell in histories], CURVES)
+    for cell, methods in zip(histories, chosen, strict=True):
+        choices = [
+            Choice(name, tuple(cell.curves(name)), shown=i < OPEN) for i, name in enumerate(methods)
+        ]
+        if choices:
+            curves.groups.append(Group(cell.where, choices=choices))
+    total, drawn = sum(len(cell.by_method) for cell in histories), sum(map(len, chosen))
+    if drawn < total:
+        curves.notes.append(
+            f"Curves of {drawn} of {total} methods × levels, the best ranked of each; --method, "
+            "--dataset and --pi choose others."
+        )
+    return [pseudo, curves]
+
+
+def _share_out(ranked: Sequence[Sequence[str]], at_most: int) -> list[list[str]]:
+    """The first names of each list, taken in turn until there are `at_most`."""
+    chosen: list[list[str]] = [[] for _ in ranked]
+    for names in zip_longest(*ranked):
+        for taken, name in zip(chosen, names, strict=True):
+            if name is not None and sum(map(len, chosen)) < at_most:
+                taken.append(name)
+    return chosen
+
+
+def _cost(boards: Sequence[Board], query: Query) -> Section:
+    section = Section(
+        "cost",
+        "Cost against quality",
+        "Up and to the left is better (down, for losses). The dashed line joins the methods to which no "
+        "other is both cheaper and better. Times compare only between runs of one machine.",
+    )
+    cells = [(board, level) for board in boards for level in board.levels]
+    for board, level in cells[:CELLS]:
+        found = [cost_quality(board, query, cost, level) for cost in COSTS]
+        series: list[Series] = [each for each in found if len(each.points) > 1]
+        if series:
+            section.groups.append(Group(series[0].where, series))
+    if len(cells) > CELLS:
+        section.notes.append(f"Drawn for the first {CELLS} of {len(cells)} levels.")
+    if not section.groups:
+        section.notes.append("Only one method: nothing to set its cost against.")
+    return section

@@ -1,0 +1,1 @@
+"""The conformance suites that `ssmlbench check` and the tests run over every plugin."""

@@ -1,0 +1,137 @@
+"""What every encoder must keep, on a few made-up inputs: a part of `ssmlbench check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ssmlbench.inputs.encoders import Encoder, EncoderOptions
+
+KINDS = ("image", "text", "vector")
+
+
+class Broken(Exception):
+    """A check that does not hold, in words for the plugin's author."""
+
+
+def raw_inputs(kind: str, resized: bool) -> list[Any]:
+    """Six raw inputs as a task hands them out; images of two shapes where the encoder resizes."""
+    random = np.random.default_rng(5)
+    if kind == "text":
+        return ["a short text", "another one, a little longer", "w", "x y z", "", "one more"]
+    if kind == "vector":
+        return list(random.normal(size=(6, 12)).astype(np.float32))
+    shapes = ((40, 48, 3), (32, 32)) if resized else ((32, 32, 3),)
+    return [random.integers(0, 256, shapes[i % len(shapes)]).astype(np.uint8) for i in range(6)]
+
+
+def declares_itself(cls: type[Encoder]) -> None:
+    """it says what it is: the kinds it reads, and options there are"""
+    if not cls.kinds or not set(cls.kinds) <= set(KINDS):
+        raise Broken(f"kinds {set(cls.kinds)} must be some of {KINDS}")
+    known = set(EncoderOptions.__dataclass_fields__)
+    if not set(cls.options) <= known:
+        raise Broken(f"options {sorted(cls.options)} must be some of {sorted(known)}")
+
+
+def _prepared(cls: type[Encoder], kind: str) -> Tensor:
+    options = EncoderOptions(**cls.options)
+    rows = cls.prepare(raw_inputs(kind, bool(options.image_size)), options)
+    if not isinstance(rows, Tensor) or len(rows) != 6:
+        raise Broken("prepare must give one tensor with a row for each raw input")
+    return cls.views(kind, True, options)["plain"](rows, torch.Generator())
+
+
+def _built(cls: type[Encoder], example: Tensor) -> Encoder:
+    torch.manual_seed(0)
+    return cls(example, EncoderOptions(**cls.options))
+
+
+def prepares(cls: type[Encoder], kind: str) -> None:
+    """it prepares every raw input into a tensor of one shape and type, whoever stands beside it"""
+    options = EncoderOptions(**cls.options)
+    raws = raw_inputs(kind, bool(options.image_size))
+    together = cls.prepare(raws, options)
+    alone = torch.cat([cls.prepare([raw], options) for raw in raws])
+    if together.shape != alone.shape or not torch.equal(together, alone):
+        raise Broken("prepare([a, b]) and prepare([a]), prepare([b]) differ")
+
+
+def has_views(cls: type[Encoder], kind: str) -> None:
+    """plain, weak and strong views keep shape and type, and repeat themselves from one generator"""
+    options = EncoderOptions(**cls.options)
+    rows = cls.prepare(raw_inputs(kind, bool(options.image_size)), options)
+    views = cls.views(kind, True, options)
+    plain = views["plain"](rows, torch.Generator())
+    for name in ("weak", "strong"):
+        first, second = (views[name](rows, torch.Generator().manual_seed(1)) for _ in range(2))
+        if first.shape != plain.shape or first.dtype != plain.dtype:
+            raise Broken(
+                f"the {name} view is {first.dtype} {tuple(first.shape)}, the plain one "
+                f"{plain.dtype} {tuple(plain.shape)}"
+            )
+        if not torch.equal(first, second):
+            raise Broken(f"the {name} view draws from elsewhere than the generator it is given")
+
+
+def encodes(cls: type[Encoder], kind: str) -> None:
+    """it gives B × features finite numbers"""
+    inputs = _prepared(cls, kind)
+    encoder = _built(cls, inputs[0])
+    if not isinstance(getattr(encoder, "features", None), int):
+        raise Broken("`features`, the width of what it gives, must be set in __init__")
+    given = encoder(inputs)
+    if given.shape != (6, encoder.features):
+        raise Broken(f"6 rows gave {tuple(given.shape)}, expected {(6, encoder.features)}")
+    if not given.is_floating_point() or not given.isfinite().all():
+        raise Broken("features must be finite floating-point numbers")
+
+
+@torch.no_grad()
+def repeats_itself(cls: type[Encoder], kind: str) -> None:
+    """in eval mode the same rows give the same features, alone or in a batch"""
+    inputs = _prepared(cls, kind)
+    encoder = _built(cls, inputs[0]).eval()
+    first = encoder(inputs)
+    if not torch.equal(first, encoder(inputs)):
+        raise Broken("two passes in eval mode differ: is there dropout outside nn.Dropout?")
+    if not torch.allclose(encoder(inputs[1:3]), first[1:3], rtol=1e-3, atol=1e-4):
+        raise Broken("a row's features depend on the rows beside it")
+
+
+def learns(cls: type[Encoder], kind: str) -> None:
+    """gradients reach its parameters"""
+    inputs = _prepared(cls, kind)
+    encoder = _built(cls, inputs[0])
+    trained = [p for p in encoder.parameters() if p.requires_grad]
+    if not trained:
+        return  # features as they are: the projection and the head learn
+    encoder(inputs).square().sum().backward()
+    reached = [p.grad for p in trained if p.grad is not None and p.grad.any()]
+    if not reached:
+        raise Broken("no parameter got a gradient: is something detached or under no_grad?")
+    if not all(bool(grad.isfinite().all()) for grad in reached):
+        raise Broken("some gradients are not finite")
+
+
+def names_its_weights(cls: type[Encoder]) -> None:
+    """what it says of its weights is one text, the same every time"""
+    options = EncoderOptions(**cls.options)
+    said = cls.weights_id(options)
+    if not isinstance(said, str) or said != cls.weights_id(options):
+        raise Broken('weights_id must give one text, e.g. "name@digest", or "" for a random start')
+
+
+CHECKS = (prepares, has_views, encodes, repeats_itself, learns)
+
+
+def encoder_statements(cls: type[Encoder]) -> Iterator[tuple[str, Callable[[], None]]]:
+    yield declares_itself.__doc__ or "", lambda: declares_itself(cls)
+    yield names_its_weights.__doc__ or "", lambda: names_its_weights(cls)
+    for check in CHECKS:
+        for kind in sorted(cls.kinds):
+            yield f"{check.__doc__} ({kind})", lambda c=check, k=kind: c(cls, k)  # type: ignore[misc]

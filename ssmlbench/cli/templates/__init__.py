@@ -1,0 +1,30 @@
+"""The plugin files that `ssmlbench new` writes."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from ssmlbench.core.errors import UserError
+
+
+def write_method(name: str, folder: Path) -> Path:
+    """Write NAME as a method file in `folder`; nothing that is there is overwritten."""
+    if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
+        raise UserError(
+            f"{name!r} is no name for a method: small letters, digits, - and _, e.g. my-method"
+        )
+    file = folder / f"{name.replace('-', '_')}.py"
+    template = Template((files(__package__) / "method.py.txt").read_text(encoding="utf-8"))
+    title = re.sub(r"[-_]+", " ", name).title()
+    text = template.substitute(title=title, class_name=title.replace(" ", ""), name=name, file=file)
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError:
+        raise UserError(f"{file} exists; choose another name or --folder") from None
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror}") from None
+    return file

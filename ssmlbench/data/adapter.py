@@ -1,0 +1,220 @@
+"""The data set contract: an adapter says where its rows come from, and what is known of them.
+
+Reading the raw files is the adapter's; writing, checking and fingerprinting are the engine's.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from ssmlbench.core.errors import UserError
+
+Kind = Literal["image", "text", "vector"]
+SPLITS = ("train", "test")
+HUB_SECONDS = 10.0
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".zip")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One example.
+
+    input: a text; a vector of floats; or an image as the path of its file, the bytes of its file
+    (both kept as they are), or an array (H × W or H × W × 3, uint8).
+    """
+
+    input: Any
+    labels: tuple[int, ...]  # the positions of its positive labels
+    id: str = ""  # what the source calls it; an id that comes twice is reported
+    where: str = ""  # file and line, for the report of what is wrong with it
+    back_translation: str = ""  # of a training text, where the adapter is `back_translated`
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """Something in the raw files that is not a row: yielded in a row's place."""
+
+    where: str  # `train.tsv line 12`
+    reason: str
+    kind: str = "malformed row"  # what it is counted as
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the papers say of a data set; None where they do not."""
+
+    source: str
+    train: int | None = None
+    test: int | None = None
+    labels: int | None = None
+    mean_labels: float | None = None  # positives of a row, over both splits
+
+
+@dataclass(frozen=True)
+class Hub:
+    """A data set repository of plain files on the Hugging Face hub, at one revision."""
+
+    repository: str
+    revision: str
+    config: str | None = None
+    splits: dict[str, str] = field(default_factory=lambda: {s: s for s in SPLITS})
+
+    def load(self, split: str) -> Any:
+        """The split as a Hugging Face data set. Parquet only: no code of a hub is ever run."""
+        import huggingface_hub
+
+        import datasets
+
+        # Without a network this fails at once; load_dataset would try again for half a minute.
+        huggingface_hub.HfApi().dataset_info(
+            self.repository, revision=self.revision, timeout=HUB_SECONDS
+        )
+        return datasets.load_dataset(
+            self.repository, self.config, revision=self.revision, split=self.splits[split]
+        )
+
+
+class DatasetAdapter(ABC):
+    """Where a data set's rows come from. One file in datasets/ holds one of these."""
+
+    name: ClassVar[str]
+    kind: ClassVar[Kind]
+    version: ClassVar[int] = 1  # raised when the rows change; prepared copies are then made anew
+    backbone: ClassVar[str]  # the encoder used when the command line names none
+    citation: ClassVar[str] = ""
+    licence: ClassVar[str] = ""
+    flips: ClassVar[bool] = True  # images: does a mirrored row keep its labels?
+    back_translated: ClassVar[bool] = False  # texts: do training rows bring back-translations?
+    layout: ClassVar[str] = ""  # what the raw folder looks like; empty: no files are needed
+    download: ClassVar[str] = ""  # where the raw files can be had
+    folders: ClassVar[tuple[str, ...]] = ()  # other names its folder often has below --data-dir
+    hub: ClassVar[Hub | None] = None  # used when there is no folder
+    published: ClassVar[Published | None] = None
+    notes: ClassVar[tuple[str, ...]] = ()  # what a user of the numbers must know; on the card
+
+    def __init__(self, source: Path | None = None, data_dir: Path | None = None):
+        """source: the raw folder itself. data_dir: a folder with a folder per data set in it."""
+        self._source = Path(source) if source is not None else None
+        self._data_dir = data_dir
+
+    @abstractmethod
+    def label_names(self) -> list[str]:
+        """The K labels, in the order of the label positions."""
+
+    @abstractmethod
+    def rows(self, split: str) -> Iterator[Row | BadRow]:
+        """The rows of "train" or "test", one by one: nothing is held in memory here."""
+
+    def card_notes(self) -> list[str]:
+        """The notes, for an adapter that only knows them once it has seen its files."""
+        return list(self.notes)
+
+    def source_key(self) -> str:
+        """Tells two sources of one name apart in the cache; named data sets have one copy."""
+        return ""
+
+    @cached_property
+    def folder(self) -> Path | None:
+        """The raw folder: as given, or below --data-dir or SSMLBENCH_DATA; None if nowhere."""
+        if not self.layout:
+            return None
+        if self._source is not None:
+            return self._source
+        data_dir = self.data_dir
+        if data_dir is None:
+            return None
+        for name in (self.name, *self.folders):
+            if (data_dir / name).is_dir():
+                return data_dir / name
+        return None
+
+    @property
+    def data_dir(self) -> Path | None:
+        if self._data_dir is not None:
+            return Path(self._data_dir)
+        return Path(os.environ["SSMLBENCH_DATA"]) if os.environ.get("SSMLBENCH_DATA") else None
+
+    @property
+    def files_there(self) -> bool:
+        """Is there a raw folder? (Whether it is complete shows when it is read.)"""
+        return not self.layout or self.folder is not None
+
+    def path(self, *alternatives: str) -> Path:
+        """The first of these paths that exists in the raw folder; a UserError when none does."""
+        folder = self.folder
+        if folder is None:
+            raise self.missing("its files are not there")
+        for alternative in alternatives:
+            if (folder / alternative).exists():
+                return folder / alternative
+        raise self.missing(f"{' or '.join(alternatives)} is missing")
+
+    def from_hub(self, split: str) -> Any:
+        """The split as the hub has it, or the error that says what to do without a network."""
+        assert self.hub is not None
+        try:
+            return self.hub.load(split)
+        except Exception as error:  # a dozen kinds of three libraries, all meaning: not to be had
+            what = (
+                f"its files are not there, and {self.hub.repository} cannot be loaded from the hub"
+            )
+            raise self.missing(f"{what} ({type(error).__name__})") from error
+
+    def has(self, name: str) -> bool:
+        folder = self.folder
+        return folder is not None and (folder / name).exists()
+
+    def where(self, file: Path, line: int | None = None) -> str:
+        """`training/C04/0000011`, `train.tsv line 12`: as seen from the raw folder."""
+        # on texts, as it is asked for every row: pathlib would be a third of the time of preparing
+        near = file.as_posix().removeprefix(f"{self.folder.as_posix()}/" if self.folder else "")
+        return f"{near} line {line}" if line is not None else near
+
+    def missing(self, what: str) -> UserError:
+        """One screen: what is not there, what to download, where to put it, how it should look."""
+        looked = self._source or self.folder
+        data_dir = self.data_dir
+        if looked is None and data_dir is not None:
+            looked = data_dir / self.name
+        lines = [f"data set {self.name}: {what}" + (f" in {looked}" if looked else "")]
+        if looked is not None and looked.is_dir():
+            packed = sorted(f.name for f in looked.iterdir() if f.name.endswith(ARCHIVES))
+            if packed:
+                lines.append(f"  unpack first: {', '.join(packed[:3])} (it is packed)")
+        elif looked is not None and looked.is_file():
+            lines.append("  that is a file; unpack it and give the folder")
+        if self.download:
+            lines.append(f"  download:  {self.download}")
+        lines += [
+            f"  put it in: DIR/{self.name}, and type --data-dir DIR or set SSMLBENCH_DATA=DIR;",
+            f"             or type `ssmlbench data prepare {self.name} --from FOLDER`",
+            "  the folder should look like:",
+            *(f"    {line}" for line in self.layout.strip("\n").splitlines()),
+        ]
+        return UserError("\n".join(lines))
+
+
+def numbered_lines(file: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+    """The lines of a text file from 1, without their ends. Only \\n and \\r\\n end a line.
+
+    A byte that is not in the encoding is carried along; the engine reports a text with one in it.
+    """
+    with file.open(encoding=encoding, errors="surrogateescape", newline="\n") as lines:
+        for number, line in enumerate(lines, start=1):
+            yield number, line.rstrip("\r\n")
+
+
+def label_string(text: str, label_count: int, where: str) -> tuple[int, ...] | BadRow:
+    """`0110` → (1, 2); a BadRow for another length or other characters."""
+    if len(text) != label_count:
+        reason = f"the label string has {len(text)} digits, expected {label_count}"
+        return BadRow(where, reason, "label string of the wrong length")
+    if set(text) - {"0", "1"}:
+        return BadRow(where, f"label string {text[:20]!r} is not made of 0 and 1")
+    return tuple(k for k, digit in enumerate(text) if digit == "1")

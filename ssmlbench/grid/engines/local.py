@@ -1,0 +1,212 @@
+"""The local engine: worker processes that make one run after another.
+
+A worker that dies is replaced, and its run tried once more from its checkpoint. Workers never
+outlive the process that started them.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Any
+
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.grid.queue_file import queued
+from ssmlbench.grid.run_one import CLOSING, Report, Summary, not_made, run_one
+from ssmlbench.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    from ssmlbench.plugins.loader import Plugins
+    from ssmlbench.runs.context import RunContext
+
+DEATHS = 2
+"""Workers a run may lose before it counts as failed."""
+
+
+def run_all(
+    specs: Sequence[RunSpec],
+    plugins: Plugins,
+    place: RunContext,
+    jobs: int,
+    report: Report,
+    gpus: int = 0,
+) -> Summary:
+    """Make every run that is not made, `jobs` at a time; with GPUs, each worker on one of them."""
+    summary = Summary()
+    note = summary.counting(report)
+    waiting = not_made(specs, place, note)
+    if not waiting:
+        return summary
+    with queued(place.results, waiting, "local"):
+        if len(waiting) == 1:
+            (spec,) = waiting
+            note(spec, run_one(spec, plugins, place, partial(report, spec)))
+        else:
+            jobs = min(jobs, len(waiting))
+            WorkerPool(plugins.files, place, jobs, gpus).make(waiting, note)
+    return summary
+
+
+class Worker:
+    """A process that makes one run after another, and the pipe to it."""
+
+    def __init__(self, plugin_files: Sequence[str], place: RunContext, bench: int, gpus: int):
+        """bench: the worker's place among the others; it decides which GPU is its own."""
+        context = multiprocessing.get_context("spawn")
+        self.bench = bench
+        self.pipe, theirs = context.Pipe()
+        gpu = own_gpu(bench, gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        self.process = context.Process(
+            target=_work, args=(theirs, plugin_files, place, gpu), daemon=True
+        )
+        with _no_interrupts():
+            self.process.start()
+        theirs.close()
+        self.spec: RunSpec | None = None
+
+    def give(self, spec: RunSpec) -> None:
+        self.spec = spec
+        with suppress(OSError):  # it died while it was idle: the pipe will say so
+            self.pipe.send(spec.as_dict())
+
+    def stop(self) -> None:
+        """An idle worker ends when its pipe closes; one in a run is ended, its checkpoint stays."""
+        self.pipe.close()
+        if self.spec is not None:
+            self.process.terminate()
+        self.process.join()
+
+
+def own_gpu(bench: int, gpus: int, visible: str | None) -> str | None:
+    """What CUDA_VISIBLE_DEVICES must say for a worker to see one GPU only; None: leave it."""
+    if not gpus:
+        return None
+    names = visible.split(",") if visible else [str(i) for i in range(gpus)]
+    return names[bench % gpus]
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """A process started in here never sees Ctrl-C: ending it is for the one who started it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
+
+def _start_tracker_quietly() -> None:
+    """multiprocessing's tracker takes away what an ended worker left; that is not worth a warning."""
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = "ignore::UserWarning:multiprocessing.resource_tracker"
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
+
+
+def _work(
+    pipe: Connection, plugin_files: Sequence[str], place: RunContext, gpu: str | None
+) -> None:
+    if gpu is not None:  # read by CUDA when it is first asked for something
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    from ssmlbench.plugins.loader import Plugins
+    from ssmlbench.runs.execute import quieten
+
+    def send(event: Mapping[str, Any]) -> None:
+        try:
+            pipe.send(dict(event))
+        except OSError:  # the parent was killed: stop as if killed too, the checkpoint stays
+            os._exit(1)
+
+    quieten()
+    plugins = Plugins(plugin_files)
+    while True:
+        try:
+            spec = RunSpec.from_dict(pipe.recv())
+        except EOFError:
+            return
+        send(run_one(spec, plugins, place, send))
+
+
+def _end_with_parent() -> None:
+    """A grid killed and started again must not wait for the old one's workers."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
+
+
+class WorkerPool:
+    """The workers of one grid."""
+
+    def __init__(self, plugin_files: Sequence[str], place: RunContext, jobs: int, gpus: int):
+        self.plugin_files = plugin_files
+        self.place = place
+        self.jobs = jobs
+        self.gpus = gpus
+        self.workers: list[Worker] = []
+        _start_tracker_quietly()
+        self.deaths: Counter[str] = Counter()
+
+    def make(self, specs: Sequence[RunSpec], note: Report) -> None:
+        waiting = list(specs)[::-1]
+        try:
+            while waiting or any(worker.spec for worker in self.workers):
+                self._hand_out(waiting)
+                for worker, event in self._heard():
+                    spec = worker.spec
+                    assert spec is not None
+                    if event["kind"] == "died":
+                        event = self._died(worker, spec)
+                        if event["kind"] == "retried":
+                            waiting.append(spec)
+                    if event["kind"] in CLOSING:
+                        worker.spec = None
+                    note(spec, event)
+        finally:
+            for worker in self.workers:
+                worker.stop()
+
+    def _hand_out(self, waiting: list[RunSpec]) -> None:
+        idle = [worker for worker in self.workers if worker.spec is None]
+        while waiting and (idle or len(self.workers) < self.jobs):
+            if not idle:
+                taken = {worker.bench for worker in self.workers}
+                bench = next(i for i in range(self.jobs) if i not in taken)
+                idle.append(Worker(self.plugin_files, self.place, bench, self.gpus))
+                self.workers.append(idle[-1])
+            idle.pop().give(waiting.pop())
+
+    def _heard(self) -> list[tuple[Worker, dict[str, Any]]]:
+        """The next event of every worker that has one; a worker that died says so by its pipe."""
+        ready = wait([worker.pipe for worker in self.workers if worker.spec])
+        heard = []
+        for worker in [worker for worker in self.workers if worker.pipe in ready]:
+            try:
+                heard.append((worker, worker.pipe.recv()))
+            except (EOFError, OSError):
+                heard.append((worker, {"kind": "died"}))
+        return heard
+
+    def _died(self, worker: Worker, spec: RunSpec) -> dict[str, Any]:
+        worker.process.join()
+        self.workers.remove(worker)
+        self.deaths[spec.hash] += 1
+        text = f"its worker process died (exit {worker.process.exitcode})"
+        if self.deaths[spec.hash] < DEATHS:
+            return {"kind": "retried", "text": f"{text}; tried once more"}
+        RunFolder.of(self.place.results, spec).record_failure(spec, f"{text}, twice")
+        return {"kind": "failed", "text": f"{text}, twice"}

@@ -1,0 +1,182 @@
+"""The Ray engine: every run is a task of a cluster, which retries it from its checkpoint if its
+worker dies. What is shown of a run comes from its folder, which all machines must see."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.files import read_json
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.grid.payload import RunPayload
+from ssmlbench.grid.queue_file import queued
+from ssmlbench.grid.resources import threads_wanted
+from ssmlbench.grid.run_one import Report, Summary, not_made
+from ssmlbench.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    from ssmlbench.plugins.loader import Plugins
+    from ssmlbench.runs.context import RunContext
+
+RETRIES = 3
+"""Workers a run may lose before it counts as failed: machines of a cluster come and go."""
+LOOK_SECONDS = 0.5
+"""How often the folders of the runs under way are read."""
+KNOCK_SECONDS = 10.0
+STORE_BYTES = 100 * 2**20
+"""Ray's shared memory on a cluster started here: tasks pass nothing but specs."""
+
+
+def run_all(
+    specs: Sequence[RunSpec],
+    plugins: Plugins,
+    place: RunContext,
+    jobs: int | None,
+    report: Report,
+    address: str | None = None,
+) -> Summary:
+    """Make every run that is not made as tasks on the cluster at `address`, or on one started here.
+
+    jobs: tasks handed to Ray at a time; None: all, and it makes as many as there are cores for.
+    """
+    ray = _import_ray()
+    summary = Summary()
+    note = summary.counting(report)
+    waiting = not_made(specs, place, note)
+    if not waiting:
+        return summary
+    _connect(ray, address)
+    try:
+        with queued(place.results, waiting, "ray"):
+            _Tasks(ray, plugins, place, note).make(waiting, jobs or len(waiting))
+    finally:
+        ray.shutdown()
+    return summary
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise UserError("--engine ray needs Ray: pip install 'ssmlbench[ray]'") from None
+    return ray
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    from ssmlbench.core.cpu import core_count
+
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked to be told of
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    if address is None:
+        options |= {
+            "num_cpus": core_count(),
+            "include_dashboard": False,
+            "object_store_memory": STORE_BYTES,
+        }
+    try:
+        if address is not None:
+            _knock(address)
+        ray.init(address=address or "local", **options)
+    except (OSError, ValueError, RuntimeError) as error:
+        line = str(error).strip().splitlines()[0]
+        raise UserError(f"--address {address}: no Ray cluster answers ({line})") from None
+
+
+def _knock(address: str) -> None:
+    """Ray itself tries for minutes before it says that nobody is there."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+
+
+def make_run(carried: RunPayload, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The task, on whatever machine: the events worth a line, the closing one last."""
+    told: list[dict[str, Any]] = []
+
+    def keep(event: Mapping[str, Any]) -> None:
+        if event["kind"] in ("warning", "resumed"):
+            told.append(dict(event))
+
+    closing = carried.run(RunSpec.from_dict(spec), keep)
+    return [*told, closing]
+
+
+class _Tasks:
+    """The tasks of one grid."""
+
+    def __init__(self, ray: Any, plugins: Plugins, place: RunContext, note: Report):
+        self.ray = ray
+        self.plugins = plugins
+        self.place = place
+        self.note = note
+        self.carried = ray.put(RunPayload.of(plugins, place))
+        self.spec_of: dict[Any, RunSpec] = {}  # by the task's reference
+        self.told: dict[str, Mapping[str, Any]] = {}  # by the run's hash, its progress as last seen
+
+    def make(self, specs: Sequence[RunSpec], at_once: int) -> None:
+        waiting = list(specs)[::-1]
+        try:
+            while waiting or self.spec_of:
+                while waiting and len(self.spec_of) < at_once:
+                    self._hand_out(waiting.pop())
+                ready, _ = self.ray.wait(list(self.spec_of), timeout=LOOK_SECONDS)
+                for task in ready:
+                    self._close(task)
+                for spec in self.spec_of.values():
+                    self._look(spec)
+        finally:
+            for task in self.spec_of:  # Ctrl-C: the checkpoints stay
+                self.ray.cancel(task, force=True)
+
+    def _hand_out(self, spec: RunSpec) -> None:
+        (threads,) = threads_wanted([spec], self.plugins, self.place)
+        gpus = self.place.device in ("auto", "cuda") and self.ray.cluster_resources().get("GPU", 0)
+        task = self.ray.remote(make_run).options(
+            num_cpus=threads or 1,
+            num_gpus=1 if gpus else 0,
+            max_retries=RETRIES,
+            name=str(spec),
+        )
+        self.spec_of[task.remote(self.carried, spec.as_dict())] = spec
+
+    def _close(self, task: Any) -> None:
+        spec = self.spec_of.pop(task)
+        try:
+            events = self.ray.get(task)
+        except self.ray.exceptions.RayError as error:
+            line = str(error).strip().splitlines()[0]
+            text = f"its Ray worker died {RETRIES + 1} times, or Ray could not run it: {line}"
+            RunFolder.of(self.place.results, spec).record_failure(spec, text, str(error))
+            events = [{"kind": "failed", "text": text}]
+        seen = self.told.get(spec.hash, {}).get("resumed") is not None
+        for event in events:
+            if event["kind"] != "resumed" or not seen:
+                self.note(spec, event)
+
+    def _look(self, spec: RunSpec) -> None:
+        """Tell what is new in a run's folder, in the events a run here would have sent."""
+        progress = read_json(RunFolder.of(self.place.results, spec).progress_file)
+        if progress is None:
+            return
+        before = self.told.get(spec.hash, {})
+        self.told[spec.hash] = progress
+        for event in events_between(before, progress):
+            self.note(spec, event)
+
+
+def events_between(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What happened to a run between two looks at its progress.json; {}: there was none."""
+    events: list[dict[str, Any]] = []
+    if before.get("began") != now["began"]:  # another life of it
+        before = {}
+    if now["resumed"] is not None and before.get("resumed") is None:
+        events.append({"kind": "resumed", "epoch": now["resumed"]})
+    if now["doing"] not in ("starting", "training", before.get("doing")):
+        events.append({"kind": "waits", "text": now["doing"]})
+    if now["epoch"] > max(before.get("epoch", 0), now["resumed"] or 0):
+        facts = {key: now[key] for key in ("epoch", "epochs", "seconds_per_epoch")}
+        events.append({"kind": "epoch", **facts, **now["losses"]})
+    return events

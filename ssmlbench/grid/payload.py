@@ -1,0 +1,68 @@
+"""What goes to another machine with a run: where it is made, and the plugin files' own text."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ssmlbench.core.events import Notify
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.grid.run_one import run_one
+
+if TYPE_CHECKING:
+    from ssmlbench.plugins.loader import Plugins
+    from ssmlbench.runs.context import RunContext
+
+VARIABLES = ("SSMLBENCH_CACHE", "SSMLBENCH_DATA")
+
+
+@dataclass(frozen=True)
+class RunPayload:
+    """Everything beside its spec that a process elsewhere needs to make a run."""
+
+    place: RunContext
+    plugins: tuple[tuple[str, str | None], ...]  # path, and text (None: a folder or an ARFF file)
+    variables: Mapping[str, str]
+
+    @classmethod
+    def of(cls, plugins: Plugins, place: RunContext) -> RunPayload:
+        files = [Path(file) for file in plugins.files]
+        texts = [f.read_text(encoding="utf-8") if f.suffix == ".py" else None for f in files]
+        there = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+        return cls(place, tuple(zip(map(str, files), texts, strict=True)), there)
+
+    def run(self, spec: RunSpec, notify: Notify = lambda event: None) -> dict[str, Any]:
+        """Make the run in this process: its closing event."""
+        from ssmlbench.plugins.loader import Plugins
+        from ssmlbench.runs.execute import quieten
+
+        os.environ.update(self.variables)
+        quieten()
+        return run_one(spec, Plugins(self._files()), self.place, notify)
+
+    def _files(self) -> Sequence[str]:
+        return [path if text is None else _file_with(path, text) for path, text in self.plugins]
+
+
+def _file_with(path: str, text: str) -> str:
+    """The plugin's file where it was, if this machine has it as it was; else a copy of it."""
+    file = Path(path)
+    try:
+        if file.read_text(encoding="utf-8") == text:
+            return path
+    except (OSError, UnicodeDecodeError):
+        pass
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"ssmlbench-plugins-{os.getuid()}" / digest
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    copy = folder / file.name
+    if not copy.is_file() or copy.read_text(encoding="utf-8") != text:
+        part = copy.with_name(f".{copy.name}.{os.getpid()}")
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, copy)
+    return str(copy)

@@ -1,0 +1,51 @@
+"""What this machine has for runs, and how many are made on it at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ssmlbench.core.spec import RunSpec
+
+if TYPE_CHECKING:
+    from ssmlbench.plugins.loader import Plugins
+    from ssmlbench.runs.context import RunContext
+
+
+@dataclass(frozen=True)
+class Machine:
+    device: str  # cpu, cuda or mps
+    cores: int
+    gpus: int  # that runs are made on: 0 where the device is another
+
+    @classmethod
+    def here(cls, device: str) -> Machine:
+        """device: as typed, so auto too; one that is not there is a UserError."""
+        import torch
+
+        from ssmlbench.core.cpu import core_count
+        from ssmlbench.training.device import pick_device
+
+        kind = pick_device(device).type
+        return cls(kind, core_count(), torch.cuda.device_count() if kind == "cuda" else 0)
+
+    def jobs(self, threads: Sequence[int | None]) -> int:
+        """Runs to make at a time. threads: what each run that is to be made wants of the CPU.
+
+        One for each GPU; on a CPU as many as the cores can carry, by the run that wants most.
+        """
+        runs = max(1, len(threads))
+        if self.device != "cpu":
+            return min(runs, max(1, self.gpus))
+        widest = max((wanted or self.cores for wanted in threads), default=1)
+        return min(runs, max(1, self.cores // widest))
+
+
+def threads_wanted(
+    specs: Sequence[RunSpec], plugins: Plugins, place: RunContext
+) -> list[int | None]:
+    """CPU threads of each run; None for one that takes its share of the cores."""
+    from ssmlbench.runs.execute import threads_of
+
+    return [threads_of(spec, plugins, place) for spec in specs]

@@ -1,0 +1,240 @@
+"""Equal-budget tuning: the same number of drawn configurations for every method, judged on labelled
+rows that are held out of training. The test set is not opened.
+
+A trial is a run like any other, in a results folder of its own (`.tune` in the results folder), so
+that it is made by the same engines, resumed when killed, and never made twice. A study is the record
+of N trials of one cell of a grid; `run --tuned` takes the winner, whatever the run's seed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.files import write_atomically
+from ssmlbench.core.hyperparameters import Between, Search, ranges
+from ssmlbench.core.seeds import stream_seed
+from ssmlbench.core.spec import RunSpec, check_spec
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs.folder import RunFolder
+
+
+def trials_root(results: Path) -> Path:
+    """The results folder of the trials; a board of the results does not look in there."""
+    return results / ".tune"
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is drawn, around which spec, how often."""
+
+    base: RunSpec  # the run as it was asked for; its seed draws the rows and the configurations
+    space: dict[str, Search]  # "lr", and the hyper-parameters with a range that were not set
+    trials: int
+
+    @classmethod
+    def of(cls, base: RunSpec, plugins: Plugins, trials: int) -> Study:
+        declared = ranges(plugins.methods[base.method].Config)
+        free = {name: search for name, search in declared.items() if name not in base.changed}
+        study = cls(base, {"lr": learning_rates(base.lr), **free}, trials)
+        check_spec(study.spec(0))
+        return study
+
+    def spec(self, trial: int) -> RunSpec:
+        """A trial as a run. It depends on the seed and its number alone: more trials keep the first
+        ones. Trial 0 is the configuration that was asked for: the defaults."""
+        drawn = {} if trial == 0 else self._draw(trial)
+        lr = drawn.pop("lr", self.base.lr)
+        return dataclasses.replace(
+            self.base,
+            judged_on="held-out",
+            lr=lr,
+            config={**self.base.config, **drawn},
+            tuned={"trial": trial, "lr": self.base.lr},
+        )
+
+    def _draw(self, trial: int) -> dict[str, Any]:
+        """Each from a stream of its own, so that all methods try the same learning rates."""
+        seed = self.base.seed
+        return {
+            name: search.draw(Random(stream_seed(seed, "tune", trial, name)))
+            for name, search in self.space.items()
+        }
+
+    def specs(self) -> list[RunSpec]:
+        return [self.spec(trial) for trial in range(self.trials)]
+
+    def file(self, results: Path) -> Path:
+        base = self.base
+        name = f"{base.seed}-{self.spec(0).hash}-{self.trials}.json"
+        return studies_folder(results, base) / name
+
+
+def learning_rates(default: float) -> Between:
+    """What is drawn for the learning rate of every method: a tenth to three times the default."""
+    low, high = (float(f"{default * factor:.4g}") for factor in (0.1, 3))
+    return Between(low, high, log=True)
+
+
+def studies_folder(results: Path, spec: RunSpec) -> Path:
+    cell = (spec.dataset, spec.regime_label, spec.method, "studies")
+    return trials_root(results).joinpath(*cell)
+
+
+# ------------------------------------------------------------------------------- making a study
+
+
+def held_out_note(base: RunSpec, plugins: Plugins) -> str:
+    """How many rows the trials of a cell are judged on; an error if those can judge nothing."""
+    from ssmlbench.protocol.observation import observe
+    from ssmlbench.runs.execute import open_task
+
+    task = open_task(base, plugins)
+    observation = observe(task.truth("train"), dataclasses.replace(base, judged_on="held-out"))
+    rows = observation.validation
+    judged = int((observation.labels[rows] == 1).any(axis=0).sum())
+    where = f"{base.dataset} {base.regime_label} seed {base.seed}"
+    if not judged:
+        raise UserError(
+            f"{where}: none of the {len(rows)} held-out labelled rows has a positive label, so no "
+            "trial can be judged; raise --pi or take another --seed"
+        )
+    return (
+        f"{where}: trials are judged on {len(rows)} held-out labelled rows, by the mAP of "
+        f"{judged} of {task.label_count} labels"
+    )
+
+
+@dataclass(frozen=True)
+class Record:
+    """One trial of a study, as it ended."""
+
+    trial: int
+    drawn: dict[str, Any]
+    map: float  # on the held-out rows; 0 if it diverged
+    diverged: str = ""
+    hash: str = ""
+
+
+def close(study: Study, results: Path) -> list[Record] | None:
+    """Write the study's file, with every trial in it; None while some are not finished.
+
+    The winner has the best mAP; of equals, the earlier one.
+    """
+    records = []
+    for trial, spec in enumerate(study.specs()):
+        folder = RunFolder.of(trials_root(results), spec)
+        if not folder.finished:
+            return None
+        result = json.loads(folder.result_file.read_text(encoding="utf-8"))
+        score = result["metrics"]["threshold"]["default"]["map"]
+        drawn = {name: spec.lr if name == "lr" else spec.config[name] for name in study.space}
+        records.append(Record(trial, drawn, score, result.get("diverged", ""), spec.hash))
+    stored = {
+        "base": study.base.as_dict(),
+        "space": _space_text(study.space),
+        "trials": [dataclasses.asdict(record) for record in records],
+    }
+    file = study.file(results)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, json.dumps(stored, indent=1))
+    return records
+
+
+def winner(records: Sequence[Record]) -> Record | None:
+    """The best trial, the earlier one of equals; None if all diverged."""
+    sound = [record for record in records if not record.diverged]
+    return max(sound, key=lambda record: (record.map, -record.trial), default=None)
+
+
+def _space_text(space: dict[str, Search]) -> dict[str, str]:
+    return {name: str(search) for name, search in space.items()}
+
+
+# ------------------------------------------------------------------------------- using a study
+
+
+def tuned_specs(specs: Sequence[RunSpec], plugins: Plugins, results: Path) -> list[RunSpec]:
+    """The specs with their cells' winners filled in. Every cell must have had as many trials."""
+    tuned = [_tuned(spec, plugins, results) for spec in specs]
+    counts = Counter(spec.tuned["trials"] for spec in tuned)
+    if len(counts) > 1:
+        most = max(counts)
+        fewer = next(spec for spec in tuned if spec.tuned["trials"] != most)
+        raise UserError(
+            f"--tuned: budgets are not equal: {fewer.method} on {fewer.dataset} "
+            f"{fewer.regime_label} has {fewer.tuned['trials']} trials, others have {most}; type "
+            f"`{_command(fewer, most)}`"
+        )
+    return tuned
+
+
+def _tuned(spec: RunSpec, plugins: Plugins, results: Path) -> RunSpec:
+    space = _space_text(Study.of(spec, plugins, 1).space)
+    wanted = _cell(spec)
+    found, others = [], []
+    for file in sorted(studies_folder(results, spec).glob("*.json")):
+        try:
+            stored = json.loads(file.read_text(encoding="utf-8"))
+            base = RunSpec.from_dict(stored["base"])
+            records = [Record(**trial) for trial in stored["trials"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{file}: not a study of ssmlbench ({type(error).__name__}); delete it and tune again"
+            ) from None
+        different = [k for k, v in _cell(base).items() if v != wanted[k]]
+        different += ["search ranges"] if stored["space"] != space else []
+        if different:
+            others.append(different)
+        else:
+            found.append((base, records))
+    if not found:
+        nearest = min(others, key=len, default=None)
+        why = f" (there is one with other {', '.join(nearest)})" if nearest else ""
+        raise UserError(
+            f"--tuned: no study of {spec.method} on {spec.dataset} {spec.regime_label} with these "
+            f"settings in {results}{why}; type `{_command(spec, 20)}`, with the other options as here"
+        )
+    # The one with most trials; of several seeds the lowest.
+    base, records = max(found, key=lambda study: (len(study[1]), -study[0].seed))
+    best = winner(records)
+    if best is None:
+        raise UserError(
+            f"--tuned: all {len(records)} trials of {spec.method} on {spec.dataset} "
+            f"{spec.regime_label} diverged; tune again with a smaller --lr"
+        )
+    drawn = dict(best.drawn)
+    return dataclasses.replace(
+        spec,
+        lr=drawn.pop("lr"),
+        config={**spec.config, **drawn},
+        tuned={
+            "trial": best.trial,
+            "trials": len(records),
+            "seed": base.seed,
+            "lr": spec.lr,
+        },
+    )
+
+
+def _cell(spec: RunSpec) -> dict[str, Any]:
+    """All that a study must share with a run: everything but the seed."""
+    values = spec.portable()
+    del values["seed"]
+    return values
+
+
+def _command(spec: RunSpec, trials: int) -> str:
+    number = {"semi": f" --pi {spec.pi}", "partial-positive": f" --share {spec.share}"}
+    regime = "" if spec.regime == "semi" else f" --regime {spec.regime}"
+    return (
+        f"ssmlbench tune --method {spec.method} --dataset {spec.dataset}{regime}"
+        f"{number.get(spec.regime, '')} --trials {trials}"
+    )

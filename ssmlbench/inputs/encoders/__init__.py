@@ -1,0 +1,22 @@
+"""Encoders: modules that turn a batch of inputs into feature vectors. An encoder is a plugin too.
+
+Names that no plugin has are torchvision models (images) or Hugging Face models (text).
+"""
+
+from __future__ import annotations
+
+from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions
+from ssmlbench.inputs.encoders.lookup import DEFAULT_BACKBONE, find_encoder
+from ssmlbench.inputs.encoders.small import SmallCnn, Vector
+
+BUILTIN: tuple[type[Encoder], ...] = (SmallCnn, Vector)
+
+__all__ = [
+    "BUILTIN",
+    "DEFAULT_BACKBONE",
+    "Encoder",
+    "EncoderOptions",
+    "SmallCnn",
+    "Vector",
+    "find_encoder",
+]

@@ -1,0 +1,106 @@
+"""The encoder contract: how raw inputs become one tensor a row, and a batch of them features.
+
+What is trained on top of the features, and how long, is not an encoder's business.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.inputs.views import View, image_views, natural_views, plain_views, vector_views
+
+
+@dataclass(frozen=True)
+class EncoderOptions:
+    """What can be chosen about an encoder on the command line; None where it has no such choice."""
+
+    weights: str | None = None  # "pretrained", "none" (from scratch), or a name the encoder knows
+    image_size: int | None = None  # pixels: images are squashed to a square; None keeps their size
+    normalise: bool | None = None  # images: by the mean and deviation the weights were made with
+    max_tokens: int | None = None  # text: cut and padded to this length
+    pooling: str | None = (
+        None  # text: "masked", or "all" (as released: padding attended and pooled)
+    )
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> EncoderOptions:
+        values = {field.name: getattr(spec, field.name) for field in dataclasses.fields(cls)}
+        return cls(**{**values, "weights": spec.weights.partition("@")[0] or None})
+
+
+class Encoder(nn.Module):
+    """Inputs → B × `features`.
+
+    A row's input is one tensor of the same shape and type for all rows: batches of several views
+    are concatenated. Images arrive in `forward` as uint8, B × C × H × W, when `options` has an
+    image_size, and otherwise, for small images, as floats in 0..1.
+    """
+
+    name: ClassVar[str]
+    kinds: ClassVar[frozenset[str] | set[str]]  # of data it can read: "image", "text", "vector"
+    lr: ClassVar[float] = 1e-4  # the learning rate used when the command line names none
+    options: ClassVar[Mapping[str, Any]] = {}  # the EncoderOptions it obeys, with its defaults
+    batch_rows: ClassVar[int] = 512  # in a forward pass that needs no gradients
+    threads: ClassVar[int | None] = None  # CPU threads it trains with; None: its share of the cores
+    features: int
+
+    def __init__(self, example: Tensor, options: EncoderOptions | None = None):
+        """example: one input as `forward` takes it, without the batch dimension."""
+        super().__init__()
+
+    @classmethod
+    def weights_id(cls, options: EncoderOptions) -> str:
+        """The weights it starts from, as "name@digest"; "" for an encoder that starts at random.
+
+        It is part of the run's hash: other weights are another run. Weights that cannot be had are
+        a UserError here, before anything is trained.
+        """
+        return ""
+
+    @classmethod
+    def prepare(cls, raws: Sequence[Any], options: EncoderOptions) -> Tensor:
+        """Raw inputs (images as arrays or PIL, texts, vectors) → one tensor, a row each."""
+        if isinstance(raws[0], str):
+            raise NotImplementedError(f"{cls.__name__} must define prepare to read texts")
+        if np.ndim(raws[0]) == 1:
+            return torch.from_numpy(np.stack([np.asarray(r, dtype=np.float32) for r in raws]))
+        if options.image_size:
+            return torch.stack([square(raw, options.image_size) for raw in raws])
+        images = [np.asarray(raw) for raw in raws]
+        if len(shapes := {image.shape for image in images}) > 1:
+            raise UserError(
+                f"--backbone {cls.name} takes images of one size, these are of {len(shapes)}; "
+                "use e.g. --backbone resnet50, which resizes them"
+            )
+        together = torch.from_numpy(np.stack(images))
+        together = together[..., None] if together.ndim == 3 else together
+        return together.permute(0, 3, 1, 2).contiguous()
+
+    @classmethod
+    def views(cls, kind: str, flips: bool, options: EncoderOptions) -> dict[str, View]:
+        """The views of prepared inputs by name; flips: does a mirrored image keep its labels?"""
+        if kind == "vector":
+            return vector_views()
+        if kind == "text":
+            return plain_views()
+        return natural_views(flips) if options.image_size else image_views(flips)
+
+
+def square(raw: Any, size: int) -> Tensor:
+    """An image of any mode and shape → 3 × size × size uint8; the aspect ratio is not kept."""
+    from PIL import Image
+
+    if not isinstance(raw, Image.Image):
+        array = np.asarray(raw)
+        raw = Image.fromarray(array[..., 0] if array.shape[2:] == (1,) else array)
+    image = raw.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()

@@ -1,0 +1,224 @@
+"""Any Hugging Face text encoder, by hub id or local folder. No code from a hub is ever executed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions
+from ssmlbench.inputs.torchvision_compat import declare_missing_operators
+from ssmlbench.inputs.views import View, text_views
+
+TOKENIZER_FILES = (
+    "config.json",
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab*",
+    "merges.txt",
+    "*.model",
+)
+WEIGHT_FILES = ("model*.safetensors", "pytorch_model*.bin")  # the first kind that is there
+PASS_ROWS = 32
+"""Texts of similar length that go through the model together when no gradients are needed."""
+
+
+@lru_cache
+def hugging_face_encoder(name: str) -> type[Encoder]:
+    """The class of one model, as a plugin file would have written it."""
+    return type("HuggingFaceEncoder", (HuggingFaceEncoder,), {"name": name})
+
+
+class HuggingFaceEncoder(Encoder):
+    """A Hugging Face encoder: the mean of the last layer over a text's tokens.
+
+    A row is its token ids, padded; the padding id gives the mask.
+    """
+
+    kinds = {"text"}
+    options = {"weights": "pretrained", "max_tokens": 256, "pooling": "masked"}
+
+    def __init__(self, example: Tensor, options: EncoderOptions | None = None):
+        super().__init__(example, options)
+        options = options or EncoderOptions(**self.options)
+        self.masked = options.pooling != "all"
+        self.pad = _pad_id(self.name)
+        self.model = _load_model(self.name, options.weights != "none")
+        self.features = self.model.config.hidden_size
+        longest = getattr(self.model.config, "max_position_embeddings", None)
+        if longest and len(example) > longest:
+            raise UserError(
+                f"--max-tokens {len(example)}: --backbone {self.name} reads {longest} at the most"
+            )
+
+    def forward(self, ids: Tensor) -> Tensor:
+        if not len(ids):  # an empty unlabelled pool; transformers cannot reshape nothing
+            return torch.zeros(0, self.features, device=ids.device)
+        if torch.is_grad_enabled() or len(ids) <= PASS_ROWS:
+            return self._encode(ids)
+        # Texts of one length together: padding is most of the work otherwise.
+        order = (ids != self.pad).sum(1).argsort(stable=True)
+        done = torch.cat([self._encode(part) for part in ids[order].split(PASS_ROWS)])
+        return torch.empty_like(done).index_copy_(0, order, done)
+
+    def _encode(self, ids: Tensor) -> Tensor:
+        ids = ids.long()
+        if not self.masked:
+            return self.model(input_ids=ids).last_hidden_state.mean(1)
+        mask = ids != self.pad
+        longest = max(int(mask.sum(1).max()), 1)
+        ids, mask = ids[:, :longest], mask[:, :longest]
+        hidden = self.model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        counted = mask[..., None].to(hidden.dtype)
+        return (hidden * counted).sum(1) / counted.sum(1).clamp(min=1)
+
+    @classmethod
+    def weights_id(cls, options: EncoderOptions) -> str:
+        if options.weights not in ("pretrained", "none"):
+            raise UserError(
+                f"--weights {options.weights}: of {cls.name} there are pretrained or none; other "
+                "weights are another folder or id, named as --backbone"
+            )
+        return f"{options.weights}@{_digest(cls.name, options.weights != 'none')}"
+
+    @classmethod
+    def prepare(cls, raws: Sequence[Any], options: EncoderOptions) -> Tensor:
+        tokenizer = _tokenizer(cls.name)
+        ids = tokenizer(
+            list(raws),
+            truncation=True,
+            max_length=options.max_tokens,
+            add_special_tokens=options.pooling != "all",  # the released code adds none
+            return_attention_mask=False,
+        )["input_ids"]
+        padded = torch.full((len(ids), options.max_tokens or 1), _pad_id(cls.name)).int()
+        for row, tokens in zip(padded, ids, strict=True):
+            row[: len(tokens)] = torch.tensor(tokens, dtype=torch.int32)
+        return padded
+
+    @classmethod
+    def views(cls, kind: str, flips: bool, options: EncoderOptions) -> dict[str, View]:
+        return text_views(_pad_id(cls.name), tuple(_tokenizer(cls.name).all_special_ids))
+
+
+@lru_cache
+def _folder(name: str) -> Path:
+    """The folder of a model's files: the one named, or the hub's in Hugging Face's cache."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise UserError(
+                f"--backbone {name}: no config.json in that folder; expected a model saved in "
+                "Hugging Face's format (save_pretrained)"
+            )
+        return folder
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        for kind in WEIGHT_FILES:
+            wanted = [*TOKENIZER_FILES, kind]
+            try:  # what is there is used as it is: nothing changes under a half-made grid
+                found = snapshot_download(name, allow_patterns=wanted, local_files_only=True)
+            except OSError:
+                found = snapshot_download(name, allow_patterns=wanted, etag_timeout=10)
+            if any(Path(found).glob(kind)):
+                return Path(found)
+        raise UserError(f"--backbone {name}: the hub's repository holds no weights for torch")
+    except HFValidationError:
+        raise UserError(
+            f"--backbone {name}: neither a folder nor a Hugging Face model id"
+        ) from None
+    except UserError:
+        raise
+    except Exception as error:  # the hub's errors share no base class with the network's
+        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+        raise UserError(
+            f"--backbone {name}: no such folder, and the model cannot be had from the Hugging Face "
+            f"hub ({reason}). Where there is a network, `hf download {name}`; then copy that "
+            "machine's HF_HOME folder here and set HF_HOME, or name a local folder as --backbone"
+        ) from None
+
+
+@lru_cache
+def _digest(name: str, with_weights: bool) -> str:
+    """Over the names and bytes of the files that decide what the model gives."""
+    folder = _folder(name)
+    patterns = (*TOKENIZER_FILES, *(WEIGHT_FILES if with_weights else ()))
+    files = sorted({file for pattern in patterns for file in folder.glob(pattern)})
+    if with_weights and not any(file.match(p) for file in files for p in WEIGHT_FILES):
+        raise UserError(
+            f"--backbone {name}: no weights in {folder} ({' or '.join(WEIGHT_FILES)}); put them "
+            "there, or train from scratch with --weights none"
+        )
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as opened:
+            digest.update(file.name.encode() + hashlib.file_digest(opened, "sha256").digest())
+    return digest.hexdigest()[:12]
+
+
+@lru_cache
+def _tokenizer(name: str) -> Any:
+    declare_missing_operators()
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(_folder(name), trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise UserError(f"--backbone {name}: no tokenizer: {_first_line(error)}") from None
+
+
+def _pad_id(name: str) -> int:
+    pad = _tokenizer(name).pad_token_id
+    if pad is None:
+        raise UserError(f"--backbone {name}: its tokenizer has no padding token; use an encoder")
+    return int(pad)
+
+
+def _load_model(name: str, pretrained: bool) -> Any:
+    declare_missing_operators()
+    from transformers import AutoConfig, AutoModel
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # a second of loading needs no bar among the runs' own
+    folder = _folder(name)
+    try:
+        if not pretrained:
+            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+            model = AutoModel.from_config(config, trust_remote_code=False)
+            missing: set[str] = set()
+        else:
+            model, info = AutoModel.from_pretrained(
+                folder,
+                dtype=torch.float32,
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
+            missing = {key for key in info["missing_keys"] if "pooler." not in key}
+    except (OSError, ValueError) as error:
+        raise UserError(f"--backbone {name} does not load: {_first_line(error)}") from None
+    if missing:
+        raise UserError(
+            f"--backbone {name}: its weights lack {len(missing)} tensors of the model, e.g. "
+            f"{sorted(missing)[0]}; --weights none would train from scratch"
+        )
+    if model.config.is_encoder_decoder:
+        model = model.get_encoder()
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = (
+            None  # the last layer is pooled here; parameters nobody uses would only decay
+        )
+    return model
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0]

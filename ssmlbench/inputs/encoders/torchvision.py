@@ -1,0 +1,145 @@
+"""Any torchvision classification model, its classifier taken off."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import torch
+from torch import Tensor, nn
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions
+from ssmlbench.inputs.torchvision_compat import declare_missing_operators
+
+# Of the images every published torchvision weight was trained on.
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def model_names() -> list[str]:
+    models = _models()
+    return list(models.list_models(module=models))  # the other families are in submodules
+
+
+@lru_cache
+def torchvision_encoder(name: str) -> type[Encoder]:
+    """The class of one model, as a plugin file would have written it."""
+    return type(name, (TorchvisionEncoder,), {"name": name})
+
+
+class TorchvisionEncoder(Encoder):
+    """A torchvision classification model without its classifier, on ImageNet-normalised squares."""
+
+    kinds = {"image"}
+    options = {"weights": "pretrained", "image_size": 224, "normalise": True}
+    batch_rows = 64
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, example: Tensor, options: EncoderOptions | None = None):
+        super().__init__(example, options)
+        options = options or EncoderOptions(**self.options)
+        model = self._build(options)
+        for auxiliary in ("aux1", "aux2", "AuxLogits"):  # second classifiers of the Inceptions
+            if hasattr(model, auxiliary):
+                setattr(model, auxiliary, None)
+                model.aux_logits = False  # type: ignore[assignment]
+        self.features = _take_off_classifier(model)
+        self.model = model
+        self.normalise = bool(options.normalise)
+        self.register_buffer("mean", torch.tensor(MEAN)[:, None, None], persistent=False)
+        self.register_buffer("deviation", torch.tensor(DEVIATION)[:, None, None], persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        floats = images.float() / 255
+        if self.normalise:
+            floats = (floats - self.mean) / self.deviation
+        return self.model(floats).flatten(1)
+
+    @classmethod
+    def weights_id(cls, options: EncoderOptions) -> str:
+        if options.weights == "none":
+            return "none"
+        chosen = cls._chosen(options)
+        return f"{chosen.name}@{_file_digest(_weights_file(cls.name, chosen))}"
+
+    @classmethod
+    def _chosen(cls, options: EncoderOptions) -> Any:
+        """The member of torchvision's enumeration of published weights that was asked for."""
+        known = _models().get_model_weights(cls.name)
+        if options.weights in ("pretrained", None):
+            return known.DEFAULT
+        if options.weights not in known.__members__:
+            names = ["pretrained", "none", *known.__members__]
+            raise UserError(
+                f"--weights {options.weights}: not weights of {cls.name}."
+                f"{did_you_mean(options.weights or '', names)}"
+            )
+        return known[options.weights]
+
+    @classmethod
+    def _build(cls, options: EncoderOptions) -> nn.Module:
+        arguments: dict[str, Any] = {}
+        if cls.name.startswith("vit_"):  # its position embedding is made for one size
+            arguments["image_size"] = options.image_size
+        if cls.name in ("googlenet", "inception_v3"):
+            scratch = options.weights == "none"
+            # Their published weights were trained on another scale: the model converts.
+            arguments |= {
+                "aux_logits": True,
+                "init_weights": scratch,
+                "transform_input": not scratch,
+            }
+        model = _models().get_model(cls.name, weights=None, **arguments)
+        if options.weights != "none":
+            file = _weights_file(cls.name, cls._chosen(options))
+            state = torch.load(file, map_location="cpu", weights_only=True)
+            try:
+                model.load_state_dict(state)
+            except RuntimeError as error:
+                reason = str(error).splitlines()[-1].strip()
+                raise UserError(f"{file} does not fit {cls.name} as set up: {reason}") from None
+        return model
+
+
+def _models() -> Any:
+    declare_missing_operators()
+    import torchvision
+
+    return torchvision.models
+
+
+def _take_off_classifier(model: nn.Module) -> int:
+    """Replace the last layer that gives class scores by nothing; the width of what went into it."""
+    layers = [(n, m) for n, m in model.named_modules() if isinstance(m, nn.Linear | nn.Conv2d)]
+    name, last = layers[-1]
+    parent, _, child = name.rpartition(".")
+    setattr(model.get_submodule(parent), child, nn.Identity())
+    return last.in_features if isinstance(last, nn.Linear) else last.in_channels
+
+
+def _weights_file(model: str, weights: Any) -> Path:
+    """The file of published weights in torch's cache, fetched if need and network be there."""
+    folder = Path(torch.hub.get_dir()) / "checkpoints"
+    file = folder / os.path.basename(urlparse(weights.url).path)
+    if not file.is_file():
+        try:
+            weights.get_state_dict(progress=False, check_hash=True)
+        except (OSError, RuntimeError) as error:
+            reason = str(getattr(error, "reason", error)).splitlines()[0]
+            raise UserError(
+                f"the weights of {model} cannot be had ({reason}). Put {weights.url} at {file} "
+                "(TORCH_HOME moves that folder), or train from scratch with --weights none"
+            ) from None
+    return file
+
+
+@lru_cache
+def _file_digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()[:12]

@@ -1,0 +1,74 @@
+"""Where cached features lie on disk, and what is there; without torch, so that it is quick."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from ssmlbench.core.paths import cache_root
+
+
+def features_root() -> Path:
+    return cache_root() / "features"
+
+
+@dataclass(frozen=True)
+class FeatureFolder:
+    """The features of one split in one drawn view: complete if and only if about.json is there."""
+
+    path: Path
+
+    @property
+    def about_file(self) -> Path:
+        return self.path / "about.json"
+
+    @property
+    def lock_file(self) -> Path:
+        """Beside the folder, so that it outlives a `cache clear` made while someone waits."""
+        return self.path.with_name(f"{self.path.name}.lock")
+
+    @property
+    def complete(self) -> bool:
+        return self.about_file.is_file()
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return json.loads(self.about_file.read_text())
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.stat().st_size for file in self.path.iterdir() if file.is_file())
+
+    def shard_file(self, number: int) -> Path:
+        return self.path / f"{number:05d}.npy"
+
+    def shards(self) -> list[Path]:
+        return [self.shard_file(number) for number in range(self.about["shards"])]
+
+    def belongs_to(self, dataset: str) -> bool:
+        if self.complete:
+            return bool(self.about["dataset"] == dataset)
+        return self.path.name.startswith(f"{dataset}-")
+
+    def remove(self) -> bool:
+        """Delete it, unless a run is computing it at this moment."""
+        try:
+            with FileLock(self.lock_file, timeout=0):
+                # First: what is half gone must not look complete.
+                self.about_file.unlink(missing_ok=True)
+                shutil.rmtree(self.path, ignore_errors=True)
+        except Timeout:
+            return False
+        return True
+
+
+def cached_features() -> list[FeatureFolder]:
+    """Everything in the cache, complete or begun, by name."""
+    if not features_root().is_dir():
+        return []
+    return [FeatureFolder(path) for path in sorted(features_root().iterdir()) if path.is_dir()]

@@ -1,0 +1,93 @@
+"""One gradient step as a method sees it: backward, gradients, moved weights. Precision is hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+
+class GradientStep:
+    """Handed to `Method.step`; the trainer applies the optimiser after it returns."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        parameters: Sequence[nn.Parameter],
+        scaler: torch.amp.GradScaler | None,
+    ):
+        self.network = network
+        self.parameters = list(parameters)
+        self._scaler = scaler
+        self.forget: Callable[[], None] = lambda: None
+        self._scaled_steps = 0  # of optimisers, since the scale was last updated
+        self.lr = 0.0  # the network's learning rate at this step, as scheduled
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the loss's gradients to `.grad`."""
+        (self._scaler.scale(loss) if self._scaler else loss).backward()
+
+    def apply(self, optimiser: torch.optim.Optimizer) -> None:
+        """One step of an optimiser on the `.grad` of its weights, in the scale they are in."""
+        weights = [weight for group in optimiser.param_groups for weight in group["params"]]
+        if self._scaler is not None and any(weight.grad is not None for weight in weights):
+            self._scaler.step(optimiser)
+            self._scaled_steps += 1
+        else:  # a scaler refuses weights that all lack a gradient, as a frozen encoder's do
+            optimiser.step()
+
+    def finish(self) -> None:
+        """After the last optimiser of a step: the scale of the next one."""
+        if self._scaler is not None and self._scaled_steps:
+            self._scaler.update()
+        self._scaled_steps = 0
+
+    def gradients(self, loss: Tensor, retain_graph: bool = False) -> list[Tensor | None]:
+        """The loss's true (unscaled) gradients, without touching `.grad`."""
+        scaled = self._scaler.scale(loss) if self._scaler else loss
+        found = torch.autograd.grad(
+            scaled, self.parameters, retain_graph=retain_graph, allow_unused=True
+        )
+        if self._scaler is None:
+            return list(found)
+        scale = self._scaler.get_scale()
+        return [None if g is None else g / scale for g in found]
+
+    def add(self, gradients: Sequence[Tensor | None]) -> None:
+        """Add true gradients to `.grad`, in the scale that `.grad` is in."""
+        scale = self._scaler.get_scale() if self._scaler else 1.0
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            if gradient is None:
+                continue
+            scaled = gradient if scale == 1 else gradient * scale
+            parameter.grad = scaled if parameter.grad is None else parameter.grad + scaled
+
+    @contextmanager
+    def moved(self, shifts: Sequence[Tensor | None]) -> Iterator[None]:
+        """Weights + shifts inside the block, exactly the old weights after it.
+
+        Batches answer from the moved weights inside; normalisation statistics are not updated a
+        second time for the same rows.
+        """
+        moving = [(p, s) for p, s in zip(self.parameters, shifts, strict=True) if s is not None]
+        before = [p.detach().clone() for p, _ in moving]
+        norms = [
+            m for m in self.network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)
+        ]
+        momenta = [norm.momentum for norm in norms]
+        with torch.no_grad():
+            for parameter, shift in moving:
+                parameter.add_(shift)
+        for norm in norms:
+            norm.momentum = 0.0
+        self.forget()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for (parameter, _), old in zip(moving, before, strict=True):
+                    parameter.copy_(old)
+            for norm, momentum in zip(norms, momenta, strict=True):
+                norm.momentum = momentum

@@ -1,0 +1,127 @@
+"""The method contract: one class, its hyper-parameters on it, its mathematics in `loss`.
+
+The trainer owns data, device, precision, optimiser, schedule, EMA, checkpoints and logging.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ssmlbench.kit import heads
+from ssmlbench.kit.gradient_step import GradientStep
+from ssmlbench.kit.pools import Batch, Pools, RowOutputs
+
+
+class Method(nn.Module):
+    """A way of learning from labelled and unlabelled rows.
+
+    Being an nn.Module is all the bookkeeping there is: a Parameter put on `self` is trained, a
+    tensor put on `self` is saved with the run and moved to its device, so a killed run resumes
+    with equal bits. (Plain Python attributes are not saved; a conformance check notices.)
+    """
+
+    name: ClassVar[str]
+    paper: ClassVar[str] = ""  # authors, title, venue
+    differences: ClassVar[tuple[str, ...]] = ()  # where the paper and its released code differ
+    regimes: ClassVar[frozenset[str] | set[str]] = frozenset({"semi"})
+    head: ClassVar[str] = "linear"  # or "cosine": normalised features and weights
+    projection: ClassVar[str] = "none"  # or "mlp": the papers' 512-256 projection below the head
+    warm_up: ClassVar[bool] = True  # start with epochs on labelled rows only
+
+    # The views `loss` asks for; they are computed together in one forward pass.
+    labelled_views: tuple[str, ...] = ("strong",)
+    unlabelled_views: tuple[str, ...] = ("strong",)
+    # Views that go through the averaged network instead, for `batch.ema_outputs(view)`.
+    unlabelled_ema_views: tuple[str, ...] = ()
+
+    @dataclass(frozen=True)
+    class Config:
+        """Hyper-parameters, each with a default: `ssmlbench run --set name=value` changes one."""
+
+    def __init__(self, config: Any, labels: int):
+        super().__init__()
+        self.config = config
+        self.labels = labels  # K
+        self.optimisers: dict[str, torch.optim.Optimizer] = {}
+        # Set in a step: what is worth a column of history.csv but is no term of the loss. The
+        # trainer writes the mean over the epoch's steps under each name.
+        self.diagnostics: dict[str, Tensor] = {}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        is_state = isinstance(value, Tensor) and not isinstance(value, nn.Parameter)
+        if is_state and name not in self._buffers:
+            self.__dict__.pop(name, None)  # a placeholder such as `self.targets = None`
+            self.register_buffer(name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def build_head(self, width: int) -> nn.Module:
+        """The module on top of the `width` features; most methods name one in `head` instead."""
+        return heads.build_head(self.head, width, self.labels)
+
+    def setup(self, pools: Pools) -> None:
+        """Once, before training: make state that depends on the rows."""
+
+    def start_phase(self, network: nn.Module) -> None:
+        """Before the first step of warm-up and of the main phase: weights may be moved here.
+
+        The averaged network starts again from these weights right after.
+        """
+
+    def start_epoch(self, pools: Pools) -> None:
+        """Before every epoch after warm-up. Scores and features of whole pools are cheap here."""
+
+    def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
+        """The terms to minimise; they are summed, and each is logged under its name.
+
+        `unlabelled` is None during warm-up, and in regimes where no row is without labels.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define loss or step")
+
+    def step(
+        self, labelled: Batch, unlabelled: Batch | None, update: GradientStep
+    ) -> dict[str, Tensor]:
+        """One gradient step. Override it only if one backward pass is not enough."""
+        terms = self.loss(labelled, unlabelled)
+        update.backward(reduce(torch.add, [term.float() for term in terms.values()]))
+        return terms
+
+    def scores(self, logits: Tensor) -> Tensor:
+        """Test-time scores in [0, 1], N × K."""
+        return logits.sigmoid()
+
+    def test_scores(self, rows: RowOutputs) -> Tensor:
+        """N × K scores of rows to be judged. Override it only if one plain view is not enough."""
+        return self.scores(rows.logits(model="ema", view="plain"))
+
+    def pseudo_labels(self) -> tuple[Tensor, Tensor] | None:
+        """The current targets and trust of the unlabelled pool, N_u × K, for the audit to grade."""
+        targets, trust = getattr(self, "targets", None), getattr(self, "trust", None)
+        return None if targets is None or trust is None else (targets, trust)
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """The method's own parameters as optimiser groups (the network's are not in here)."""
+        own = list(self.parameters())
+        return [{"params": own, "lr": lr}] if own else []
+
+    def build_optimisers(self, network: nn.Module) -> dict[str, torch.optim.Optimizer]:
+        """Optimisers of the method's own, for a `step` that needs more than the trainer's.
+
+        Called at the start of each phase; kept in `self.optimisers` and saved with the run.
+        """
+        return {}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Put back what `state_dict` gave, whatever shapes the run had reached by then."""
+        parameters = dict(self.named_parameters())
+        for name, value in state.items():
+            if name in parameters:
+                parameters[name].data.copy_(value)
+            else:
+                owner = self.get_submodule(name.rpartition(".")[0])
+                setattr(owner, name.rpartition(".")[2], value)

@@ -1,0 +1,145 @@
+"""What a method is given: pools of training rows, and batches of them with lazy network outputs.
+
+Nothing here has ever held a hidden label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Outputs = dict[str, Tensor]
+
+
+class Forward:
+    """One pass of the network over every view a step needs, labelled and unlabelled rows together.
+
+    It runs when the first output is asked for, and once: the parts are slices of one pass.
+    """
+
+    def __init__(self, network: Callable[[Tensor], Outputs], inputs: dict[tuple[str, str], Tensor]):
+        self._network = network
+        self._inputs = inputs
+        self._outputs: dict[tuple[str, str], Outputs] | None = None
+
+    def __getitem__(self, part: tuple[str, str]) -> Outputs:
+        if part not in self._inputs:
+            pool, view = part
+            raise KeyError(
+                f"the {view!r} view of {pool} rows was not declared: add it to the method's "
+                f"{pool}_views, which is {tuple(v for p, v in self._inputs if p == pool)}"
+            )
+        if self._outputs is None:
+            sizes = [len(x) for x in self._inputs.values()]
+            together = self._network(torch.cat(list(self._inputs.values())))
+            pieces = {name: value.split(sizes) for name, value in together.items()}
+            self._outputs = {
+                part: {name: piece[i] for name, piece in pieces.items()}
+                for i, part in enumerate(self._inputs)
+            }
+        return self._outputs[part]
+
+    def forget(self) -> None:
+        """Run again on the next question: the weights have been moved."""
+        self._outputs = None
+
+
+@dataclass
+class Batch:
+    """Some rows of one pool in one step.
+
+    rows      B positions in the pool: `self.targets[batch.rows]` is this batch's part
+    observed  B × K int8: 1 positive, 0 negative, -1 unknown
+    """
+
+    pool: str
+    rows: Tensor
+    observed: Tensor
+    forward: Forward
+    ema_forward: Forward
+
+    def logits(self, view: str) -> Tensor:
+        """B × K, what the head gives: logits, or cosines for a cosine head."""
+        return self.outputs(view)["logits"]
+
+    def features(self, view: str) -> Tensor:
+        """B × D, the head's input."""
+        return self.outputs(view)["features"]
+
+    def outputs(self, view: str) -> Outputs:
+        """Everything the head gives, by name."""
+        return self.forward[self.pool, view]
+
+    def ema_outputs(self, view: str) -> Outputs:
+        """The same from the averaged weights, in eval mode, without gradients."""
+        return self.ema_forward[self.pool, view]
+
+
+Predict = Callable[[str, str, tuple[str, ...]], Outputs]
+"""(model, view, names of the outputs wanted) → outputs over all rows."""
+
+
+class RowOutputs:
+    """Rows without labels, with network outputs over the whole of them.
+
+    What was computed is kept until the epoch's steps begin, so two callers pay once.
+    `model` is "ema" (the averaged weights) or "raw" (the ones being trained); both in eval mode.
+    """
+
+    def __init__(self, count: int, predict: Predict):
+        self._count = count
+        self._predict = predict
+        self._kept: dict[tuple[str, str], Outputs] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def logits(self, model: str = "ema", view: str = "weak") -> Tensor:
+        """N × K."""
+        return self.output("logits", model, view)
+
+    def features(self, model: str = "raw", view: str = "weak") -> Tensor:
+        """N × D, the head's inputs."""
+        return self.output("features", model, view)
+
+    def output(self, name: str, model: str = "ema", view: str = "weak") -> Tensor:
+        """Any output of the head, by name."""
+        kept = self._kept.setdefault((model, view), {})
+        if name not in kept:
+            # Wide features are only kept when asked for; logits come along for nothing.
+            kept.update(self._predict(model, view, tuple({name, "logits"})))
+        return kept[name]
+
+    def forget(self) -> None:
+        self._kept.clear()
+
+
+class Pool(RowOutputs):
+    """Training rows with what may be known of them.
+
+    observed  N × K int8: 1 positive, 0 negative, -1 unknown
+    prior     K, the share of positives among the labelled rows' known labels (the same in both pools)
+    """
+
+    def __init__(self, observed: Tensor, prior: Tensor, predict: Predict):
+        super().__init__(len(observed), predict)
+        self.observed = observed
+        self.prior = prior
+
+
+@dataclass
+class Pools:
+    """The labelled and the unlabelled pool. Outside `semi`, every row is in `labelled`."""
+
+    labelled: Pool
+    unlabelled: Pool
+    epoch: int = 0  # of the epoch that is about to start, from 1; 0 in `setup`
+    epochs: int = 0  # all of them, warm-up included
+    views: frozenset[str] = frozenset()  # the views this data has: only images have patches
+
+    def forget(self) -> None:
+        self.labelled.forget()
+        self.unlabelled.forget()

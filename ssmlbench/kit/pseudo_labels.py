@@ -1,0 +1,81 @@
+"""Pseudo-labels: class-aware ones over a whole pool, and each entry's own confidence in a step.
+
+Vectorised over labels; nothing here waits for the device.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ssmlbench.kit.losses import bce
+
+
+def class_aware_labels(
+    scores: Tensor, prior: Tensor, positive_share: float = 1.0, negative_share: float = 0.998
+) -> tuple[Tensor, Tensor]:
+    """CAP's rule: per label, the best-scored π_k of the rows are positive. Both outputs N × K.
+
+    scores: N × K, any increasing function of the model's confidence; prior: K, π_k.
+    targets: 1 where the score reaches the int(π_k N)-th best, ties included.
+    trust: 1 for the best int(η⁺ π_k N) and the worst int(η⁻ (1 - π_k) N) rows, else 0.
+    A label whose count truncates to zero gets no positive. (The released index is then -1, which
+    makes every row positive.)
+    """
+    n = len(scores)
+    if not n:
+        return torch.zeros_like(scores), torch.zeros_like(scores)
+    ranked = descending(scores)
+    # Counts in double precision: int(0.3 × 10) must not depend on the device. (MPS has no doubles.)
+    prior = prior if prior.device.type == "mps" else prior.double()
+    positives = (prior * n).long()
+    trusted_positives = (positive_share * prior * n).long()
+    trusted_negatives = (negative_share * (1 - prior) * n).long()
+    targets = (scores >= _nth(ranked, positives, torch.inf)).to(scores)
+    sure = scores >= _nth(ranked, trusted_positives, torch.inf)
+    sure |= scores <= _nth(ranked.flip(0), trusted_negatives, -torch.inf)
+    return targets, sure.to(scores)
+
+
+def descending(scores: Tensor) -> Tensor:
+    """Each column of N × K scores from its largest value to its smallest."""
+    if scores.device.type != "cpu":
+        return scores.sort(dim=0, descending=True).values
+    # numpy sorts values alone, ten times as fast as torch, which always carries their indices.
+    columns = np.sort(scores.detach().T.contiguous().numpy(), axis=1)
+    return torch.from_numpy(columns).flip(1).T
+
+
+def _nth(ranked: Tensor, counts: Tensor, nothing: float) -> Tensor:
+    """The counts-th value of each column, or `nothing` where the count is zero."""
+    values = ranked.gather(0, (counts - 1).clamp(min=0)[None])[0]
+    return torch.where(counts > 0, values, nothing)
+
+
+def confident_targets(probabilities: Tensor) -> tuple[Tensor, Tensor]:
+    """Each entry by itself: the target [q ≥ ½], and the confidence max(q, 1 - q) in it."""
+    return (probabilities >= 0.5).to(probabilities), torch.maximum(probabilities, 1 - probabilities)
+
+
+def moved_thresholds(tau: Tensor, confidence: Tensor, m: float) -> Tensor:
+    """τ_k ← m τ_k + (1 - m) mean_i conf_ik: FreeMatch's threshold, one a label."""
+    return m * tau + (1 - m) * confidence.mean(0)
+
+
+def consistency(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    """Weighted BCE, its mean taken over every entry: one that is left out counts as zero."""
+    return (weights * bce(logits, targets)).mean()
+
+
+def usage(targets: Tensor, weights: Tensor) -> dict[str, Tensor]:
+    """The mean weight of a batch's pseudo-positives and of its pseudo-negatives, as diagnostics.
+
+    With a mask these are the shares that are used. Sparse labels make negatives confident long
+    before positives, which no mean over all entries would show.
+    """
+    negatives = 1 - targets
+    return {
+        "used_positives": (weights * targets).sum() / targets.sum().clamp(min=1),
+        "used_negatives": (weights * negatives).sum() / negatives.sum().clamp(min=1),
+    }

@@ -1,0 +1,1 @@
+"""How a number is made: regimes, what is observed, what stays sealed, metrics, decision rules."""

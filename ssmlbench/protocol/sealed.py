@@ -1,0 +1,36 @@
+"""The hidden labels of the training rows. Only diagnostics read them; nothing here reaches training."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ssmlbench.protocol.observation import Labels, Rows
+
+
+class Audit:
+    """The sealed truth of the training rows.
+
+    Only diagnostics hold one. It takes finished decisions and gives back plain floats for the
+    history; there is no way from here back into training.
+    """
+
+    def __init__(self, truth: Labels):
+        self._truth = truth
+
+    def pseudo_label_quality(
+        self, rows: Rows, targets: npt.NDArray[np.floating], trust: npt.NDArray[np.floating]
+    ) -> dict[str, float]:
+        """Precision and recall of the trusted positive pseudo-labels, and the share trusted at all.
+
+        rows: n positions in the training set; targets, trust: n × K.
+        """
+        truth = self._truth[rows] == 1
+        trusted = trust > 0
+        positive = (targets >= 0.5) & trusted
+        hits = float((positive & truth).sum())
+        return {
+            "pseudo_precision": hits / max(float(positive.sum()), 1.0),
+            "pseudo_recall": hits / max(float(truth.sum()), 1.0),
+            "pseudo_trusted": float(trusted.mean()) if trusted.size else 0.0,
+        }

@@ -1,0 +1,1 @@
+"""One run: its request resolved, executed, and kept in its folder."""

@@ -1,0 +1,90 @@
+"""The results folder: one folder a run, finished if and only if its result.json is there.
+
+Plain files in a fixed layout: two machines can write one shared folder, and results merge by copying.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.files import acquire_telling, read_json, write_atomically
+from ssmlbench.core.spec import RunSpec
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """results/<dataset>/<regime>-<π>/<method>/<seed>-<hash>/"""
+
+    path: Path
+
+    @classmethod
+    def of(cls, results: Path, spec: RunSpec) -> RunFolder:
+        parts = (spec.dataset, spec.regime_label, spec.method, f"{spec.seed}-{spec.hash}")
+        return cls(Path(results).joinpath(*parts))
+
+    spec_file = property(lambda self: self.path / "spec.json")
+    scores_file = property(lambda self: self.path / "scores.safetensors")
+    history_file = property(lambda self: self.path / "history.csv")
+    result_file = property(lambda self: self.path / "result.json")
+    checkpoint_file = property(lambda self: self.path / "checkpoint.safetensors")
+    progress_file = property(lambda self: self.path / "progress.json")  # while it is made
+    error_file = property(lambda self: self.path / "error.json")  # until it is made
+    lock_file = property(lambda self: self.path / ".lock")
+
+    @property
+    def finished(self) -> bool:
+        return self.result_file.is_file()
+
+    @contextmanager
+    def claim(self, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Hold the run for this process; the lock of a killed process is free at once.
+
+        waits: called once, if another process holds it and this one has to wait.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.lock_file)
+            acquire_telling(lock, waits)
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {self.path}: {error.strerror or error}; choose another folder "
+                "with --results"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+            if self.finished:
+                self.lock_file.unlink(missing_ok=True)
+
+    def record_failure(self, spec: RunSpec, error: str, trace: str = "") -> None:
+        """Leave what went wrong for `status`, and for whoever reads the folder."""
+        facts = {
+            "error": error,
+            "traceback": trace,
+            "time": time.time(),
+            "attempts": (read_json(self.error_file) or {}).get("attempts", 0) + 1,
+            "host": socket.gethostname(),
+        }
+        with suppress(OSError):  # where nothing can be written, that is the error itself
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.spec_file, json.dumps(spec.as_dict(), indent=1))
+            write_atomically(self.error_file, json.dumps(facts, indent=1))
+            self.progress_file.unlink(missing_ok=True)
+
+    def remove_if_empty(self, below: Path) -> None:
+        """Take away a folder in which nothing was written, and the empty ones above it."""
+        self.lock_file.unlink(missing_ok=True)
+        folder = self.path
+        while folder != below and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+            folder = folder.parent

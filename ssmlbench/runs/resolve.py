@@ -1,0 +1,108 @@
+"""From what was typed to a full run spec: names checked, every default filled in."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.hyperparameters import parse_config
+from ssmlbench.core.spec import RunSpec, check_spec
+from ssmlbench.data import DatasetAdapter, prepare
+from ssmlbench.inputs.encoders import DEFAULT_BACKBONE, Encoder, EncoderOptions, find_encoder
+from ssmlbench.kit.method import Method
+from ssmlbench.plugins.digest import code_digest
+from ssmlbench.plugins.loader import Plugins
+
+STRONG_VIEWS = 4
+"""R: drawn strong views of a row that are cached under `--freeze`."""
+HEAD_LR = 1e-3
+"""The learning rate of heads on frozen features when the command line names none."""
+
+
+def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> RunSpec:
+    """A full spec from what was typed: names checked, every default filled in, data fingerprinted.
+
+    settings: the `--set` texts, which go to the method's Config. Fields that are None take the
+    default of the method, the data set or the encoder.
+    """
+    typed = {name: value for name, value in fields.items() if value is not None}
+    method = plugins.methods[typed["method"]]
+    adapter = plugins.datasets[typed["dataset"]]
+    regime = typed.setdefault("regime", "semi")
+    if regime not in method.regimes:
+        raise UserError(
+            f"method {method.name} does not support --regime {regime}; it supports "
+            f"{', '.join(sorted(method.regimes))}"
+        )
+    backbone = typed.setdefault("backbone", _default_backbone(adapter))
+    if adapter.kind == "text" and Path(backbone).expanduser().is_dir():
+        # A model's folder means the same in every process, wherever that one was started.
+        backbone = typed["backbone"] = str(Path(backbone).expanduser().absolute())
+    encoder = find_encoder(plugins.encoders, backbone, adapter.kind, adapter.name)
+    freeze = typed.setdefault("freeze", False)
+    if freeze:
+        typed.setdefault("strong_views", STRONG_VIEWS)
+    elif "strong_views" in typed:
+        raise UserError("--strong-views is for --freeze: otherwise every step draws a view anew")
+    options = _encoder_options(encoder, typed)
+    config = parse_config(method.Config, _own(settings, method, plugins), f"method {method.name}")
+    values = dataclasses.asdict(config)
+    defaults = dataclasses.asdict(method.Config())
+    epochs = typed.setdefault("epochs", RunSpec.epochs)
+    typed.setdefault("warmup_epochs", round(epochs * RunSpec.warmup_epochs / RunSpec.epochs))
+    typed.setdefault("lr", HEAD_LR if freeze else encoder.lr)
+    on_vectors = freeze or adapter.kind == "vector"
+    typed.setdefault("projection", "mlp" if on_vectors else method.projection)
+    if on_vectors:
+        typed.setdefault("scaling", "standard")
+    elif "scaling" in typed:
+        raise UserError(
+            "--scaling is for feature vectors: add --freeze, or leave it out, as an encoder that "
+            "is trained finds its own scale"
+        )
+    if regime != "semi":
+        typed["pi"] = None
+    if regime != "partial-positive":
+        typed["share"] = None
+    spec = RunSpec(
+        **{**typed, **dataclasses.asdict(options), "weights": ""},
+        config=values,
+        changed=tuple(sorted(k for k in values if values[k] != defaults[k])),
+        code=code_digest(method),
+        encoder_code="" if encoder.__module__.startswith("ssmlbench.") else code_digest(encoder),
+    )
+    check_spec(spec)
+    return dataclasses.replace(
+        spec, weights=encoder.weights_id(options), data=prepare(adapter()).card.fingerprint
+    )
+
+
+def _own(settings: Mapping[str, str], method: type[Method], plugins: Plugins) -> dict[str, str]:
+    """The settings meant for this method: `key=…`, and `method.key=…` without the name."""
+    own = {}
+    for key, text in settings.items():
+        owner, dot, rest = key.rpartition(".")
+        if not dot or plugins.methods[owner] is method:
+            own[rest] = text
+    return own
+
+
+def _default_backbone(adapter: type[DatasetAdapter]) -> str:
+    return getattr(adapter, "backbone", DEFAULT_BACKBONE[adapter.kind])
+
+
+def _encoder_options(encoder: type[Encoder], typed: Mapping[str, Any]) -> EncoderOptions:
+    """The encoder's options as typed or as it has them; one that it does not have is an error."""
+    names = [field.name for field in dataclasses.fields(EncoderOptions)]
+    for name in names:
+        # An encoder that starts at random anyway has no quarrel with `--weights none`.
+        harmless = name == "weights" and typed.get(name) == "none"
+        if name in typed and name not in encoder.options and not harmless:
+            raise UserError(
+                f"--{name.replace('_', '-')}: --backbone {encoder.name} has no such choice; it has "
+                f"{', '.join(sorted(encoder.options)) or 'none'}"
+            )
+    return EncoderOptions(**{n: typed.get(n, v) for n, v in encoder.options.items()})

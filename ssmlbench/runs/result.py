@@ -1,0 +1,103 @@
+"""What a finished run leaves in its folder: scores, history, and result.json, which makes it finished."""
+
+from __future__ import annotations
+
+import json
+import platform
+from datetime import UTC, datetime
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors.numpy import save_file
+
+import ssmlbench
+from ssmlbench.core.files import temporary_beside, write_atomically
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.data import Task
+from ssmlbench.protocol import metrics
+from ssmlbench.runs.folder import RunFolder
+from ssmlbench.training.run_data import RunData
+from ssmlbench.training.trainer import Outcome
+
+
+def write_result(
+    spec: RunSpec,
+    folder: RunFolder,
+    task: Task,
+    material: RunData,
+    outcome: Outcome,
+    device: torch.device,
+    notes: list[str],
+) -> None:
+    """Scores and history first, result.json last: with it there, the run is finished."""
+    import pandas as pd
+
+    truth = material.test_truth == 1
+    unfinished = temporary_beside(folder.scores_file)
+    save_file(
+        {
+            "scores": np.ascontiguousarray(outcome.scores),
+            "truth": truth.astype(np.uint8),
+            "thresholds": outcome.thresholds,
+        },
+        unfinished,
+    )
+    unfinished.replace(folder.scores_file)
+    history = pd.DataFrame(outcome.history)
+    write_atomically(folder.history_file, history.to_csv(index=False))
+    semi = history[history.phase == "semi"] if (history.phase == "semi").any() else history
+    result = {
+        "spec": spec.as_dict(),
+        "hash": spec.hash,
+        "observation": material.observation.digest,
+        "metrics": all_metrics(outcome, truth),
+        "selected_epoch": outcome.selected_epoch,
+        "steps": outcome.steps,
+        "labels_without_test_positive": metrics.empty_labels(truth),
+        "notes": notes,
+        "cost": {
+            "seconds": float(history.seconds.sum()),
+            "seconds_per_epoch": float(semi.seconds.median()),
+            "peak_memory_mb": float(history.peak_memory_mb.max()),
+        },
+        "made_with": {
+            "ssmlbench": ssmlbench.__version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+            "precision": outcome.precision,
+            "threads": torch.get_num_threads(),
+            "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        },
+        "data": {"rows": task.card.rows, "labels": task.label_count},
+    }
+    write_atomically(folder.result_file, json.dumps(result, indent=1))
+
+
+def write_lost_trial(spec: RunSpec, folder: RunFolder, reason: str) -> None:
+    """A trial that diverged is finished: it scores 0, and is not tried again."""
+    result = {
+        "spec": spec.as_dict(),
+        "hash": spec.hash,
+        "metrics": {"threshold": {"default": {"map": 0.0}}},
+        "diverged": reason,
+        "cost": {"seconds": 0.0},
+    }
+    write_atomically(folder.result_file, json.dumps(result, indent=1))
+
+
+def all_metrics(
+    outcome: Outcome, truth: npt.NDArray[np.bool_]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """The five metrics by decision rule and by convention."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for decision in metrics.DECISIONS:
+        predicted = metrics.decide(
+            outcome.scores, decision, truth=truth, thresholds=outcome.thresholds
+        )
+        found[decision] = {
+            convention: metrics.evaluate(outcome.scores, truth, predicted, convention=convention)
+            for convention in ("default", "released")
+        }
+    return found

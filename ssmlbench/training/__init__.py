@@ -1,0 +1,1 @@
+"""The training loop: batching, evaluation, saved state, averaged weights, device and precision."""

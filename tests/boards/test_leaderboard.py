@@ -1,0 +1,349 @@
+"""Boards: what is averaged, what is shown apart, how ranks and formats come out."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from safetensors.numpy import save_file
+
+from ssmlbench.boards.bootstrap import Scored, bootstrap
+from ssmlbench.boards.leaderboard import Board, Query, build_boards
+from ssmlbench.boards.render import FORMATS, as_markdown, as_rich, board_page, latex_escape
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.protocol.metrics import DECISIONS, METRICS
+from ssmlbench.runs.finished import Finished, read_finished
+from ssmlbench.runs.folder import RunFolder
+from tests.conftest import ROOT
+
+BASE = RunSpec("bce", "toy", pi=0.1, code="c1", data="d1")
+
+
+def finished(root: Path, spec: RunSpec, value: float) -> Finished:
+    """A finished run whose mAP, Micro- and Macro-F1 are `value` and whose losses are 1 - `value`."""
+    five = {key: value if metric.higher_is_better else 1 - value for key, metric in METRICS.items()}
+    result = {
+        "spec": spec.as_dict(),
+        "metrics": {d: {"default": five, "released": five} for d in DECISIONS},
+        "cost": {"seconds": 2.0, "seconds_per_epoch": 1.0, "peak_memory_mb": 3.0},
+    }
+    folder = RunFolder.of(root, spec)
+    folder.path.mkdir(parents=True)
+    folder.result_file.write_text(json.dumps(result))
+    return Finished(spec, result, folder.path)
+
+
+def grid(root: Path, values: dict[str, list[float]], **changes: Any) -> list[Finished]:
+    return [
+        finished(root, dataclasses.replace(BASE, method=method, seed=seed, **changes), value)
+        for method, per_seed in values.items()
+        for seed, value in enumerate(per_seed)
+    ]
+
+
+def one_board(runs: list[Finished], **query: Any) -> Board:
+    (board,) = build_boards(runs, Query(**query))
+    return board
+
+
+def test_seeds_are_averaged_and_rows_ranked(tmp_path: Path) -> None:
+    board = one_board(grid(tmp_path, {"bce": [0.5, 0.7], "cap": [0.8, 0.9]}))
+    assert [row.name for row in board.rows] == ["cap", "bce"]
+    cell = board.rows[1].cells["map", "0.1"]
+    assert cell.mean == pytest.approx(0.6)
+    assert cell.std == pytest.approx(0.02**0.5)  # sample: √((0.1² + 0.1²) / 1)
+    assert (board.rows[0].rank, board.rows[1].rank) == (1.0, 2.0)
+    assert board.rows[0].cells["hamming", "0.1"].place == 1  # lower is better
+
+
+def test_equal_means_share_a_place(tmp_path: Path) -> None:
+    board = one_board(grid(tmp_path, {"a": [0.5], "b": [0.5], "c": [0.4]}))
+    assert [row.rank for row in board.rows] == [1.5, 1.5, 3.0]
+
+
+def test_cost_is_shown_and_does_not_count_in_the_rank(tmp_path: Path) -> None:
+    slow, fast = grid(tmp_path, {"slow": [0.9], "fast": [0.5]})
+    slow.result["cost"]["seconds_per_epoch"] = 9.0
+    both = one_board([slow, fast], metrics=("map", "seconds_per_epoch"))
+    assert [(row.name, row.rank) for row in both.rows] == [("slow", 1.0), ("fast", 2.0)]
+    assert both.rows[1].cells["seconds_per_epoch", "0.1"].place == 1
+    cost = one_board([slow, fast], metrics=("seconds_per_epoch",))
+    assert [row.name for row in cost.rows] == ["fast", "slow"]
+
+
+def test_a_single_seed_has_no_spread(tmp_path: Path) -> None:
+    assert one_board(grid(tmp_path, {"bce": [0.5]})).rows[0].cells["map", "0.1"].std is None
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"epochs": 5}, "epochs 5 instead of 40"),
+        ({"backbone": "resnet50"}, "backbone resnet50 instead of small-cnn"),
+        ({"protocol": 0}, "protocol 0 instead of"),
+        ({"data": "d2"}, "data d2 instead of d1"),
+        ({"selection": "oracle"}, "selection oracle instead of last"),
+        ({"code": "c2"}, "another version of the method's file"),
+    ],
+)
+def test_runs_made_otherwise_are_shown_apart_with_the_reason(
+    tmp_path: Path, change: dict[str, Any], reason: str
+) -> None:
+    runs = grid(tmp_path, {"bce": [0.5, 0.6]})
+    runs += grid(tmp_path, {"bce": [0.9]}, **change)
+    main, apart = build_boards(runs, Query())
+    if "code" in change:  # the newest file's runs are the main ones
+        main, apart = apart, main
+        assert reason in main.apart
+    else:
+        assert reason in apart.apart
+    assert main.rows[0].cells["map", "0.1"].mean == pytest.approx(0.55)
+    assert apart.rows[0].cells["map", "0.1"].mean == pytest.approx(0.9)
+
+
+def test_an_unusual_weight_decay_is_told(tmp_path: Path) -> None:
+    usual = build_boards(grid(tmp_path / "a", {"bce": [0.5]}), Query())
+    other = build_boards(grid(tmp_path / "b", {"bce": [0.5]}, weight_decay=1.0), Query())
+    assert "weight decay" not in as_markdown(board_page(usual))
+    assert "lr 0.001, weight decay 1, random split" in as_markdown(board_page(other))
+
+
+def test_another_hyper_parameter_is_another_row(tmp_path: Path) -> None:
+    runs = grid(tmp_path, {"cap": [0.5]})
+    runs += grid(tmp_path, {"cap": [0.6]}, config={"loss": "bce"}, changed=("loss",))
+    assert [row.name for row in one_board(runs).rows] == ["cap (loss=bce)", "cap"]
+
+
+def test_a_partial_grid_says_what_is_missing(tmp_path: Path) -> None:
+    runs = grid(tmp_path, {"bce": [0.5, 0.6], "cap": [0.7]})
+    runs += grid(tmp_path, {"bce": [0.8, 0.9]}, pi=0.2)
+    board = one_board(runs)
+    assert board.levels == ["0.1", "0.2"]
+    assert board.missing == ["cap π 0.1: seed 1", "cap π 0.2: seed 0, 1"]
+
+
+def test_regimes_and_data_sets_have_tables_of_their_own(tmp_path: Path) -> None:
+    runs = grid(tmp_path, {"bce": [0.5]})
+    runs += grid(tmp_path, {"bce": [0.9]}, regime="full", pi=None)
+    runs += grid(tmp_path, {"bce": [0.7]}, dataset="other")
+    found = [(board.dataset, board.regime) for board in build_boards(runs, Query())]
+    assert found == [("other", "semi"), ("toy", "full"), ("toy", "semi")]
+    assert len(build_boards(runs, Query(datasets=("toy",), regimes=("semi",)))) == 1
+
+
+def test_an_unknown_metric_or_rule_is_refused() -> None:
+    with pytest.raises(UserError, match="Did you mean map"):
+        Query(metrics=("maap",))
+    with pytest.raises(UserError, match="calibrated, threshold, top-k"):
+        Query(decision="guess")
+
+
+# ------------------------------------------------------------------------------------- formats
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Board:
+    return one_board(
+        grid(tmp_path, {"my_method": [0.5, 0.7], "cap": [0.8, 0.9]}, selection="oracle"),
+        decision="top-k",
+    )
+
+
+def test_the_table_shows_arrows_marks_and_rule(board: Board) -> None:
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(as_rich(board_page([board])))
+    text = console.export_text()
+    assert "Micro-F1‡ ↑" in text
+    assert "Hamming loss‡ ↓" in text
+    assert "mAP ↑" in text  # needs no rule, has no mark
+    assert "cap †" in text
+    assert "0.8500 ± 0.0707" in text
+    assert "selected on the test set" in text
+    assert "an oracle rule" in text
+
+
+def test_the_table_fits_a_narrow_terminal(board: Board) -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(as_rich(board_page([board])))
+    text = console.export_text()
+    assert "my_method" in text
+    assert "0.8500" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_markdown_has_the_best_in_bold(board: Board) -> None:
+    text = as_markdown(board_page([board]))
+    assert "**0.8500 ± 0.0707**" in text
+    assert "**0.6000" not in text
+
+
+def test_csv_and_json_carry_every_cell(board: Board) -> None:
+    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](board_page([board])))))
+    cells = json.loads(FORMATS["json"](board_page([board])))["cells"]
+    assert len(rows) == len(cells) == 2 * 5
+    best = next(c for c in cells if c["method"] == "cap" and c["metric"] == "map")
+    assert best["mean"] == pytest.approx(0.85)
+    assert best["decision"] == ""
+    assert best["selection"] == "oracle"
+
+
+def test_latex_has_rules_the_best_bold_and_the_second_underlined(board: Board) -> None:
+    text = FORMATS["latex"](board_page([board]))
+    assert r"my\_method" in text
+    assert r"\textbf{0.8500 $\pm$ 0.0707}" in text
+    assert r"\underline{0.6000 $\pm$ 0.1414}" in text
+    rules = [r"\begin{table}", r"\toprule", r"\midrule", r"\bottomrule", r"\end{table}"]
+    assert [text.count(rule) for rule in rules] == [1] * 5
+    body = text[text.index(r"\toprule") : text.index(r"\bottomrule")].splitlines()
+    rows = [line for line in body if line.endswith(r"\\")]
+    assert [line.count(" & ") for line in rows] == [7] * 3  # method, seeds, five metrics, rank
+    assert r"\begin{tabular}{lrrrrrrr}" in text
+
+
+HOSTILE = [
+    "a_b & 5 %", "#1 {x} $y$", "~tilde^hat\\slash", "[3pt] first", "*star", "π × α ≥ ½ → Ω",
+    "Müller's \"Łódź\"", "中文 🙂", "a|b <c> \x07", "\\end{document}", "ﬁt² ∑ ς",
+]  # fmt: skip
+
+
+def hostile_page(root: Path) -> Any:
+    runs = grid(root, {"bce": [0.5, 0.7]})
+    boards = build_boards(runs, Query())
+    (board,) = boards
+    rows = [dataclasses.replace(board.rows[0], name=name) for name in HOSTILE]
+    return board_page([dataclasses.replace(board, rows=rows, apart="100 % of x_y")] * 20)
+
+
+def test_latex_is_ascii_with_balanced_braces_whatever_a_method_is_called(tmp_path: Path) -> None:
+    text = FORMATS["latex"](hostile_page(tmp_path))
+    assert all(" " <= character <= "~" or character == "\n" for character in text)
+    for line in text.splitlines():
+        plain = line.replace(r"\{", "").replace(r"\}", "")
+        assert plain.count("{") == plain.count("}"), line
+    assert text.count(r"\end{document}") == 1
+    assert latex_escape("a_b & 5 %") == r"a\_b \& 5 \%"
+    assert latex_escape("--set x-y") == "-{}-set x-y"
+    assert latex_escape("ü π ½") == r"\"{u} $\pi$ \texttt{U+00BD}"
+
+
+@pytest.mark.skipif(
+    shutil.which("pdflatex") is None
+    or subprocess.run(["kpsewhich", "booktabs.sty"], capture_output=True, check=False).returncode,
+    reason="needs pdflatex and booktabs",
+)
+def test_latex_compiles_as_it_is_and_within_a_paper(tmp_path: Path) -> None:
+    (tmp_path / "table.tex").write_text(FORMATS["latex"](hostile_page(tmp_path)))
+    (tmp_path / "paper.tex").write_text(
+        "\\documentclass{article}\\usepackage{booktabs}\\begin{document}Text.\n"
+        "\\input{table}\nMore.\\end{document}\n"
+    )
+    for name in ("table", "paper"):
+        made = subprocess.run(
+            ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"],
+            cwd=tmp_path,
+            capture_output=True,
+            check=False,
+        )
+        said = made.stdout.decode(errors="replace")
+        assert made.returncode == 0, said[-2000:]
+        assert "Missing character" not in (tmp_path / f"{name}.log").read_text(errors="replace")
+        assert (tmp_path / f"{name}.pdf").stat().st_size > 1000
+
+
+def test_the_names_of_rich_are_only_text(tmp_path: Path) -> None:
+    (board,) = build_boards(grid(tmp_path, {"bce": [0.5]}), Query())
+    row = dataclasses.replace(board.rows[0], name="[bold red]x[/] [link=http://a]")
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(as_rich(board_page([dataclasses.replace(board, rows=[row])])))
+    assert "[bold red]x[/] [link=http://a]" in console.export_text()
+
+
+def test_json_has_null_where_there_is_no_number(tmp_path: Path) -> None:
+    (run,) = grid(tmp_path, {"bce": [0.5]})
+    run.result["metrics"]["calibrated"]["default"]["map"] = float("nan")
+    text = FORMATS["json"](board_page(build_boards([run], Query())))
+    assert "NaN" not in text
+    (cell,) = [c for c in json.loads(text)["cells"] if c["metric"] == "map"]
+    assert cell["mean"] is None
+
+
+def test_intervals_come_from_the_stored_scores(tmp_path: Path) -> None:
+    runs = grid(tmp_path, {"bce": [0.5, 0.6]})
+    rng = np.random.default_rng(0)
+    truth = (rng.random((300, 4)) < 0.4).astype(np.uint8)
+    for run in runs:
+        scores = np.clip(truth * 0.2 + rng.random((300, 4)), 0, 1).astype(np.float32)
+        stored = {"scores": scores, "truth": truth, "thresholds": np.full(4, 0.5, np.float32)}
+        save_file(stored, run.folder / "scores.safetensors")
+    board = one_board(runs, draws=100, metrics=("map", "seconds_per_epoch"))
+    low, high = board.rows[0].cells["map", "0.1"].interval or (0, 0)
+    scored = [Scored.read(run.folder) for run in runs]
+    assert (low, high) == bootstrap(scored, "map", draws=100)
+    assert 0.3 < low < high < 0.9
+    assert board.rows[0].cells["seconds_per_epoch", "0.1"].interval is None
+    assert f"[{low:.4f}, {high:.4f}]" in as_markdown(board_page([board]))
+
+
+def test_intervals_without_scores_say_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"scores\.safetensors is not there"):
+        one_board(grid(tmp_path, {"bce": [0.5]}), draws=100)
+    with pytest.raises(UserError, match="--bootstrap 5: too few draws"):
+        Query(draws=5)
+
+
+# ------------------------------------------------------------------------------------ the folder
+
+
+def test_truncated_and_foreign_files_are_left_out_with_a_line(tmp_path: Path) -> None:
+    runs = grid(tmp_path, {"bce": [0.5, 0.6, 0.7]})
+    runs[0].folder.joinpath("result.json").write_text('{"spec": {"meth')
+    runs[1].folder.joinpath("result.json").write_text('{"accuracy": 1}')
+    (tmp_path / "notes.txt").write_text("mine")
+    found, complaints = read_finished([tmp_path])
+    assert [run.spec.seed for run in found] == [2]
+    assert len(complaints) == 2
+    assert all("not a result of ssmlbench" in line for line in complaints)
+
+
+def test_results_merge_by_copying(tmp_path: Path) -> None:
+    grid(tmp_path / "one", {"bce": [0.5]})
+    grid(tmp_path / "two", {"cap": [0.6]})
+    shutil.copytree(tmp_path / "one", tmp_path / "two", dirs_exist_ok=True)
+    both, _ = read_finished([tmp_path / "one", tmp_path / "two"])
+    assert sorted(run.spec.method for run in both) == ["bce", "cap"]
+
+
+def test_a_missing_results_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no results folder"):
+        read_finished([tmp_path / "none"])
+
+
+def test_a_plain_board_loads_nothing_heavy(tmp_path: Path) -> None:
+    grid(tmp_path / "results", {"bce": [0.5, 0.6], "cap": [0.7, 0.8]})
+    code = (
+        "import sys; from ssmlbench.cli import app; app(['compare'], standalone_mode=False);"
+        "heavy = {'torch', 'scipy', 'pandas', 'matplotlib', 'seaborn', 'statsmodels'};"
+        "sys.exit(' '.join(heavy & set(sys.modules)))"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "cap" in made.stdout
+    assert made.stderr.strip() == ""

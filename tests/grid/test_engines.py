@@ -1,0 +1,218 @@
+"""The engines beyond this process: Ray as it is on PyPI, and submitit without a Slurm.
+
+tests/slurm_single_node.sh does the same on a real Slurm.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.grid.engines import ray as ray_engine
+from ssmlbench.grid.engines import slurm as slurm_engine
+from ssmlbench.grid.payload import RunPayload
+from ssmlbench.grid.queue_file import queue_folder
+from ssmlbench.grid.status import read_states
+from ssmlbench.plugins.digest import code_digest
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs.context import RunContext
+from ssmlbench.runs.execute import execute
+from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.resolve import resolve
+from tests.grid.test_grid import AXES, BROKEN_METHOD, HELD_METHOD, board, wait_for
+from tests.runs.test_execute import DATASET
+
+
+@pytest.fixture
+def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugins:
+    monkeypatch.setenv("SSMLBENCH_TEST_HOLD", str(tmp_path / "hold"))
+    texts = {"tiny": DATASET, "held": HELD_METHOD, "broken": BROKEN_METHOD}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    return Plugins([tmp_path / f"{name}.py" for name in texts])
+
+
+def specs_of(plugins: Plugins, *methods: str) -> list[RunSpec]:
+    return [resolve(plugins, {}, **AXES, method=method) for method in methods]
+
+
+def states(results: Path) -> dict[str, str]:
+    return {state.method: state.state for state in read_states([results])}
+
+
+# ------------------------------------------------------------------------------- Ray
+
+
+def test_a_ray_worker_killed_in_the_middle_changes_no_bit_and_a_failing_run_stops_nobody(
+    tmp_path: Path, plugins: Plugins
+) -> None:
+    hold = tmp_path / "hold"
+    (held, broken) = specs_of(plugins, "held", "broken")
+    undisturbed, place = (
+        RunContext(tmp_path / "undisturbed", "cpu"),
+        RunContext(tmp_path / "results", "cpu"),
+    )
+    execute(held, plugins, undisturbed)
+    hold.touch()
+    killed: list[int] = []
+    events: list[Mapping[str, Any]] = []
+
+    def report(spec: RunSpec, event: Mapping[str, Any]) -> None:
+        events.append({**event, "method": spec.method})
+        folder = RunFolder.of(place.results, held)
+        failed = any(e["kind"] == "failed" for e in events)
+        if failed and not killed:  # the other stands still after an epoch, or will
+            wait_for(folder.checkpoint_file.exists)
+            killed.append(json.loads(folder.progress_file.read_text())["pid"])
+            os.kill(killed[0], signal.SIGKILL)
+            hold.unlink()
+
+    summary = ray_engine.run_all([held, broken], plugins, place, None, report)
+    assert (summary.done, len(summary.failed)) == (1, 1)
+    assert "broken on purpose" in summary.failed[0][1]
+    assert [e["method"] for e in events if e["kind"] == "resumed"] == ["held"]
+    one, two = (RunFolder.of(p.results, held).scores_file for p in (undisturbed, place))
+    assert one.read_bytes() == two.read_bytes()
+    assert states(place.results) == {"held": "done", "broken": "failed"}
+    assert ray_engine.run_all([held], plugins, place, None, report).already == 1
+
+
+def test_what_happened_between_two_looks_at_a_folder() -> None:
+    start = {"began": 1.0, "epoch": 0, "epochs": 9, "doing": "starting", "resumed": None}
+    start |= {"losses": {}, "seconds_per_epoch": None}
+    waits = {**start, "doing": "waits for features"}
+    second = {**start, "doing": "training", "epoch": 2, "losses": {"loss_a": 0.5}}
+    between = ray_engine.events_between
+    assert between({}, start) == []
+    assert between(start, waits) == [{"kind": "waits", "text": "waits for features"}]
+    (epoch,) = between(waits, second)
+    assert (epoch["kind"], epoch["epoch"], epoch["loss_a"]) == ("epoch", 2, 0.5)
+    assert between(second, second) == []
+    anew = {**second, "began": 5.0, "resumed": 2}
+    assert between(second, anew) == [{"kind": "resumed", "epoch": 2}]
+
+
+def test_a_ray_cluster_that_is_not_there_is_one_line() -> None:
+    ray = pytest.importorskip("ray")
+    with pytest.raises(UserError, match="no Ray cluster answers"):
+        ray_engine._connect(ray, "127.0.0.1:1")
+
+
+# ------------------------------------------------------------------------------- what goes along
+
+
+def test_a_plugin_goes_along_to_a_machine_that_does_not_have_it(
+    tmp_path: Path, plugins: Plugins
+) -> None:
+    (spec,) = specs_of(plugins, "held")
+    carried = RunPayload.of(plugins, RunContext(tmp_path / "results", "cpu"))
+    for file in tmp_path.glob("*.py"):
+        file.unlink()
+    there = Plugins(carried._files())
+    assert code_digest(there.methods["held"]) == spec.code
+    assert carried.run(spec)["kind"] == "done"
+
+
+# ------------------------------------------------------------------------------- Slurm
+
+
+def test_jobs_are_submitted_once_and_tell_the_results_folder_how_they_end(
+    tmp_path: Path, plugins: Plugins
+) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+    specs = specs_of(plugins, "broken", "held", "bce")
+    place, options = RunContext(tmp_path / "results", "cpu"), {"cluster": "local"}
+    execute(specs[2], plugins, place)
+    made = slurm_engine.submit(specs, plugins, place, 1, options)
+    assert (len(made.jobs), made.already) == (2, 1)
+    assert states(place.results) in (
+        {"broken": "queued", "held": "queued", "bce": "done"},
+        {"broken": "running", "held": "queued", "bce": "done"},
+    )
+    again = slurm_engine.submit(specs, plugins, place, 1, options)
+    assert (again.jobs, again.underway) == ([], 2)
+    wait_for(lambda: states(place.results).get("held") == "running")
+    assert states(place.results)["broken"] == "failed"  # and stopped nobody
+    hold.unlink()
+    wait_for(lambda: states(place.results)["held"] == "done")
+    wait_for(lambda: not slurm_engine.underway(place.results))
+    assert "broken on purpose" in next((place.results / ".slurm").glob("*_log.out")).read_text()
+    execute(specs[0], plugins, place)  # now that nothing holds it
+    assert slurm_engine.submit(specs, plugins, place, 1, options).already == 3
+    assert not queue_folder(place.results).exists()
+    assert board(place.results)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("90", 90),
+        ("90:30", 91),
+        ("1:30:00", 90),
+        ("2-00", 2880),
+        ("1-12:30", 2190),
+        ("1-00:00:30", 1441),
+    ],
+)
+def test_times_are_read_as_sbatch_reads_them(text: str, expected: int) -> None:
+    assert slurm_engine.minutes(text) == expected
+
+
+def test_slurm_options_under_their_short_names() -> None:
+    typed = {"partition": "gpu", "cpus": "4", "mem": "8000", "gres": "gpu:1", "time": "60"}
+    assert slurm_engine.parse_options({**typed, "nice": "5", "exclusive": ""}) == {
+        "partition": "gpu",
+        "cpus_per_task": 4,
+        "mem": "8000",
+        "gres": "gpu:1",
+        "time": 60,
+        "nice": 5,
+        "exclusive": True,
+    }
+    with pytest.raises(UserError, match="expected minutes"):
+        slurm_engine.minutes("soon")
+
+
+def test_more_runs_than_an_array_holds_are_several_arrays() -> None:
+    specs = [RunSpec("bce", "tiny", seed=seed) for seed in range(2500)]
+    arrays = list(slurm_engine._chunks(specs, "slurm", None))
+    assert [len(array) for array in arrays] == [1000, 1000, 500]
+    assert all(len(runs) == 1 for array in arrays for runs in array)
+
+
+@pytest.mark.parametrize(("module", "extra"), [("ray", "ray"), ("submitit", "slurm")])
+def test_a_missing_package_is_one_line_with_what_to_install(
+    module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == module:
+            raise ImportError(name)
+        return there(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    missing = ray_engine._import_ray if module == "ray" else slurm_engine._import_submitit
+    with pytest.raises(UserError, match=rf"pip install 'ssmlbench\[{extra}\]'"):
+        missing()
+
+
+def test_an_engine_without_its_cluster_is_one_line(
+    tmp_path: Path, plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    place = RunContext(tmp_path / "results", "cpu")
+    with pytest.raises(UserError, match="there is no srun here"):
+        slurm_engine.submit(specs_of(plugins, "bce"), plugins, place, None, {})
+    with pytest.raises(UserError, match="must be slurm or local"):
+        slurm_engine.submit(specs_of(plugins, "bce"), plugins, place, None, {"cluster": "big"})

@@ -1,0 +1,263 @@
+"""`status` and `--dry-run`: what the results folder alone tells of runs in every state."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+from rich.console import Console
+
+from ssmlbench.cli.status import page
+from ssmlbench.core.eta import Pace, duration
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.grid.display import Display
+from ssmlbench.grid.estimate import Remaining, estimate, steps_left
+from ssmlbench.grid.queue_file import queued, read_queues, write_queue
+from ssmlbench.grid.status import read_states, state_of
+from ssmlbench.runs.finished import Finished
+from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.heartbeat import FRESH_SECONDS, Heartbeat
+
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def spec_of(seed: int = 0, **fields: Any) -> RunSpec:
+    return RunSpec(**{"method": "bce", "dataset": "tiny", "pi": 0.3, "seed": seed, **fields})
+
+
+def begin(results: Path, spec: RunSpec, host: str = "", **facts: Any) -> RunFolder:
+    """A run's folder as it is in the middle of a run."""
+    folder = RunFolder.of(results, spec)
+    folder.path.mkdir(parents=True)
+    folder.spec_file.write_text(json.dumps(spec.as_dict()))
+    told = {"epoch": 3, "epochs": 40, "doing": "training", "seconds_per_epoch": 2.0}
+    told |= {"host": host or socket.gethostname(), "pid": 1, "time": time.time(), **facts}
+    folder.progress_file.write_text(json.dumps(told))
+    return folder
+
+
+def states(results: Path) -> dict[str, str]:
+    return {state.seed: state.state for state in read_states([results])}
+
+
+# ------------------------------------------------------------------------------- states
+
+
+def test_a_run_whose_lock_is_held_is_running_with_epoch_and_eta(tmp_path: Path) -> None:
+    folder = begin(tmp_path, spec_of())
+    with FileLock(folder.lock_file):
+        (state,) = read_states([tmp_path])
+    assert (state.state, state.epoch, state.epochs) == ("running", 3, 40)
+    assert state.eta == pytest.approx((40 - 3) * 2.0, abs=1)
+
+
+def test_a_run_whose_process_is_gone_is_stopped_at_its_checkpoint(tmp_path: Path) -> None:
+    folder = begin(tmp_path, spec_of())
+    assert [(s.state, s.epoch) for s in read_states([tmp_path])] == [("stopped", 0)]
+    folder.checkpoint_file.touch()
+    assert [(s.state, s.epoch) for s in read_states([tmp_path])] == [("stopped", 3)]
+
+
+def test_a_run_of_another_machine_is_running_as_long_as_its_heart_beats(tmp_path: Path) -> None:
+    folder = begin(tmp_path, spec_of(), host="elsewhere")
+    assert states(tmp_path) == {"0": "running"}
+    long_ago = time.time() - FRESH_SECONDS - 1
+    os.utime(folder.progress_file, (long_ago, long_ago))
+    assert states(tmp_path) == {"0": "stopped"}
+
+
+def test_what_a_living_grid_has_before_it_is_queued_and_leaves_no_trace(tmp_path: Path) -> None:
+    with queued(tmp_path, [spec_of(seed) for seed in range(3)], "local"):
+        RunFolder.of(tmp_path, spec_of(1)).record_failure(spec_of(1), "broken")
+        assert states(tmp_path) == {"0": "queued", "1": "failed", "2": "queued"}
+    assert states(tmp_path) == {"1": "failed"}
+    with queued(tmp_path, [spec_of(1)], "local"):  # to be tried again
+        assert states(tmp_path) == {"1": "queued"}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["tiny"]
+
+
+def test_what_a_killed_grid_had_before_it_is_not_queued(tmp_path: Path) -> None:
+    file = tmp_path / ".queue" / "gone.json"
+    write_queue(file, tmp_path, [spec_of()], "local")
+    file.with_suffix(".lock").touch()
+    assert read_queues(tmp_path) == {}
+    with queued(tmp_path, [spec_of(1)], "local"):  # the next grid takes it away
+        assert not file.exists()
+
+
+def test_a_failure_is_kept_counted_and_forgotten_by_success(tmp_path: Path) -> None:
+    folder = RunFolder.of(tmp_path, spec_of())
+    for _ in range(2):
+        folder.record_failure(spec_of(), "it broke", "Traceback …")
+    (state,) = read_states([tmp_path])
+    assert (state.state, state.error, state.attempts) == ("failed", "it broke", 2)
+    folder.result_file.write_text("{}")
+    assert states(tmp_path) == {"0": "done"}
+
+
+def test_a_run_of_which_there_is_nothing_has_no_state(tmp_path: Path) -> None:
+    assert state_of(tmp_path, spec_of()) is None
+
+
+def test_the_heartbeat_tells_epoch_and_pace_and_goes_with_the_run(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    heard: list[Any] = []
+    with Heartbeat(folder, 40, heard.append) as heartbeat:
+        heartbeat.notify({"kind": "training"})
+        heartbeat.notify({"kind": "epoch", "epoch": 1, "epochs": 40, "loss_labelled": 0.5})
+        told = json.loads(folder.progress_file.read_text())
+    assert (told["epoch"], told["losses"], told["pid"]) == (1, {"loss_labelled": 0.5}, os.getpid())
+    assert heard[1]["seconds_per_epoch"] == told["seconds_per_epoch"] > 0
+    assert not folder.progress_file.exists()
+
+
+def test_the_heartbeat_of_an_interrupted_run_stays(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), Heartbeat(RunFolder(tmp_path), 40, lambda event: None):
+        raise KeyboardInterrupt
+    assert RunFolder(tmp_path).progress_file.exists()
+
+
+# ------------------------------------------------------------------------------- the command
+
+
+def test_status_tells_of_thousands_of_runs_at_once_and_without_torch(tmp_path: Path) -> None:
+    for seed in range(2000):
+        path = tmp_path / "tiny" / "semi-0.3" / "bce" / f"{seed}-aaaaaaaaaaaa"
+        path.mkdir(parents=True)
+        (path / "result.json").touch()
+    begin(tmp_path, spec_of(5000))
+    began = time.perf_counter()
+    assert len(read_states([tmp_path])) == 2001
+    assert time.perf_counter() - began < 2
+    code = (
+        "import sys; from typer.testing import CliRunner; from ssmlbench.cli import app;"
+        f"r = CliRunner().invoke(app, ['status', '--results', {str(tmp_path)!r}]);"
+        "assert r.exit_code == 0, r.output; assert '2000 done, 1 stopped' in r.output, r.output;"
+        "heavy = {'torch', 'datasets', 'transformers', 'pandas', 'sklearn'} & set(sys.modules);"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_status_in_full_and_as_json(ssmlbench: Call, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    RunFolder.of(results, spec_of()).record_failure(spec_of(), "it broke", "Traceback\n  line 3")
+    assert "line 3" in ssmlbench("status", "--failed").stdout
+    (told,) = json.loads(ssmlbench("status", "--format", "json").stdout)
+    assert (told["state"], told["error"]) == ("failed", "it broke")
+    assert ssmlbench("status", "--results", "nowhere").returncode == 2
+    assert "it broke" in ssmlbench("status", "--watch").stdout  # nothing runs: it ends
+
+
+def test_the_page_lists_what_is_not_done(tmp_path: Path) -> None:
+    folder = begin(tmp_path, spec_of())
+    RunFolder.of(tmp_path, spec_of(1)).record_failure(spec_of(1), "it broke")
+    out = io.StringIO()
+    with FileLock(folder.lock_file):
+        Console(file=out, width=120).print(page(read_states([tmp_path])))
+    assert "2 runs: 1 failed, 1 running" in out.getvalue()
+    assert "3/40" in out.getvalue()
+    assert "it broke" in out.getvalue()
+
+
+# ------------------------------------------------------------------------------- time left
+
+
+def finished(spec: RunSpec, seconds: float, steps: int) -> Finished:
+    return Finished(spec, {"cost": {"seconds": seconds}, "steps": steps}, Path())
+
+
+def test_steps_are_counted_as_the_trainer_counts_them() -> None:
+    # 1000 rows, π = 0.1: 900 unlabelled, ⌈900 / 64⌉ = 15 steps an epoch
+    assert steps_left(Remaining(spec_of(pi=0.1), 1000)) == 40 * 15
+    assert steps_left(Remaining(spec_of(pi=0.1), 1000, epochs_done=30)) == 10 * 15
+    # warm-up over the 100 labelled rows: ⌈100 / 64⌉ = 2 steps in each of 12 epochs
+    labelled = spec_of(pi=0.1, epoch_count="labelled")
+    assert steps_left(Remaining(labelled, 1000)) == 12 * 2 + 28 * 15
+    assert steps_left(Remaining(spec_of(regime="full", pi=None), 1000)) == 40 * 16  # ⌈1000 / 64⌉
+
+
+def test_time_is_judged_by_the_runs_most_alike() -> None:
+    known = [
+        finished(spec_of(method="cap", pi=0.1), 60.0, 600),  # 0.1 s a step
+        finished(spec_of(method="bce", pi=0.1), 30.0, 600),  # 0.05 s a step
+    ]
+    run = [Remaining(spec_of(method="cap", pi=0.1, seed=1), 1000)]
+    assert estimate(run, known).seconds == pytest.approx(600 * 0.1)
+    other = [Remaining(spec_of(method="bbam", pi=0.1), 1000)]  # the median of what the data takes
+    assert estimate(other, known).seconds == pytest.approx(600 * 0.075)
+    far = [Remaining(spec_of(backbone="resnet50"), 1000)]
+    assert estimate(far, known).seconds is None
+    both = estimate(run + far, known)
+    assert (both.seconds, both.unknown) == (pytest.approx(60.0), 1)
+
+
+def test_the_pace_is_the_median_of_the_last_epochs() -> None:
+    now = [0.0]
+    pace = Pace(lambda: now[0])
+    assert pace.seconds_per_epoch is None
+    for moment in (1.0, 2.0, 12.0):  # epochs of 1, 1 and 10 s
+        now[0] = moment
+        pace.tick()
+    assert pace.seconds_per_epoch == 1.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(None, "-"), (45, "45 s"), (600, "10 min"), (12000, "3 h 20 min"), (187200, "2 d 4 h")],
+)
+def test_durations_in_words(seconds: float | None, words: str) -> None:
+    assert duration(seconds) == words
+
+
+# ------------------------------------------------------------------------------- the live table
+
+
+def shown(terminal: bool) -> tuple[Display, io.StringIO, list[float]]:
+    out, now = io.StringIO(), [0.0]
+    console = Console(file=out, force_terminal=terminal, width=150)
+    return Display(console, 2, clock=lambda: now[0]), out, now
+
+
+def epoch(number: int) -> dict[str, Any]:
+    event = {"kind": "epoch", "epoch": number, "epochs": 40, "seconds_per_epoch": 5.0}
+    return {**event, "loss_labelled": 0.25, "loss_unlabelled": 0.5}
+
+
+def test_the_live_table_has_a_row_a_run_and_the_totals() -> None:
+    display, _, now = shown(terminal=True)
+    display.report(spec_of(0), {"kind": "start", "epochs": 40})
+    now[0] = 50.0
+    display.report(spec_of(0), epoch(10))
+    out = io.StringIO()
+    Console(file=out, width=150).print(display.table())
+    # 10 of 40 epochs of the first of two runs in 50 s: 70 epochs more take 350 s
+    for word in ("bce", "semi-0.3", "10/40", "0.7500", "2 min", "0 of 2 runs", "about 6 min left"):
+        assert word in out.getvalue(), out.getvalue()
+
+
+def test_a_log_has_a_line_now_and_then() -> None:
+    display, out, now = shown(terminal=False)
+    for number in range(1, 41):
+        display.report(spec_of(0), epoch(number))
+        now[0] += 5.0
+    lines = out.getvalue().splitlines()
+    assert "epoch 3/40 labelled 0.2500 unlabelled 0.5000, 3 min left" in lines[0]
+    assert sum("epoch" in line for line in lines) == 19  # every second epoch: 10 s
+    assert sum("of 2 runs" in line for line in lines) == 3  # 195 s: one a minute
+
+
+def test_a_run_that_waits_says_so() -> None:
+    display, out, _ = shown(terminal=False)
+    display.report(spec_of(0), {"kind": "waits", "text": "waits for features"})
+    assert "seed 0: waits for features" in out.getvalue()

@@ -1,0 +1,378 @@
+"""Frozen features: computed once, shared, resumed after a kill, and trained on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from ssmlbench.core.errors import RunFailed
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.data import prepare
+from ssmlbench.inputs import frozen as features
+from ssmlbench.inputs.encoders import find_encoder
+from ssmlbench.inputs.feature_cache import cached_features, features_root
+from ssmlbench.inputs.frozen import CachedInputs, FrozenEncoder
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs.context import RunContext
+from ssmlbench.runs.execute import execute
+from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.resolve import resolve
+from ssmlbench.training.run_data import input_loader, load_inputs
+from tests.support.tiny_models import save_tiny_bert, write_data_plugin
+
+BACKBONES: dict[str, dict[str, Any]] = {
+    "tiny-text": {"max_tokens": 24},
+    "tiny-images": {"backbone": "squeezenet1_1", "weights": "none", "image_size": 32},
+    "tiny-vectors": {},
+}
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_bert(tmp_path_factory.mktemp("models") / "tiny-bert")
+
+
+@pytest.fixture(scope="module")
+def plugin_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_data_plugin(tmp_path_factory.mktemp("plugins"))
+
+
+@pytest.fixture(scope="module")
+def tiny(plugin_file: Path) -> Plugins:
+    return Plugins([plugin_file])
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+
+
+def asked(plugins: Plugins, dataset: str, bert: Path | None = None, **fields: Any) -> RunSpec:
+    short: dict[str, Any] = {"method": "bce", "pi": 0.3, "epochs": 4, "freeze": True}
+    short |= {"batch_size": 16, "labelled_batch_size": 8, "strong_views": 2, **BACKBONES[dataset]}
+    if bert:
+        short["backbone"] = str(bert)
+    return resolve(plugins, {}, dataset=dataset, **{**short, **fields})
+
+
+def frozen(plugins: Plugins, spec: RunSpec, notify: Any = lambda event: None) -> FrozenEncoder:
+    task = prepare(plugins.datasets[spec.dataset]())
+    cpu = torch.device("cpu")
+    spec = dataclasses.replace(spec, scaling="none")  # what is cached, before it is scaled
+    return input_loader(spec, plugins, task, cpu, notify=notify).__self__  # type: ignore[attr-defined]
+
+
+# ------------------------------------------------------------------------------- end to end
+
+
+@pytest.mark.parametrize("method", ["bce", "cap"])
+@pytest.mark.parametrize("dataset", BACKBONES)
+def test_methods_train_on_cached_features_of_every_kind(
+    method: str, dataset: str, tiny: Plugins, bert: Path, tmp_path: Path
+) -> None:
+    spec = asked(tiny, dataset, bert if dataset == "tiny-text" else None, method=method)
+    events: list[Mapping[str, Any]] = []
+    place = RunContext(tmp_path / "results", "cpu", 1)
+    assert execute(spec, tiny, place, events.append) == "done"
+    result = json.loads(RunFolder.of(place.results, spec).result_file.read_text())
+    assert 0 <= result["metrics"]["threshold"]["default"]["map"] <= 1
+    done = {e["what"]: e["done"] for e in events if e["kind"] == "features"}
+    wanted = {"train plain": 60, "train strong 1": 60, "train strong 2": 60, "test plain": 20}
+    if dataset == "tiny-images":
+        wanted["train weak"] = 60  # elsewhere the weak view is the row itself
+    assert done == wanted
+
+
+def test_a_second_run_builds_no_encoder(
+    tiny: Plugins, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = RunContext(tmp_path / "results", "cpu", 1)
+    execute(asked(tiny, "tiny-text", bert), tiny, place)
+    monkeypatch.setattr(FrozenEncoder, "_encoded", lambda *_: pytest.fail("encoded again"))
+    assert execute(asked(tiny, "tiny-text", bert, seed=1), tiny, place) == "done"
+
+
+def test_cached_features_are_what_the_encoder_gives(tiny: Plugins, bert: Path) -> None:
+    spec = asked(tiny, "tiny-text", bert)
+    maker = frozen(tiny, spec)
+    found = maker.inputs("test").view(np.arange(20), "plain", torch.Generator())
+    cls = find_encoder(tiny.encoders, str(bert), "text")
+    raw = load_inputs(cls, maker.options, maker.task, "test")
+    ids = raw.view(np.arange(20), "plain", torch.Generator())
+    with torch.no_grad():
+        expected = cls(ids[0], maker.options).eval()(ids)
+    assert found.dtype == torch.float32
+    assert torch.allclose(found, expected, atol=2e-3)  # half precision
+
+
+def test_a_strong_view_is_one_of_the_rows_cached_draws_with_features_dropped() -> None:
+    plain = torch.arange(5.0).half()[:, None].repeat(1, 40)  # equal features: no spread, no noise
+    strong = torch.stack([plain * 10, plain * 10 + 1, plain * 10 + 2], dim=1).flatten(0, 1)
+    inputs = CachedInputs({"plain": plain, "weak": plain, "strong": strong}, draws=3)
+    rows = np.array([4, 0, 2] * 40)
+    seen = inputs.view(rows, "strong", torch.Generator().manual_seed(0))
+    draw = seen.amax(dim=1) / 2 - 10 * torch.from_numpy(rows)  # what is kept is twice as large
+    assert set(draw.tolist()) == {0.0, 1.0, 2.0}
+    assert 0.45 < float((seen[rows > 0] == 0).float().mean()) < 0.55
+    again = inputs.view(rows, "strong", torch.Generator().manual_seed(0))
+    assert torch.equal(seen, again)
+    assert torch.equal(
+        inputs.view(rows, "weak", torch.Generator()).flatten(), plain[rows].flatten()
+    )
+
+
+def test_patches_of_a_row_stay_together_and_are_had_when_asked_for() -> None:
+    plain = torch.arange(3.0)[:, None].repeat(1, 8).half()
+    patches = torch.arange(24.0).reshape(6, 4, 1).repeat(1, 1, 8).half()  # 3 rows × 2 draws × 4
+    asked: list[str] = []
+
+    def load() -> torch.Tensor:
+        asked.append("strong-patches")
+        return patches
+
+    inputs = CachedInputs({"plain": plain}, 2, {"strong-patches": load})
+    assert set(inputs.views) == {"plain", "strong-patches"}
+    inputs.view(np.array([0]), "plain", torch.Generator())
+    assert asked == []
+    for _ in range(2):
+        seen = inputs.view(np.array([2, 0]), "strong-patches", torch.Generator().manual_seed(3))
+    assert asked == ["strong-patches"]
+    assert seen.shape == (8, 8)
+    kept = seen.amax(1) / 2  # half of the features are kept, at twice their size
+    # Row 2's draws are patches 16..19 and 20..23, row 0's are 0..3 and 4..7.
+    assert kept[:4].tolist() in ([16, 17, 18, 19], [20, 21, 22, 23])
+    assert kept[4:].tolist() in ([0, 1, 2, 3], [4, 5, 6, 7])
+
+
+def test_frozen_patches_are_cached_for_the_method_that_looks_at_them(
+    tiny: Plugins, tmp_path: Path
+) -> None:
+    place = RunContext(tmp_path / "results", "cpu", 1)
+    execute(asked(tiny, "tiny-images", epochs=2), tiny, place)
+    names = {folder.about["view"] for folder in cached_features()}
+    assert names == {"plain", "weak", "strong"}
+    spec = asked(tiny, "tiny-images", method="d2l_mat", epochs=2)
+    execute(spec, tiny, place)
+    names = {folder.about["view"] for folder in cached_features()}
+    assert names == {f"{v}{p}" for v in ("plain", "weak", "strong") for p in ("", "-patches")}
+    scores = load_file(RunFolder.of(place.results, spec).scores_file)["scores"]
+    again = RunContext(tmp_path / "again", "cpu", 1)
+    execute(spec, tiny, again)  # now that every view is cached
+    expected = load_file(RunFolder.of(again.results, spec).scores_file)["scores"]
+    np.testing.assert_array_equal(scores, expected)
+
+
+def test_frozen_patches_are_what_the_encoder_gives(tiny: Plugins) -> None:
+    maker = frozen(tiny, asked(tiny, "tiny-images"))
+    found = maker.inputs("test").view(np.arange(5), "plain-patches", torch.Generator())
+    raw = load_inputs(maker.encoder, maker.options, maker.task, "test")
+    with torch.no_grad():
+        expected = maker._built(raw.view(np.arange(5), "plain-patches", torch.Generator()))
+    assert found.shape == expected.shape
+    assert torch.allclose(found, expected, atol=5e-3)  # half precision
+
+
+def test_features_that_are_not_finite_are_refused(
+    tiny: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ssmlbench.inputs.encoders import Vector
+
+    monkeypatch.setattr(Vector, "forward", lambda self, rows: rows * 1e9)
+    with pytest.raises(RunFailed, match="half precision"):
+        frozen(tiny, asked(tiny, "tiny-vectors")).inputs("test")
+
+
+# ------------------------------------------------------------------------------- the key
+
+
+def test_the_key_changes_with_every_option_and_with_nothing_else(
+    tiny: Plugins, bert: Path, tmp_path: Path
+) -> None:
+    other = save_tiny_bert(tmp_path / "other", seed=1)
+    moved = save_tiny_bert(tmp_path / "moved")
+
+    def folder(spec: RunSpec, split: str = "train", view: str = "strong", draw: int = 0) -> Path:
+        return frozen(tiny, spec).folder(split, view, draw).path
+
+    spec = asked(tiny, "tiny-text", bert)
+    different = [
+        folder(spec),
+        folder(spec, draw=1),
+        folder(spec, view="plain"),
+        folder(spec, split="test"),
+        folder(asked(tiny, "tiny-text", other)),
+        folder(asked(tiny, "tiny-text", bert, max_tokens=20)),
+        folder(asked(tiny, "tiny-text", bert, pooling="all")),
+        folder(asked(tiny, "tiny-text", bert, weights="none")),
+        folder(dataclasses.replace(spec, encoder_code="edited")),
+    ]
+    assert len(set(different)) == len(different)
+    for same in (
+        asked(tiny, "tiny-text", bert, seed=3, method="cap", lr=0.1, strong_views=8),
+        asked(tiny, "tiny-text", moved),  # the same files in another folder
+    ):
+        assert folder(same) == folder(spec)
+
+
+def test_the_key_changes_with_the_data(tiny: Plugins) -> None:
+    maker = frozen(tiny, asked(tiny, "tiny-vectors"))
+    before = maker.folder("train", "plain", 0).path
+    maker.task.card = dataclasses.replace(maker.task.card, fingerprint="0" * 16)
+    assert maker.folder("train", "plain", 0).path != before
+
+
+def test_more_strong_views_reuse_those_there_are(tiny: Plugins) -> None:
+    frozen(tiny, asked(tiny, "tiny-vectors", strong_views=2)).inputs("train")
+    events: list[Mapping[str, Any]] = []
+    frozen(tiny, asked(tiny, "tiny-vectors", strong_views=3), events.append).inputs("train")
+    assert {e["what"] for e in events} == {"train strong 3"}
+
+
+# ------------------------------------------------------------------------------- kills and company
+
+
+def test_a_killed_computation_goes_on_at_the_next_shard(
+    tiny: Plugins, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(features, "SHARD_ROWS", 16)  # 60 rows: 16 + 16 + 16 + 12
+
+    class Killed(BaseException):
+        pass
+
+    def kill(event: Mapping[str, Any]) -> None:
+        if event["done"] == 32:
+            raise Killed
+
+    spec = asked(tiny, "tiny-text", bert)
+    maker = frozen(tiny, spec, kill)
+    with pytest.raises(Killed):
+        maker._features("train", "strong", 0)
+    folder = maker.folder("train", "strong", 0)
+    assert not folder.complete
+    kept = folder.shard_file(0).stat().st_mtime_ns
+    events: list[Mapping[str, Any]] = []
+    resumed = frozen(tiny, spec, events.append)._features("train", "strong", 0)
+    assert [e["done"] for e in events] == [48, 60]
+    assert folder.shard_file(0).stat().st_mtime_ns == kept
+    assert folder.about["shards"] == 4
+    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "undisturbed"))
+    assert torch.equal(resumed, frozen(tiny, spec)._features("train", "strong", 0))
+
+
+def compute(plugin: str, backbone: str, cache: str, pause: float, out: str) -> None:
+    """In a process of its own: the training features, with a pause after every shard."""
+    os.environ["SSMLBENCH_CACHE"] = cache
+    torch.set_num_threads(1)
+    features.SHARD_ROWS = 16
+    plugins = Plugins([plugin])
+    events = []
+
+    def notify(event: Mapping[str, Any]) -> None:
+        events.append(dict(event))
+        Path(out).write_text(json.dumps(events))
+        time.sleep(pause)
+
+    spec = asked(plugins, "tiny-text", Path(backbone))
+    found = frozen(plugins, spec, notify)._features("train", "strong", 0)
+    Path(out).write_text(json.dumps([*events, {"sum": float(found.float().sum())}]))
+
+
+@pytest.fixture
+def start(plugin_file: Path, bert: Path, tmp_path: Path) -> Callable[[str, float], Any]:
+    def begin(name: str, pause: float) -> Any:
+        arguments = (str(plugin_file), str(bert), str(tmp_path / "cache"), pause)
+        context = multiprocessing.get_context("spawn")
+        process = context.Process(target=compute, args=(*arguments, str(tmp_path / name)))
+        process.start()
+        return process
+
+    return begin
+
+
+def wait_for(file: Path, seconds: float = 120) -> None:
+    limit = time.monotonic() + seconds
+    while not file.exists():
+        assert time.monotonic() < limit, f"{file} did not come"
+        time.sleep(0.05)
+
+
+def test_two_processes_share_one_cache_and_one_computation(
+    start: Callable[[str, float], Any], tmp_path: Path
+) -> None:
+    first = start("first", 0.5)
+    wait_for(tmp_path / "first")  # it holds the lock, with three shards to go
+    second = start("second", 0.0)
+    for process in (first, second):
+        process.join(120)
+        assert process.exitcode == 0
+    a, b = (json.loads((tmp_path / name).read_text()) for name in ("first", "second"))
+    assert a[-1] == b[-1]
+    assert len(a) == 5
+    assert len(b) == 1  # it computed nothing
+
+
+def test_a_process_killed_hard_leaves_a_cache_that_goes_on(
+    start: Callable[[str, float], Any], tmp_path: Path
+) -> None:
+    first = start("first", 60.0)
+    wait_for(tmp_path / "first")
+    os.kill(first.pid, signal.SIGKILL)
+    first.join(60)
+    second = start("second", 0.0)
+    second.join(120)
+    assert second.exitcode == 0
+    done = json.loads((tmp_path / "second").read_text())
+    assert [event["done"] for event in done[:-1]] == [32, 48, 60]
+
+
+# ------------------------------------------------------------------------------- ssmlbench cache
+
+
+def test_cache_list_and_clear(ssmlbench: Callable[..., Any], tiny: Plugins) -> None:
+    frozen(tiny, asked(tiny, "tiny-vectors")).inputs("train")
+    begun = features_root() / "tiny-text-train-plain-0123"
+    begun.mkdir()
+    listed = ssmlbench("cache", "list").stdout
+    assert "tiny-vectors" in listed
+    assert "strong 2" in listed
+    assert "begun" in listed
+    assert "removed 1," in ssmlbench("cache", "clear", "--begun").stdout
+    assert len(cached_features()) == 3
+    assert "removed 0," in ssmlbench("cache", "clear", "--dataset", "other").stdout
+    assert "removed 3," in ssmlbench("cache", "clear").stdout
+    assert not cached_features()
+
+
+def test_what_is_being_computed_is_not_cleared(tiny: Plugins) -> None:
+    from filelock import FileLock
+
+    maker = frozen(tiny, asked(tiny, "tiny-vectors"))
+    maker.inputs("test")
+    folder = maker.folder("test", "plain", 0)
+    with FileLock(folder.lock_file):
+        assert not folder.remove()
+    assert folder.complete
+    assert folder.remove()
+
+
+def test_cache_list_imports_no_torch(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from typer.testing import CliRunner; from ssmlbench.cli.cache import cache_app; "
+        "assert CliRunner().invoke(cache_app, ['list']).exit_code == 0; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,247 @@
+"""The training loop: steps, schedule, average, forward passes, selection. On toy data."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ssmlbench.checks import methods as conformance
+from ssmlbench.checks.methods import spec_for, toy
+from ssmlbench.kit.losses import bce
+from ssmlbench.kit.method import Method
+from ssmlbench.protocol.metrics import average_precision
+from ssmlbench.protocol.observation import observe
+from ssmlbench.protocol.sealed import Audit
+from ssmlbench.training.checkpoint import Checkpoint
+from ssmlbench.training.ema import Ema
+from ssmlbench.training.run_data import RunData
+from ssmlbench.training.trainer import Trainer
+
+
+class Watch(Method):
+    """Trains on both pools, and remembers what it was given."""
+
+    name = "watch"
+    regimes = {"semi", "full"}
+    seen: list[tuple[int, int | None]]
+
+    def __init__(self, config: Any, labels: int):
+        super().__init__(config, labels)
+        self.seen = []
+        self.started: list[int] = []
+
+    def start_epoch(self, pools):  # type: ignore[no-untyped-def]
+        self.started.append(pools.epoch)
+
+    def loss(self, labelled, unlabelled):  # type: ignore[no-untyped-def]
+        self.seen.append((len(labelled.rows), None if unlabelled is None else len(unlabelled.rows)))
+        terms = {"labelled": bce(labelled.logits("strong"), labelled.observed.clamp(min=0)).mean()}
+        if unlabelled is not None:
+            assert (unlabelled.observed == -1).all()
+            terms["unlabelled"] = bce(unlabelled.logits("strong"), unlabelled.observed * 0).mean()
+        return terms
+
+
+def trainer_for(
+    folder: Path, cls: type[Method] = Watch, regime: str = "semi", **changes: Any
+) -> Trainer:
+    data, spec = toy("vector"), spec_for(cls, regime, **changes)
+    observation = observe(data.truth, spec)
+    material = RunData(data.train, data.test, observation, Audit(data.truth), data.test_truth)
+    torch.manual_seed(0)
+    encoder = data.encoder(data.train.values[0])
+    method = cls(cls.Config(), conformance.LABELS)
+    checkpoint = Checkpoint(folder / "checkpoint.safetensors")
+    return Trainer(spec, method, encoder, material, torch.device("cpu"), checkpoint)
+
+
+# The toy has 72 rows; at π = 0.3 that is 21 labelled and 51 unlabelled, B_u = 16 and B_l = 8.
+
+
+def test_an_epoch_is_a_pass_over_the_unlabelled_pool_in_every_phase(tmp_path: Path) -> None:
+    trainer = trainer_for(tmp_path)
+    outcome = trainer.train()
+    seen = trainer.method.seen  # type: ignore[union-attr]
+    assert [row["steps"] for row in outcome.history] == [4, 8, 12, 16, 20]  # ⌈51/16⌉ = 4
+    assert seen[:8] == [(16, None)] * 8  # warm-up: labelled rows only, a full batch of them
+    assert seen[8:12] == [(8, 16), (8, 16), (8, 16), (8, 3)]
+    assert trainer.method.started == [3, 4, 5]  # type: ignore[union-attr]
+
+
+def test_the_released_count_makes_warm_up_epochs_short(tmp_path: Path) -> None:
+    outcome = trainer_for(tmp_path, epoch_count="labelled").train()
+    assert [row["steps"] for row in outcome.history] == [2, 4, 8, 12, 16]  # ⌈21/16⌉ = 2
+
+
+def test_with_every_row_labelled_an_epoch_is_one_pass(tmp_path: Path) -> None:
+    trainer = trainer_for(tmp_path, regime="full")
+    trainer.train()
+    seen = trainer.method.seen  # type: ignore[union-attr]
+    assert seen[:5] == [(16, None)] * 4 + [(8, None)]  # 72 = 4 × 16 + 8
+
+
+def test_labelled_rows_are_cycled_evenly(tmp_path: Path) -> None:
+    trainer = trainer_for(tmp_path)
+    counts = torch.bincount(torch.cat(trainer._plan().labelled), minlength=21)
+    assert counts.max() - counts.min() <= 1
+
+
+def test_a_step_is_one_forward_pass_over_all_views(tmp_path: Path) -> None:
+    trainer = trainer_for(tmp_path, warmup_epochs=0, epochs=1)
+    sizes = []
+    trainer.network.register_forward_pre_hook(
+        lambda module, inputs: sizes.append(len(inputs[0])) if module.training else None
+    )
+    trainer.train()
+    assert sizes == [24, 24, 24, 11]
+
+
+def test_views_nobody_declared_are_not_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trainer_for(tmp_path)
+    asked = []
+    original = trainer.material.train.view
+
+    def view(rows: Any, name: str, generator: Any) -> Any:
+        asked.append(name)
+        return original(rows, name, generator)
+
+    monkeypatch.setattr(trainer.material.train, "view", view)
+    trainer.train()
+    assert set(asked) == {"strong", "plain"}  # plain: the scores at the end
+
+
+def test_whole_pool_outputs_are_computed_once_for_two_callers(tmp_path: Path) -> None:
+    trainer = trainer_for(tmp_path)
+    passes = []
+    trainer.ema.network.register_forward_pre_hook(lambda module, inputs: passes.append(1))
+    pool = trainer.pools.unlabelled
+    first = pool.features("ema", "weak")
+    assert torch.equal(pool.logits("ema", "weak"), trainer.ema.network.head(first))
+    assert pool.features("ema", "weak") is first
+    assert len(passes) == 1
+    trainer.pools.forget()
+    pool.logits("ema", "weak")
+    assert len(passes) == 2
+
+
+def test_the_schedule_ends_where_the_steps_end(tmp_path: Path) -> None:
+    history = trainer_for(tmp_path, lr=1e-3).train().history
+    final = 1e-3 / 25 / 1e4
+    assert history[1]["lr"] == pytest.approx(final)  # the end of warm-up
+    assert history[4]["lr"] == pytest.approx(final)  # the end of the run
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_a_run_of_very_few_steps_has_a_schedule_too(tmp_path: Path, epochs: int) -> None:
+    outcome = trainer_for(tmp_path, epochs=epochs, warmup_epochs=0, batch_size=26).train()
+    assert outcome.steps == 2 * epochs  # ⌈51/26⌉ = 2
+
+
+def test_the_average_warms_up_and_restarts() -> None:
+    network = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(network.weight)
+    ema = Ema(network, decay=0.5)
+    nn.init.ones_(network.weight)
+    ema.update()  # decay (1 + 0)/(10 + 0) = 0.1: 0.1 × 0 + 0.9 × 1
+    assert float(ema.network.weight) == pytest.approx(0.9)
+    nn.init.zeros_(network.weight)
+    ema.update()  # decay 2/11
+    assert float(ema.network.weight) == pytest.approx(0.9 * 2 / 11)
+    for _ in range(20):
+        ema.update()
+    before = float(ema.network.weight)
+    nn.init.ones_(network.weight)
+    ema.update()  # 23/32 is past 0.5, which stays
+    assert float(ema.network.weight) == pytest.approx(0.5 * before + 0.5)
+    ema.restart()
+    assert float(ema.network.weight) == 1.0
+    assert ema.updates == 0
+
+
+def test_the_average_takes_normalisation_statistics_along() -> None:
+    network = nn.BatchNorm1d(2)
+    ema = Ema(network, decay=0.9)
+    network(torch.full((4, 2), 10.0) + torch.randn(4, 2))
+    ema.update()
+    assert torch.allclose(ema.network.running_mean, 0.9 * network.running_mean)  # type: ignore[operator, arg-type]
+    assert ema.network.num_batches_tracked == 1
+
+
+@pytest.mark.parametrize("selection", ["val", "oracle"])
+def test_selection_keeps_the_best_epochs_scores(tmp_path: Path, selection: str) -> None:
+    trainer = trainer_for(tmp_path, selection=selection)
+    outcome = trainer.train()
+    values = [row[f"{selection}_map"] for row in outcome.history]
+    assert outcome.selected_epoch == int(np.argmax(values)) + 1
+    if selection == "oracle":
+        truth = trainer.material.test_truth == 1
+        found = float(np.nanmean(average_precision(outcome.scores, truth)))
+        assert found == pytest.approx(max(values))
+
+
+def test_the_last_epoch_is_taken_by_default(tmp_path: Path) -> None:
+    outcome = trainer_for(tmp_path).train()
+    assert outcome.selected_epoch == 5
+    assert not any("_map" in key for row in outcome.history for key in row)
+
+
+def test_calibrated_thresholds_give_the_labelled_rate_on_the_training_rows(tmp_path: Path) -> None:
+    trainer = trainer_for(tmp_path)
+    outcome = trainer.train()
+    seen = trainer.material.observation
+    rows = np.concatenate([seen.labelled, seen.unlabelled])
+    rate = (trainer._scores(trainer.material.train, rows) >= outcome.thresholds).mean(axis=0)
+    assert np.allclose(rate, seen.prior, atol=0.5 / len(rows) + 1e-9)
+
+
+def test_history_has_every_column_a_reader_wants(tmp_path: Path) -> None:
+    cap = conformance.Plugins().methods["cap"]
+    last = trainer_for(tmp_path, cap).train().history[-1]
+    assert {
+        "epoch",
+        "phase",
+        "lr",
+        "seconds",
+        "samples_per_second",
+        "peak_memory_mb",
+        "loss_labelled",
+        "loss_unlabelled",
+        "pseudo_precision",
+        "pseudo_recall",
+    } <= set(last)
+
+
+def test_a_checkpoint_that_is_not_whole_is_as_good_as_none(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors")
+    assert checkpoint.read() is None
+    checkpoint.write({"a": {"b": torch.ones(3)}}, {"epoch": 2})
+    stored = checkpoint.read()
+    assert stored is not None
+    assert torch.equal(stored[0]["a"]["b"], torch.ones(3))
+    assert stored[1] == {"epoch": 2}
+    checkpoint.file.write_bytes(checkpoint.file.read_bytes()[:-5])
+    assert checkpoint.read() is None
+    checkpoint.file.write_bytes(b"")
+    assert checkpoint.read() is None
+
+
+def test_prior_is_exact_for_counting(tmp_path: Path) -> None:
+    pool = trainer_for(tmp_path).pools.labelled
+    assert pool.prior.dtype == torch.float64
+    positives = (pool.observed == 1).sum(0)
+    assert torch.equal((pool.prior * len(pool)).round().long(), positives)
+
+
+def test_a_spec_field_reaches_the_optimiser(tmp_path: Path) -> None:
+    trainer = trainer_for(tmp_path, weight_decay=0.25, epochs=1, warmup_epochs=0)
+    trainer.train()
+    assert trainer.optimiser.param_groups[0]["weight_decay"] == 0.25
+    assert dataclasses.replace(trainer.spec, weight_decay=0.1).hash != trainer.spec.hash
