@@ -49,7 +49,7 @@ from tests.support.report_runs import CLOSING, HOSTILE, IMAGE, SCRIPT, write_res
 
 MAP = METRICS["map"]
 QUERY = Query(metrics=("map", "hamming"))
-ASSETS = ROOT / "ssmlbench" / "report" / "assets"
+ASSETS = ROOT / "ssmlbench" / "boards" / "report" / "assets"
 
 
 @pytest.fixture(scope="module")

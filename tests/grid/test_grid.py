@@ -31,7 +31,7 @@ from tests.runs.test_execute import wait_for as wait_up_to
 
 HELD_METHOD = '''
 import os, time
-from ssmlbench.losses import bce
+from ssmlbench.api import bce
 from ssmlbench.api import Method
 
 class Held(Method):
@@ -49,7 +49,7 @@ class Held(Method):
 
 BROKEN_METHOD = '''
 import os
-from ssmlbench.losses import bce
+from ssmlbench.api import bce
 from ssmlbench.api import Method
 
 class Broken(Method):
@@ -65,7 +65,7 @@ class Broken(Method):
 
 ENCODER = '''
 import os, time
-from ssmlbench.encoders import Encoder
+from ssmlbench.api import Encoder
 
 class Counting(Encoder):
     """Vectors as they are, with a line in a file for every time they are asked for."""

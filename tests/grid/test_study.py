@@ -47,7 +47,7 @@ from tests.boards.test_leaderboard import BASE, finished
 
 TINY = '''
 import numpy as np
-from ssmlbench.dataset import DatasetAdapter, Row
+from ssmlbench.api import DatasetAdapter, Row
 
 class Tiny(DatasetAdapter):
     """Vectors that say their labels."""
@@ -74,7 +74,7 @@ class Bare(Tiny):
 
 EXPLODES = '''
 from dataclasses import dataclass
-from ssmlbench.losses import bce
+from ssmlbench.api import bce
 from ssmlbench.api import Method, option
 from ssmlbench.api import choice
 

@@ -373,7 +373,7 @@ def test_weights_that_change_after_the_question_are_noticed(tiny: Plugins, tmp_p
 
 PLUGIN = '''
 import torch
-from ssmlbench.encoders import Encoder
+from ssmlbench.api import Encoder
 
 
 class Mean(Encoder):

@@ -16,7 +16,7 @@ from ssmlbench.plugins.loader import Plugins, load_file
 from tests.conftest import ROOT
 
 METHOD = '''
-from ssmlbench.losses import bce
+from ssmlbench.api import bce
 from ssmlbench.api import Method
 
 class Mine(Method):

@@ -28,7 +28,7 @@ from ssmlbench.training.checkpoint import Checkpoint
 
 DATASET = '''
 import numpy as np
-from ssmlbench.dataset import DatasetAdapter, Row
+from ssmlbench.api import DatasetAdapter, Row
 
 class Tiny(DatasetAdapter):
     """Vectors that say their labels, with a label that no test row has."""
@@ -48,7 +48,7 @@ class Tiny(DatasetAdapter):
 
 SLOW_METHOD = '''
 import time
-from ssmlbench.losses import bce
+from ssmlbench.api import bce
 from ssmlbench.api import Method
 
 class Slow(Method):

@@ -50,7 +50,7 @@ def save_tiny_bert(folder: Path, seed: int = 0) -> Path:
 
 DATA = """
 import numpy as np
-from ssmlbench.dataset import DatasetAdapter, Row
+from ssmlbench.api import DatasetAdapter, Row
 
 SOUNDS = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
 
