@@ -24,7 +24,7 @@ def test_torchvision_and_a_transformers_model_import_after_it() -> None:
 
 def test_missing_operators_are_declared_once() -> None:
     out = run(
-        "import ssmlbench.torchvision_import as cure;"
+        "import ssmlbench.inputs.torchvision_compat as cure;"
         "cure._compiled_operators_load = lambda: False;"
         "print(cure.declare_missing_operators(), cure.declare_missing_operators());"
         "import torch; print(torch.ops.torchvision.nms.default._schema)"
@@ -35,7 +35,7 @@ def test_missing_operators_are_declared_once() -> None:
 
 def test_compiled_operators_that_load_are_left_alone() -> None:
     out = run(
-        "import ssmlbench.torchvision_import as cure;"
+        "import ssmlbench.inputs.torchvision_compat as cure;"
         "cure._compiled_operators_load = lambda: True;"
         "print(cure.declare_missing_operators(), len(cure._declared))"
     )

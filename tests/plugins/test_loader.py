@@ -133,4 +133,4 @@ def test_a_wheel_installed_elsewhere_has_every_plugin_and_the_papers_tables(
     assert methods.split() == list(plugins.methods)
     assert datasets.split() == list(plugins.datasets)
     assert int(numbers) == len(read_published())
-    assert (target / "ssmlbench" / "report" / "assets" / "page.html").is_file()
+    assert (target / "ssmlbench" / "boards" / "report" / "assets" / "page.html").is_file()
