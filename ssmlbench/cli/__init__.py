@@ -6,7 +6,8 @@ One module a command or a group of them; this one puts them together.
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,7 +21,7 @@ from ssmlbench.cli.report import plot, report
 from ssmlbench.cli.run import run
 from ssmlbench.cli.status import status
 from ssmlbench.cli.tune import tune
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import PluginWarning, UserError
 
 app = typer.Typer(
     name="ssmlbench",
@@ -46,13 +47,27 @@ app.add_typer(cache_app, name="cache")
 def main() -> None:
     """The console script: a user's mistake is one line and exit code 2, never a traceback."""
     try:
-        app()
+        with warnings.catch_warnings():
+            _show_plugin_warnings_on_one_line()
+            app()
     except UserError as error:
         Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped; the same command goes on from here")
         sys.exit(130)
+
+
+def _show_plugin_warnings_on_one_line() -> None:
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if issubclass(category, PluginWarning):
+            Console(stderr=True).print(f"warning: {message}", highlight=False, soft_wrap=True)
+        else:
+            usual(message, category, *rest, **more)
+
+    warnings.showwarning = show
 
 
 def _version(asked: bool) -> None:

@@ -6,15 +6,19 @@ import dataclasses
 import inspect
 import typing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ssmlbench.cli.dispatch import near
 from ssmlbench.core.hyperparameters import search_of
-from ssmlbench.core.registry import source_file
-from ssmlbench.kit.method import Method
-from ssmlbench.plugins.loader import Plugins
+from ssmlbench.core.registry import location
+
+if TYPE_CHECKING:
+    from ssmlbench.kit.method import Method
+    from ssmlbench.plugins.loader import Plugins
 
 
 def idea(cls: type) -> str:
@@ -22,11 +26,8 @@ def idea(cls: type) -> str:
     return " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
 
 
-def _near(file: Path) -> str:
-    try:
-        return str(file.relative_to(Path.cwd()))
-    except ValueError:
-        return str(file)
+def _near(place: Path | str) -> str:
+    return place if isinstance(place, str) else str(near(place))
 
 
 def method_table(plugins: Plugins) -> Table:
@@ -36,7 +37,7 @@ def method_table(plugins: Plugins) -> Table:
     for name in plugins.methods:
         cls = plugins.methods[name]
         table.add_row(
-            name, idea(cls), cls.paper, ", ".join(sorted(cls.regimes)), _near(source_file(cls))
+            name, idea(cls), cls.paper, ", ".join(sorted(cls.regimes)), _near(location(cls))
         )
     return table
 
@@ -54,7 +55,7 @@ def dataset_table(plugins: Plugins) -> Table:
             cls.backbone,
             cls.citation,
             cls.licence,
-            _near(source_file(cls)),
+            _near(location(cls)),
         )
     return table
 
@@ -111,7 +112,7 @@ def method_page(cls: type[Method]) -> RenderableType:
         ("paper", cls.paper),
         ("regimes", ", ".join(sorted(cls.regimes))),
         ("head", _head(cls)),
-        ("file", _near(source_file(cls))),
+        ("file", _near(location(cls))),
     ):
         facts.add_row(Text(key, style="bold"), value)
     parameters = Table(title="hyper-parameters (--set name=value)", title_justify="left")

@@ -16,11 +16,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad
+from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad, load_plugins
 from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:
-    from ssmlbench.core.registry import Registry
     from ssmlbench.data import Card, DatasetAdapter, Published, Task
 
 data_app = typer.Typer(no_args_is_help=True, help="Prepare, check and list data sets.")
@@ -93,29 +92,18 @@ def list_command(data_dir: DataDir = None, plugin: PluginFiles = None) -> None:
     table = Table()
     for column in ("data set", "kind", "state", "train", "test", "labels", "labels a row"):
         table.add_column(column)
-    registry = _registry(plugin)
-    for name in registry:
-        adapter = registry[name](data_dir=data_dir)
+    plugins = load_plugins(plugin)
+    for name in plugins.datasets:
+        adapter = plugins.datasets[name](data_dir=data_dir)
         table.add_row(name, adapter.kind, *_state(adapter))
     Console().print(table)
-
-
-def _registry(plugin: list[str] | None) -> Registry[DatasetAdapter]:
-    from ssmlbench.plugins.loader import data_sets
-
-    return data_sets(plugin or ())
 
 
 def _adapter(
     name: str, plugin: list[str] | None, source: Path | None, data_dir: Path | None
 ) -> DatasetAdapter:
-    from ssmlbench.data.user_data import looks_like_path
-    from ssmlbench.plugins.loader import add_data
-
-    registry = _registry(plugin)
-    if name not in registry and looks_like_path(name):
-        name = add_data(registry, Path(name))
-    return registry[name](source, data_dir)
+    plugins = load_plugins(plugin)
+    return plugins.datasets[plugins.data_set(name)](source, data_dir)
 
 
 def _state(adapter: DatasetAdapter) -> tuple[str, str, str, str, str]:

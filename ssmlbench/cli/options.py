@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PluginFiles = Annotated[
-    list[str] | None, typer.Option("--plugin", help="A plugin file; may be repeated.")
+    list[str] | None,
+    typer.Option("--plugin", help="A plugin file, a data folder or an ARFF file; repeatable."),
 ]
 DataDir = Annotated[
     Path | None,

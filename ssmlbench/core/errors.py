@@ -1,6 +1,6 @@
-"""The two ways a run can end other than with a number.
+"""What a user is told: errors of theirs, failed runs, and plugins that are left out.
 
-Anything else that escapes is a bug and keeps its traceback.
+Any other exception that escapes is a bug and keeps its traceback.
 """
 
 
@@ -17,3 +17,7 @@ class RunFailed(Exception):
 
 class Diverged(RunFailed):
     """A loss or weights that are not finite: the same spec would end here again."""
+
+
+class PluginWarning(UserWarning):
+    """An installed plugin that cannot be used. The other plugins still work."""

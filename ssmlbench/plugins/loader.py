@@ -1,8 +1,9 @@
-"""Finds methods, data sets and encoders: one loader for the built-in folders and for a user's file.
+"""Finds methods, data sets and encoders.
 
-A plugin is a Python file with a subclass of Method, DatasetAdapter or Encoder in it, or a user's
-own data: a folder of tables or an ARFF file, which is turned into an adapter. Nothing is registered
-by decorator or by hand: being in the file is enough.
+A plugin is a class derived from Method, DatasetAdapter or Encoder. It comes from one of four
+sources, and being there is enough: a file in the built-in folders, an installed distribution
+(entry points `ssmlbench.methods`, `ssmlbench.datasets`, `ssmlbench.encoders`), a user's Python file,
+or a user's data (a folder of tables or an ARFF file, for which a data set class is built).
 """
 
 from __future__ import annotations
@@ -10,15 +11,21 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
+import multiprocessing
 import sys
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import PluginWarning, UserError
 from ssmlbench.core.paths import builtin_root
-from ssmlbench.core.registry import Registry, source_file
+from ssmlbench.core.registry import Registry, location, plugin_name
 
 if TYPE_CHECKING:
     from ssmlbench.data import DatasetAdapter
@@ -26,35 +33,58 @@ if TYPE_CHECKING:
     from ssmlbench.kit.method import Method
 
 
+@dataclass(frozen=True)
+class Kind:
+    """One kind of plugin: its base class, by name so that nothing is imported early."""
+
+    what: str  # as messages call it
+    folder: str  # of the built-in ones; also the last part of the entry points' group
+    module: str
+    base: str
+
+    def matches(self, cls: type[Any]) -> bool:
+        """Whether the class is a plugin of this kind."""
+        module = sys.modules.get(self.module)  # not imported: nothing can be derived from it
+        return module is not None and issubclass(cls, getattr(module, self.base))
+
+
+METHOD = Kind("method", "methods", "ssmlbench.kit.method", "Method")
+DATASET = Kind("data set", "datasets", "ssmlbench.data.adapter", "DatasetAdapter")
+ENCODER = Kind("encoder", "encoders", "ssmlbench.inputs.encoders.base", "Encoder")
+
+
 class Plugins:
-    """Everything that can be named on the command line."""
+    """Everything that can be named on the command line.
+
+    Each kind is loaded when it is first used, so that a question about data sets imports no torch.
+    files: Python files, data folders or ARFF files of the user, loaded at once.
+    """
 
     def __init__(self, files: Iterable[str | Path] = ()):
-        from ssmlbench.data import DatasetAdapter
-        from ssmlbench.inputs import encoders
-        from ssmlbench.kit.method import Method
-
-        self.methods: Registry[Method] = Registry("method")
-        self.datasets: Registry[DatasetAdapter] = Registry("data set")
-        self.encoders: Registry[Encoder] = Registry("encoder")
-        self.files = tuple(str(Path(file).resolve()) for file in files)
-        for cls in encoders.BUILTIN:
-            self.encoders.add(cls)
-        builtin = [
-            file
-            for folder in ("methods", "datasets")
-            for file in sorted((builtin_root() / folder).glob("*.py"))
-        ]
-        self._kinds = (
-            (Method, self.methods),
-            (DatasetAdapter, self.datasets),
-            (encoders.Encoder, self.encoders),
-        )
-        for file in [*builtin, *map(Path, self.files)]:
-            if file.is_dir() or file.suffix == ".arff":
-                add_data(self.datasets, file)
+        paths = [Path(file).expanduser().resolve() for file in files]
+        self.files = tuple(dict.fromkeys(map(str, paths)))
+        for path in map(Path, self.files):
+            if path.is_dir() or path.suffix == ".arff":
+                self._add_data(path)
             else:
-                self._add_file(file)
+                self._add_file(path)
+
+    @cached_property
+    def methods(self) -> Registry[Method]:
+        """The methods by name."""
+        return self._registry(METHOD)
+
+    @cached_property
+    def datasets(self) -> Registry[DatasetAdapter]:
+        """The data sets by name."""
+        return self._registry(DATASET)
+
+    @cached_property
+    def encoders(self) -> Registry[Encoder]:
+        """The encoders by name; torchvision and Hugging Face models are not listed here."""
+        from ssmlbench.inputs.encoders import BUILTIN
+
+        return self._registry(ENCODER, BUILTIN)
 
     def data_set(self, typed: str) -> str:
         """The name of a data set typed by name or by path; a path is a plugin from now on."""
@@ -62,84 +92,136 @@ class Plugins:
 
         if typed in self.datasets or not looks_like_path(typed):
             return typed
-        file = Path(typed).expanduser().resolve()
-        name = add_data(self.datasets, file)
-        self.files = tuple(dict.fromkeys((*self.files, str(file))))
+        path = Path(typed).expanduser().resolve()
+        name = self._add_data(path)
+        self.files = tuple(dict.fromkeys((*self.files, str(path))))
         return name
 
+    def add(self, cls: type[Any]) -> str:
+        """Add a class that is already in memory, and return its name."""
+        for kind, registry in self._kinds(cls):
+            registry.add(cls)
+            return plugin_name(cls, kind.what)
+        raise UserError(
+            f"{cls.__name__} is no plugin; expected a class derived from Method, DatasetAdapter or "
+            "Encoder"
+        )
+
+    def _kinds(self, cls: type[Any]) -> Iterable[tuple[Kind, Registry[Any]]]:
+        """The kinds that the class is a plugin of. Only these registries are loaded."""
+        if METHOD.matches(cls):
+            yield METHOD, self.methods
+        if DATASET.matches(cls):
+            yield DATASET, self.datasets
+        if ENCODER.matches(cls):
+            yield ENCODER, self.encoders
+
+    def _registry(self, kind: Kind, classes: Sequence[type[Any]] = ()) -> Registry[Any]:
+        """The plugins of one kind that are built in or installed."""
+        import_module(kind.module)
+        registry: Registry[Any] = Registry(kind.what)
+        for cls in classes:
+            registry.add(cls)
+        for file in sorted((builtin_root() / kind.folder).glob("*.py")):
+            for cls in _classes_of(load_file(file)):
+                if kind.matches(cls):
+                    registry.add(cls)
+        for entry in entry_points(group=f"ssmlbench.{kind.folder}"):
+            for cls in _installed(entry, kind):
+                registry.add(cls)
+        return registry
+
     def _add_file(self, file: Path) -> None:
-        module = load_file(file)
-        found = 0
-        for cls in _classes_defined_in(module):
-            for base, registry in self._kinds:
-                if issubclass(cls, base):
-                    registry.add(cls)  # type: ignore[arg-type]
-                    found += 1
-        if not found:
+        count = 0
+        for cls in _classes_of(load_file(file)):
+            for _, registry in self._kinds(cls):
+                registry.add(cls)
+                count += 1
+        if not count:
             raise UserError(
                 f"{file}: no plugin in it; expected a class derived from Method, DatasetAdapter "
                 "or Encoder (`ssmlbench new method NAME` writes one to start from)"
             )
 
+    def _add_data(self, path: Path) -> str:
+        """Add a user's own data, and return the name it has: its folder's or file's."""
+        from ssmlbench.data.user_data import data_class
 
-def data_sets(files: Iterable[str | Path] = ()) -> Registry[DatasetAdapter]:
-    """The data sets alone: what needs no torch is answered without loading it."""
-    from ssmlbench.data import DatasetAdapter
-
-    registry: Registry[DatasetAdapter] = Registry("data set")
-    for file in [*sorted((builtin_root() / "datasets").glob("*.py")), *map(Path, files)]:
-        for cls in _classes_defined_in(load_file(file)):
-            if issubclass(cls, DatasetAdapter):
-                registry.add(cls)
-    return registry
-
-
-def add_data(registry: Registry[DatasetAdapter], path: Path) -> str:
-    """Add a user's own data, and return the name it has: its folder's or file's."""
-    from ssmlbench.data.user_data import data_class
-
-    cls = data_class(path)
-    if cls.name in registry:
-        known = registry[cls.name]
-        if getattr(known, "home", None) == getattr(cls, "home", None):
-            return cls.name
-        raise UserError(
-            f"--dataset {path}: there is another data set called {cls.name!r} "
-            f"({getattr(known, 'home', source_file(known))}); rename yours"
-        )
-    registry.add(cls)
-    return cls.name
+        cls = data_class(path)
+        if cls.name in self.datasets:
+            known = self.datasets[cls.name]
+            if getattr(known, "home", None) == getattr(cls, "home", None):
+                return cls.name
+            raise UserError(
+                f"{path}: there is another data set called {cls.name!r} ({location(known)}); "
+                "rename yours"
+            )
+        self.datasets.add(cls)
+        return cls.name
 
 
-def _classes_defined_in(module: ModuleType) -> list[type]:
+def _classes_of(module: ModuleType) -> list[type[Any]]:
+    """The public classes that the module, or a part of the package, defines."""
     return [
         cls
         for cls in vars(module).values()
         if inspect.isclass(cls)
-        and cls.__module__ == module.__name__
+        and f"{cls.__module__}.".startswith(f"{module.__name__}.")
         and not cls.__name__.startswith("_")  # a plugin file's private bases are not plugins
     ]
 
 
+def _installed(entry: EntryPoint, kind: Kind) -> list[type[Any]]:
+    """The plugins that an entry point names: a class, or a module with classes in it.
+
+    One that cannot be loaded is a warning that names its distribution: it must not stop commands
+    that have nothing to do with it.
+    """
+    try:
+        loaded = entry.load()
+        chosen = _classes_of(loaded) if inspect.ismodule(loaded) else [loaded]
+        plugins = [cls for cls in chosen if inspect.isclass(cls) and kind.matches(cls)]
+        if not plugins:
+            raise TypeError(f"no class derived from {kind.base} in it")
+        for cls in plugins:
+            plugin_name(cls, kind.what)
+    except Exception as error:
+        if multiprocessing.parent_process() is None:  # a worker's parent has already warned
+            reason = str(error).partition("\n")[0]
+            distribution = entry.dist.name if entry.dist else "unknown"
+            warnings.warn(
+                f"distribution {distribution}: entry point {entry.group}: {entry.name} = "
+                f"{entry.value} is left out ({type(error).__name__}: {reason})",
+                PluginWarning,
+                stacklevel=2,
+            )
+        return []
+    return plugins
+
+
 def load_file(file: Path) -> ModuleType:
-    """Import one plugin file by its path, under a module name no package can have."""
+    """Import one plugin file by its path, under a module name that no package has."""
     file = Path(file).resolve()
     if not file.is_file():
-        raise UserError(f"plugin file {file} does not exist")
+        raise UserError(
+            f"plugin file {file} does not exist; a plugin is a Python file, a data folder or an "
+            "ARFF file"
+        )
     digest = hashlib.sha256(str(file).encode()).hexdigest()[:8]
     name = f"ssmlbench_plugin_{file.stem.replace('-', '_')}_{digest}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise UserError(f"{file}: not a Python file")
+        raise UserError(f"{file}: not a Python file, a data folder or an ARFF file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up while the file is still running
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        where = f" (line {_line_in(error, file)})" if _line_in(error, file) else ""
+        number = _line_in(error, file)
+        where = f" (line {number})" if number else ""
         raise UserError(
             f"{file}{where} does not import: {type(error).__name__}: {error}"
         ) from error

@@ -17,7 +17,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.data import Task, prepare
 from ssmlbench.data.user_data import data_class
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions
-from ssmlbench.plugins.loader import Plugins, add_data, data_sets
+from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.training.run_data import input_loader, load_inputs
 from tests.datasets.test_datasets import names_of
@@ -254,7 +254,7 @@ def test_a_path_is_a_plugin_that_a_worker_can_load_again(tmp_path: Path) -> None
 def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     write_jsonl_names(tmp_path / "aapd")
     with pytest.raises(UserError, match="another data set called 'aapd'"):
-        add_data(data_sets(), tmp_path / "aapd")
+        Plugins([tmp_path / "aapd"])
 
 
 # Mulan's ARFF -------------------------------------------------------------------------------------

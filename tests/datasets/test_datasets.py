@@ -13,11 +13,11 @@ import pytest
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.data import DatasetAdapter, Task, is_prepared, prepare
-from ssmlbench.plugins.loader import data_sets
+from ssmlbench.plugins.loader import Plugins
 from tests.support import raw_layouts
 from tests.support.raw_layouts import LAYOUTS, jpeg, npy, put
 
-REGISTRY = data_sets()
+REGISTRY = Plugins().datasets
 
 
 @pytest.fixture(autouse=True)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from ssmlbench.boards.published import read_published
-from ssmlbench.core.errors import UserError
+from ssmlbench.cli import app, main
+from ssmlbench.core.errors import PluginWarning, UserError
 from ssmlbench.plugins.digest import code_digest
 from ssmlbench.plugins.loader import Plugins, load_file
 from tests.conftest import ROOT
@@ -134,3 +138,187 @@ def test_a_wheel_installed_elsewhere_has_every_plugin_and_the_papers_tables(
     assert datasets.split() == list(plugins.datasets)
     assert int(numbers) == len(read_published())
     assert (target / "ssmlbench" / "boards" / "report" / "assets" / "page.html").is_file()
+
+
+# What --plugin takes --------------------------------------------------------------------------------
+
+RUN = ("--method", "bce", "--dataset", "multidigits", "--pi", "0.05", "--dry-run")
+VERBS = {
+    "run": RUN,
+    "tune": (*RUN, "--trials", "1"),
+    "methods": (),
+    "datasets": (),
+    "data prepare": ("multidigits",),
+    "data verify": ("multidigits",),
+    "data list": (),
+}
+
+
+def verbs_with_plugins(group: Any, path: str = "") -> set[str]:
+    found = set()
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            found |= verbs_with_plugins(command, f"{path}{name} ")
+        elif any("--plugin" in parameter.opts for parameter in command.params):
+            found.add(f"{path}{name}")
+    return found
+
+
+def test_every_verb_with_a_plugin_option_is_tried_below() -> None:
+    assert verbs_with_plugins(typer.main.get_command(app)) == set(VERBS)
+
+
+def write_plugin(kind: str, folder: Path) -> Path:
+    folder.mkdir()
+    if kind == "Python file":
+        return write(folder, METHOD)
+    if kind == "data folder":
+        for split in ("train", "test"):
+            write(folder, "text,labels\nx,a\ny,b\n", f"{split}.csv")
+        return folder
+    header = "@attribute height numeric\n@attribute big {0,1}\n@data\n1.5,1\n"
+    write(folder, '<labels><label name="big"/></labels>', "toy.xml")
+    write(folder, header, "toy-test.arff")
+    return write(folder, header, "toy-train.arff")
+
+
+@pytest.mark.parametrize("kind", ["Python file", "data folder", "ARFF file"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_takes_every_kind_of_plugin(
+    verb: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = write_plugin(kind, tmp_path / "plugin")
+    monkeypatch.chdir(tmp_path)
+    arguments = (*verb.split(), *VERBS[verb], "--plugin", str(plugin))
+    monkeypatch.setattr(sys, "argv", ["ssmlbench", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+
+
+def test_a_users_data_is_listed_wherever_data_sets_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_plugin("data folder", tmp_path / "mine")
+    for verb in ("datasets", "data list"):
+        monkeypatch.setattr(sys, "argv", ["ssmlbench", *verb.split(), "--plugin", str(folder)])
+        with pytest.raises(SystemExit):
+            main()
+        assert "mine" in capsys.readouterr().out
+
+
+def test_questions_about_data_sets_import_no_torch(tmp_path: Path) -> None:
+    folder = write_plugin("data folder", tmp_path / "mine")
+    code = (
+        "import sys; from typer.testing import CliRunner; from ssmlbench.cli import app\n"
+        f"for verb in ('datasets',), ('data', 'list'):\n"
+        f"    r = CliRunner().invoke(app, [*verb, '--plugin', {str(folder)!r}])\n"
+        "    assert r.exit_code == 0 and 'mine' in r.output, r.output\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# Installed plugins ----------------------------------------------------------------------------------
+
+INSTALLED = """
+[ssmlbench.methods]
+mine = lab_plugins.methods:Mine
+[ssmlbench.datasets]
+all = lab_plugins.data
+"""
+DATASET = """
+from ssmlbench.api import DatasetAdapter, Row
+
+class First(DatasetAdapter):
+    name, kind, backbone = "first", "text", "bert-base-uncased"
+    def label_names(self):
+        return ["a"]
+    def rows(self, split):
+        yield Row("x", (0,))
+
+class Second(First):
+    name = "second"
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of installed distributions, with one of two modules and three plugins in it."""
+    package = tmp_path / "lab_plugins"
+    package.mkdir()
+    write(package, "", "__init__.py")
+    write(package, METHOD, "methods.py")
+    write(package, DATASET, "data.py")
+    install(tmp_path, "lab-plugins", INSTALLED)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [n for n in sys.modules if n.partition(".")[0] == "lab_plugins"]:
+        monkeypatch.delitem(sys.modules, name)
+    return tmp_path
+
+
+def install(site: Path, distribution: str, entry_points: str) -> None:
+    folder = site / f"{distribution.replace('-', '_')}-1.0.dist-info"
+    folder.mkdir()
+    write(folder, f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n", "METADATA")
+    write(folder, entry_points, "entry_points.txt")
+
+
+def test_installed_plugins_are_found_by_class_and_by_module(site: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plugins = Plugins()
+        assert "mine" in plugins.methods
+        assert {"first", "second", "multidigits"} <= set(plugins.datasets)
+        assert "small-cnn" in plugins.encoders
+    edited = write(site, METHOD.replace(".mean()", ".sum()"))
+    assert code_digest(plugins.methods["mine"]) != code_digest(load_mine(edited))
+
+
+def load_mine(file: Path) -> Any:
+    return vars(load_file(file))["Mine"]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("lab_plugins.nothing:Mine", "ModuleNotFoundError"),
+        ("lab_plugins.methods:Yours", "AttributeError"),
+        ("lab_plugins.data:First", "no class derived from Method in it"),
+        ("lab_plugins.data", "no class derived from Method in it"),
+        ("lab_plugins.methods:bce", "no class derived from Method in it"),
+        ("lab_plugins.broken", "ZeroDivisionError"),
+        ("lab_plugins.nameless", "class Mine has no `name`"),
+    ],
+)
+def test_a_broken_installed_plugin_is_one_line_and_the_others_work(
+    value: str,
+    reason: str,
+    site: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write(site / "lab_plugins", "1 / 0", "broken.py")
+    write(site / "lab_plugins", METHOD.replace('    name = "mine"\n', ""), "nameless.py")
+    install(site, "unlucky-lab", f"[ssmlbench.methods]\nbad = {value}\n")
+    with pytest.warns(PluginWarning, match="distribution unlucky-lab") as warned:
+        methods = Plugins().methods
+    assert {"mine", "bce"} <= set(methods)
+    assert len(warned) == 1
+    assert reason in str(warned[0].message)
+    monkeypatch.setattr(sys, "argv", ["ssmlbench", "methods"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr()
+    assert ended.value.code == 0
+    assert "mine" in said.out
+    (line,) = said.err.strip().splitlines()
+    assert line.startswith("warning: distribution unlucky-lab")
+
+
+def test_two_installed_plugins_of_one_name_are_refused(site: Path) -> None:
+    write(site / "lab_plugins", METHOD.replace('"mine"', '"cap"'), "taken.py")
+    install(site, "another-lab", "[ssmlbench.methods]\ncap = lab_plugins.taken:Mine\n")
+    with pytest.raises(UserError, match=r"two plugins call themselves method 'cap'.*taken\.py"):
+        _ = Plugins().methods
+    assert "multidigits" in Plugins().datasets  # commands about data sets still work
