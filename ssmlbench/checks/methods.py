@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from rich.console import Console
 from ssmlbench.checks.encoders import Broken, encoder_statements
 from ssmlbench.core import hyperparameters as search
 from ssmlbench.core.errors import RunFailed, UserError
-from ssmlbench.core.events import Notify
+from ssmlbench.core.events import CheckpointSaved, Event, Notify
 from ssmlbench.core.registry import source_file
 from ssmlbench.core.seeds import stream_seed
 from ssmlbench.core.spec import Regime, RunSpec
@@ -180,8 +180,8 @@ def survives_a_kill(cls: type[Method], regime: str, kind: str) -> None:
     whole = train(cls, data, spec)
     for last in (1, 2, 3):
 
-        def kill(event: Mapping[str, Any], last: int = last) -> None:
-            if event["kind"] == "checkpoint" and event["epoch"] == last:
+        def kill(event: Event, last: int = last) -> None:
+            if event == CheckpointSaved(last):
                 raise _Killed
 
         with tempfile.TemporaryDirectory() as folder:

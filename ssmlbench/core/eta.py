@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Callable
 
 REMEMBERED = 5
-"""Epochs the pace is judged by: few, since warm-up epochs are cheaper than the others."""
+"""Epochs the time is judged by: few, since warm-up epochs are cheaper than the others."""
 
 
-class Pace:
-    """Told of every epoch that ends; gives the seconds one takes."""
+class EpochTimer:
+    """Measures how long the last epochs took; call `tick` at the end of each."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock

@@ -1,9 +1,126 @@
-"""What a run tells whoever watches it."""
+"""What happens to a run, as small typed objects that a listener is called with.
+
+They are plain frozen dataclasses, so they can be pickled: a worker process sends them over its pipe,
+a Ray task returns them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass, field
 
-Notify = Callable[[Mapping[str, Any]], None]
-"""Whoever is told of the events of a run."""
+from ssmlbench.core.spec import RunSpec
+
+
+@dataclass(frozen=True)
+class Started:
+    """A process holds the run's folder and begins to make the run."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The run waits for another process; `text` says for what."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A frozen encoder has computed `done` of `total` rows of one view of one split."""
+
+    what: str
+    done: int
+    total: int
+
+    @property
+    def rows(self) -> str:
+        """The count, as `16/60 rows`."""
+        return f"{self.done}/{self.total} rows"
+
+    @property
+    def text(self) -> str:
+        """What the run is doing."""
+        return f"encoding {self.what}: {self.rows}"
+
+
+@dataclass(frozen=True)
+class TrainingStarted:
+    """Inputs and network are ready; the first epoch begins."""
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Training continues from a checkpoint after `epoch` epochs."""
+
+    epoch: int
+
+
+@dataclass(frozen=True)
+class EpochEnded:
+    """An epoch of training has ended."""
+
+    epoch: int  # counted from 1
+    epochs: int
+    losses: Mapping[str, float] = field(default_factory=dict)  # term → mean over the epoch's steps
+    seconds_per_epoch: float | None = None  # filled in by the heartbeat
+
+
+@dataclass(frozen=True)
+class CheckpointSaved:
+    """The state after `epoch` epochs is on disk."""
+
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Warned:
+    """Something the user should know; the run continues."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Retried:
+    """The run's worker died; the run starts again from its checkpoint."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """The run finished, with this mAP (threshold rule, default convention) and training time."""
+
+    map: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class AlreadyDone:
+    """The run's result was there already; nothing was computed."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The run failed, for the reason in `text`."""
+
+    text: str
+
+
+Closing = Done | AlreadyDone | Failed
+"""The last event of a run."""
+Event = (
+    Started
+    | Waiting
+    | Encoding
+    | TrainingStarted
+    | Resumed
+    | EpochEnded
+    | CheckpointSaved
+    | Warned
+    | Retried
+    | Closing
+)
+Notify = Callable[[Event], None]
+"""Called with every event of one run."""
+Listener = Callable[[RunSpec, Event], None]
+"""Called with every event of every run of a grid."""

@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from ssmlbench.grid.engines.local import run_all
 from ssmlbench.grid.request import GridRequest, expand
-from ssmlbench.grid.run_one import Report, Summary, run_one
+from ssmlbench.grid.run_one import Summary, run_one
 
-__all__ = ["GridRequest", "Report", "Summary", "expand", "run_all", "run_one"]
+__all__ = ["GridRequest", "Summary", "expand", "run_all", "run_one"]

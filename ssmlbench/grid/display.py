@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from ssmlbench.core.eta import duration
+from ssmlbench.core.events import (
+    AlreadyDone,
+    Closing,
+    Done,
+    Encoding,
+    EpochEnded,
+    Event,
+    Failed,
+    Resumed,
+    Retried,
+    TrainingStarted,
+    Waiting,
+    Warned,
+)
 from ssmlbench.core.spec import RunSpec
 
 LOG_SECONDS = 10.0
@@ -29,13 +42,13 @@ class Row:
     first: int = 0  # the epochs an earlier life of it had made
     loss: float | None = None
     seconds_per_epoch: float | None = None
-    heard: float = 0.0  # when its last epoch ended
+    epoch_ended: float = 0.0  # when, by the display's clock
     doing: str = "starting"
 
     def eta(self, now: float) -> float | None:
         if self.seconds_per_epoch is None:
             return None
-        since = min(now - self.heard, self.seconds_per_epoch)
+        since = min(now - self.epoch_ended, self.seconds_per_epoch)
         return (self.spec.epochs - self.epoch) * self.seconds_per_epoch - since
 
 
@@ -57,7 +70,7 @@ class Display:
         self.rows: dict[str, Row] = {}
         self._clock = clock
         self._told = clock()
-        self._began: float | None = None  # when the first run was heard of
+        self._began: float | None = None  # when the first run reported
         self._made = 0.0  # runs made since, of resumed ones the part that was left
         self._last: dict[str, float] = {}
         self._live: Live | None = None
@@ -75,69 +88,67 @@ class Display:
         if self._live:
             self._live.stop()
 
-    def report(self, spec: RunSpec, event: Mapping[str, Any]) -> None:
-        kind = event["kind"]
-        if kind in ("done", "already", "failed"):
-            self._close(spec, event)
-        elif kind == "warning":
-            self._say(f"warning: {spec}: {event['text']}", always=True)
-        elif kind == "retried":
-            self._say(f"{spec}: {event['text']}", always=True)
-            self.rows.pop(spec.hash, None)
-        else:
-            self._hear(spec, event)
-        self._tell_totals()
+    def report(self, spec: RunSpec, event: Event) -> None:
+        """Show an event of a run: the grid's listener."""
+        match event:
+            case Done() | AlreadyDone() | Failed():
+                self._close(spec, event)
+            case Warned(text):
+                self._say(f"warning: {spec}: {text}", always=True)
+            case Retried(text):
+                self._say(f"{spec}: {text}", always=True)
+                self.rows.pop(spec.hash, None)
+            case _:
+                self._show_progress(spec, event)
+        self._print_totals()
 
-    def _hear(self, spec: RunSpec, event: Mapping[str, Any]) -> None:
-        """Something of a run that is under way."""
+    def _show_progress(self, spec: RunSpec, event: Event) -> None:
         if self._began is None:
             self._began = self._clock()
-        row = self.rows.setdefault(spec.hash, Row(spec, heard=self._clock()))
-        kind = event["kind"]
-        if kind == "resumed":
-            self._say(f"{spec}: goes on after epoch {event['epoch']}")
-            row.epoch = row.first = event["epoch"]
-            row.doing = "training"
-        elif kind == "training":
-            row.doing = "training"
-        elif kind == "waits":
-            row.doing = event["text"]
-            self._say(f"{spec}: {event['text']}")
-        elif kind == "features":
-            self._features(row, event)
-        elif kind == "epoch":
-            self._epoch(row, event)
+        row = self.rows.setdefault(spec.hash, Row(spec, epoch_ended=self._clock()))
+        match event:
+            case Resumed(epoch):
+                self._say(f"{spec}: goes on after epoch {epoch}")
+                row.epoch = row.first = epoch
+                row.doing = "training"
+            case TrainingStarted():
+                row.doing = "training"
+            case Waiting(text):
+                row.doing = text
+                self._say(f"{spec}: {text}")
+            case Encoding():
+                self._show_encoding(row, event)
+            case EpochEnded():
+                self._show_epoch(row, event)
 
-    def _features(self, row: Row, event: Mapping[str, Any]) -> None:
-        """Rows of a frozen encoder's features, split by split and view by view."""
-        rows = f"{event['done']}/{event['total']} rows"
-        row.doing = f"encoding {event['what']}: {rows}"
-        name = f"{row.spec.dataset}: features, {event['what']}"
-        if event["done"] == event["total"] or self._due(name):
-            self._log(f"{name}: {rows}")
+    def _show_encoding(self, row: Row, event: Encoding) -> None:
+        row.doing = event.text
+        name = f"{row.spec.dataset}: features, {event.what}"
+        if event.done == event.total or self._due(name):
+            self._log(f"{name}: {event.rows}")
 
-    def _epoch(self, row: Row, event: Mapping[str, Any]) -> None:
-        losses = {k.removeprefix("loss_"): v for k, v in event.items() if k.startswith("loss_")}
-        row.epoch, row.doing, row.heard = event["epoch"], "training", self._clock()
-        row.loss = sum(losses.values()) if losses else None
-        row.seconds_per_epoch = event.get("seconds_per_epoch")
+    def _show_epoch(self, row: Row, event: EpochEnded) -> None:
+        row.epoch, row.doing, row.epoch_ended = event.epoch, "training", self._clock()
+        row.loss = sum(event.losses.values()) if event.losses else None
+        row.seconds_per_epoch = event.seconds_per_epoch
         if self._due(row.spec.hash):
-            terms = " ".join(f"{name} {value:.4f}" for name, value in losses.items())
+            terms = " ".join(f"{name} {value:.4f}" for name, value in event.losses.items())
             left = f", {duration(row.eta(self._clock()))} left" if row.seconds_per_epoch else ""
-            self._log(f"{row.spec}: epoch {event['epoch']}/{event['epochs']} {terms}{left}")
+            self._log(f"{row.spec}: epoch {event.epoch}/{event.epochs} {terms}{left}")
 
-    def _close(self, spec: RunSpec, event: Mapping[str, Any]) -> None:
+    def _close(self, spec: RunSpec, event: Closing) -> None:
         self.closed += 1
         row = self.rows.pop(spec.hash, Row(spec))
         count = f"[{self.closed}/{self.total}] "
-        if event["kind"] == "done":
-            self._made += 1 - row.first / spec.epochs
-            self._say(f"{count}{spec}: mAP {event['map']:.4f} in {event['seconds']:.0f} s")
-        elif event["kind"] == "already":
-            self._say(f"{count}{spec}: already done, nothing to do")
-        else:
-            self.failed += 1
-            self._say(f"{count}{spec}: failed: {event['text']}", always=True)
+        match event:
+            case Done(mean_average_precision, seconds):
+                self._made += 1 - row.first / spec.epochs
+                self._say(f"{count}{spec}: mAP {mean_average_precision:.4f} in {seconds:.0f} s")
+            case AlreadyDone():
+                self._say(f"{count}{spec}: already done, nothing to do")
+            case Failed(text):
+                self.failed += 1
+                self._say(f"{count}{spec}: failed: {text}", always=True)
 
     # ------------------------------------------------------------------ the whole grid
 
@@ -177,7 +188,7 @@ class Display:
             )
         return table
 
-    def _tell_totals(self) -> None:
+    def _print_totals(self) -> None:
         now = self._clock()
         if self.total > 1 and self.closed < self.total and now - self._told >= TOTALS_SECONDS:
             self._told = now

@@ -8,9 +8,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ssmlbench.core.events import Notify
+from ssmlbench.core.events import Closing, Notify
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.run_one import run_one
 
@@ -36,8 +36,8 @@ class RunPayload:
         there = {name: os.environ[name] for name in VARIABLES if name in os.environ}
         return cls(place, tuple(zip(map(str, files), texts, strict=True)), there)
 
-    def run(self, spec: RunSpec, notify: Notify = lambda event: None) -> dict[str, Any]:
-        """Make the run in this process: its closing event."""
+    def run(self, spec: RunSpec, notify: Notify = lambda event: None) -> Closing:
+        """Make the run in this process and return its last event."""
         from ssmlbench.plugins.loader import Plugins
         from ssmlbench.runs.execute import quieten
 

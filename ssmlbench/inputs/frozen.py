@@ -25,7 +25,7 @@ from torch import Generator, Tensor
 
 from ssmlbench.core.cpu import core_count
 from ssmlbench.core.errors import RunFailed, UserError
-from ssmlbench.core.events import Notify
+from ssmlbench.core.events import Encoding, Notify, Waiting
 from ssmlbench.core.files import acquire_telling, temporary_beside, write_atomically
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream, stream_seed
@@ -174,7 +174,7 @@ class FrozenEncoder:
                 ) from None
             lock = FileLock(folder.lock_file)
             what = f"waits for features another run computes ({_name(split, view, draw)})"
-            acquire_telling(lock, lambda: self.notify({"kind": "waits", "text": what}))
+            acquire_telling(lock, lambda: self.notify(Waiting(what)))
             try:
                 if not folder.complete:  # whoever had to wait finds it complete
                     with all_cores():
@@ -187,14 +187,13 @@ class FrozenEncoder:
         inputs = self._loaded(split)
         shards = math.ceil(len(inputs) / SHARD_ROWS)
         missing = [i for i in range(shards) if not folder.shard_file(i).is_file()]
-        event = {"kind": "features", "what": _name(split, view, draw), "total": len(inputs)}
         done = len(inputs) - sum(min(SHARD_ROWS, len(inputs) - i * SHARD_ROWS) for i in missing)
         width = 0
         for shard, features in self._encoded(inputs, view, draw, missing):
             _write_shard(folder.shard_file(shard), features)
             width = features.shape[1]
             done += min(SHARD_ROWS, len(inputs) - shard * SHARD_ROWS)
-            self.notify({**event, "done": done})
+            self.notify(Encoding(_name(split, view, draw), done, len(inputs)))
         about = {
             **self.key(split, view, draw),
             "dataset": self.task.card.name,

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ssmlbench.core.errors import Diverged, RunFailed, UserError
-from ssmlbench.core.events import Notify
+from ssmlbench.core.events import Notify, Started, TrainingStarted, Waiting, Warned
 from ssmlbench.core.files import write_atomically
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
@@ -38,10 +38,10 @@ def execute(
     if folder.finished:
         return "already"
     try:
-        with folder.claim(lambda: notify({"kind": "waits", "text": "another process makes it"})):
+        with folder.claim(lambda: notify(Waiting("another process makes it"))):
             if folder.finished:
                 return "already"
-            notify({"kind": "start", "epochs": spec.epochs})
+            notify(Started())
             write_atomically(folder.spec_file, json.dumps(spec.as_dict(), indent=1))
             with Heartbeat(folder, spec.epochs, notify) as heartbeat:
                 _make(spec, plugins, place, folder, heartbeat.notify)
@@ -70,12 +70,12 @@ def _make(
     inputs = input_loader(spec, plugins, task, device, place.workers, notify)
     material, notes = build_run_data(spec, task, inputs)
     for note in notes:
-        notify({"kind": "warning", "text": note})
+        notify(Warned(note))
     method = build_method(spec, plugins, task)
     encoder = build_encoder(spec, plugins, material)
     checkpoint = Checkpoint(folder.checkpoint_file)
     trainer = Trainer(spec, method, encoder, material, device, checkpoint, notify, place.workers)
-    notify({"kind": "training"})
+    notify(TrainingStarted())
     try:
         outcome = trainer.train()
     except RunFailed as error:
@@ -83,7 +83,7 @@ def _make(
         if not (spec.judged_on == "held-out" and isinstance(error, Diverged)):
             raise
         write_lost_trial(spec, folder, str(error))
-        notify({"kind": "warning", "text": str(error)})
+        notify(Warned(str(error)))
         return
     write_result(spec, folder, task, material, outcome, device, notes)
     checkpoint.delete()

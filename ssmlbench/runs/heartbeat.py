@@ -10,13 +10,21 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ssmlbench.core.eta import Pace
-from ssmlbench.core.events import Notify
+from ssmlbench.core.eta import EpochTimer
+from ssmlbench.core.events import (
+    Encoding,
+    EpochEnded,
+    Event,
+    Notify,
+    Resumed,
+    TrainingStarted,
+    Waiting,
+)
 from ssmlbench.core.files import is_held, write_atomically
 from ssmlbench.runs.folder import RunFolder
 
@@ -68,7 +76,7 @@ class Heartbeat:
     def __init__(self, folder: RunFolder, epochs: int, notify: Notify):
         self._file = folder.progress_file
         self._forward = notify
-        self._pace = Pace()
+        self._timer = EpochTimer()
         self._facts: dict[str, Any] = {
             "epoch": 0,
             "epochs": epochs,
@@ -88,35 +96,37 @@ class Heartbeat:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        """What ends, well or not, is no longer under way; what is killed or stopped leaves a trace."""
+        """Delete progress.json on return or Exception; keep it on KeyboardInterrupt.
+
+        `status` then says "stopped".
+        """
         self._touching.__exit__()
         if kind is None or issubclass(kind, Exception):
             self._file.unlink(missing_ok=True)
 
-    def notify(self, event: Mapping[str, Any]) -> None:
-        kind = event["kind"]
-        if kind == "epoch":
-            self._pace.tick()
-            pace = self._pace.seconds_per_epoch
-            losses = {k: v for k, v in event.items() if k.startswith("loss_")}
-            self._tell(
-                doing="training", epoch=event["epoch"], seconds_per_epoch=pace, losses=losses
-            )
-            event = {**event, "seconds_per_epoch": pace}
-        elif kind == "resumed":
-            self._pace.restart()
-            self._tell(doing="training", epoch=event["epoch"], resumed=event["epoch"])
-        elif kind == "training":
-            self._pace.restart()
-            self._tell(doing="training")
-        elif kind == "features":
-            rows = f"{event['done']}/{event['total']} rows"
-            self._tell(doing=f"encoding {event['what']}: {rows}")
-        elif kind == "waits":
-            self._tell(doing=event["text"])
+    def notify(self, event: Event) -> None:
+        """Write what the event changes to progress.json, and pass it on."""
+        match event:
+            case EpochEnded():
+                self._timer.tick()
+                event = replace(event, seconds_per_epoch=self._timer.seconds_per_epoch)
+                self._update(
+                    doing="training",
+                    epoch=event.epoch,
+                    seconds_per_epoch=event.seconds_per_epoch,
+                    losses=dict(event.losses),
+                )
+            case Resumed(epoch):
+                self._timer.restart()
+                self._update(doing="training", epoch=epoch, resumed=epoch)
+            case TrainingStarted():
+                self._timer.restart()
+                self._update(doing="training")
+            case Encoding() | Waiting():
+                self._update(doing=event.text)
         self._forward(event)
 
-    def _tell(self, **facts: Any) -> None:
+    def _update(self, **facts: Any) -> None:
         self._facts |= facts
         self._write()
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ssmlbench.core.errors import Diverged
-from ssmlbench.core.events import Notify
+from ssmlbench.core.events import CheckpointSaved, EpochEnded, Notify, Resumed
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
@@ -209,7 +209,12 @@ class Trainer:
                 **quality,
             }
         )
-        self.notify({"kind": "epoch", "epoch": self.epoch + 1, "epochs": self.spec.epochs, **means})
+        losses = {
+            name.removeprefix("loss_"): mean
+            for name, mean in means.items()
+            if name.startswith("loss_")
+        }
+        self.notify(EpochEnded(self.epoch + 1, self.spec.epochs, losses))
 
     def _apply(self, update: GradientStep) -> None:
         update.apply(self.optimiser)
@@ -410,7 +415,7 @@ class Trainer:
                 "best": [self.best.metric, self.best.epoch],
             },
         )
-        self.notify({"kind": "checkpoint", "epoch": self.epoch + 1})
+        self.notify(CheckpointSaved(self.epoch + 1))
 
     def _optimisers(self) -> list[tuple[str, torch.optim.Optimizer]]:
         return [("trainer", self.optimiser), *self.method.optimisers.items()]
@@ -438,5 +443,5 @@ class Trainer:
         self.steps, self.history = facts["steps"], facts["history"]
         metric, epoch = facts["best"]
         self.best = Best(metric, epoch, tensors.get("best", {}))
-        self.notify({"kind": "resumed", "epoch": facts["epoch"]})
+        self.notify(Resumed(facts["epoch"]))
         return facts["epoch"]

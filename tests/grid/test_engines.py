@@ -9,13 +9,13 @@ import builtins
 import json
 import os
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.events import Done, EpochEnded, Event, Failed, Resumed, Waiting
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.engines import ray as ray_engine
 from ssmlbench.grid.engines import slurm as slurm_engine
@@ -64,12 +64,12 @@ def test_a_ray_worker_killed_in_the_middle_changes_no_bit_and_a_failing_run_stop
     execute(held, plugins, undisturbed)
     hold.touch()
     killed: list[int] = []
-    events: list[Mapping[str, Any]] = []
+    events: list[tuple[str, Event]] = []
 
-    def report(spec: RunSpec, event: Mapping[str, Any]) -> None:
-        events.append({**event, "method": spec.method})
+    def report(spec: RunSpec, event: Event) -> None:
+        events.append((spec.method, event))
         folder = RunFolder.of(place.results, held)
-        failed = any(e["kind"] == "failed" for e in events)
+        failed = any(isinstance(e, Failed) for _, e in events)
         if failed and not killed:  # the other stands still after an epoch, or will
             wait_for(folder.checkpoint_file.exists)
             killed.append(json.loads(folder.progress_file.read_text())["pid"])
@@ -79,7 +79,7 @@ def test_a_ray_worker_killed_in_the_middle_changes_no_bit_and_a_failing_run_stop
     summary = ray_engine.run_all([held, broken], plugins, place, None, report)
     assert (summary.done, len(summary.failed)) == (1, 1)
     assert "broken on purpose" in summary.failed[0][1]
-    assert [e["method"] for e in events if e["kind"] == "resumed"] == ["held"]
+    assert [method for method, e in events if isinstance(e, Resumed)] == ["held"]
     one, two = (RunFolder.of(p.results, held).scores_file for p in (undisturbed, place))
     assert one.read_bytes() == two.read_bytes()
     assert states(place.results) == {"held": "done", "broken": "failed"}
@@ -90,15 +90,14 @@ def test_what_happened_between_two_looks_at_a_folder() -> None:
     start = {"began": 1.0, "epoch": 0, "epochs": 9, "doing": "starting", "resumed": None}
     start |= {"losses": {}, "seconds_per_epoch": None}
     waits = {**start, "doing": "waits for features"}
-    second = {**start, "doing": "training", "epoch": 2, "losses": {"loss_a": 0.5}}
+    second = {**start, "doing": "training", "epoch": 2, "losses": {"a": 0.5}}
     between = ray_engine.events_between
     assert between({}, start) == []
-    assert between(start, waits) == [{"kind": "waits", "text": "waits for features"}]
-    (epoch,) = between(waits, second)
-    assert (epoch["kind"], epoch["epoch"], epoch["loss_a"]) == ("epoch", 2, 0.5)
+    assert between(start, waits) == [Waiting("waits for features")]
+    assert between(waits, second) == [EpochEnded(2, 9, {"a": 0.5})]
     assert between(second, second) == []
     anew = {**second, "began": 5.0, "resumed": 2}
-    assert between(second, anew) == [{"kind": "resumed", "epoch": 2}]
+    assert between(second, anew) == [Resumed(2)]
 
 
 def test_a_ray_cluster_that_is_not_there_is_one_line() -> None:
@@ -119,7 +118,7 @@ def test_a_plugin_goes_along_to_a_machine_that_does_not_have_it(
         file.unlink()
     there = Plugins(carried._files())
     assert code_digest(there.methods["held"]) == spec.code
-    assert carried.run(spec)["kind"] == "done"
+    assert isinstance(carried.run(spec), Done)
 
 
 # ------------------------------------------------------------------------------- Slurm

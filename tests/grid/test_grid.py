@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ssmlbench import grid
+from ssmlbench.core.events import Event, Listener, Resumed, Waiting
 from ssmlbench.core.files import read_json
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.engines.local import own_gpu
@@ -103,7 +104,7 @@ AXES: dict[str, Any] = {"dataset": "tiny", "pi": 0.3, "epochs": 4, "batch_size":
 
 
 def make_here(
-    files: list[Path], results: Path, report: grid.Report = lambda spec, event: None, **fields: Any
+    files: list[Path], results: Path, report: Listener = lambda spec, event: None, **fields: Any
 ) -> tuple[grid.Summary, list[RunSpec], RunContext]:
     """A grid over methods and seeds, made by this process."""
     plugins, place = Plugins(files), RunContext(results, "cpu")
@@ -118,11 +119,9 @@ def make_here(
     return grid.run_all(specs, plugins, place, jobs, report), specs, place
 
 
-def one_by_one(
-    files: list[Path], results: Path, methods: list[str], seeds: int
-) -> list[Mapping[str, Any]]:
+def one_by_one(files: list[Path], results: Path, methods: list[str], seeds: int) -> list[Event]:
     """The same runs without any engine, and what they told."""
-    events: list[Mapping[str, Any]] = []
+    events: list[Event] = []
     plugins = Plugins(files)
     for method in methods:
         for seed in range(seeds):
@@ -221,7 +220,7 @@ def test_a_grid_killed_and_interrupted_ends_with_the_undisturbed_board(
 
     hold.unlink()
     resumed = one_by_one(files, results, ["held", "bce"], seeds=2)
-    assert [event["kind"] for event in resumed].count("resumed") == 2
+    assert sum(isinstance(event, Resumed) for event in resumed) == 2
     assert board(results) == board(undisturbed)
     assert not checkpoints(results)
 
@@ -283,9 +282,9 @@ def test_a_failing_run_stops_nobody_is_kept_with_its_error_and_tried_again(
     tmp_path: Path, files: list[Path], hold: Path
 ) -> None:
     hold.touch()
-    events: list[tuple[str, Mapping[str, Any]]] = []
+    events: list[tuple[str, Event]] = []
 
-    def report(spec: RunSpec, event: Mapping[str, Any]) -> None:
+    def report(spec: RunSpec, event: Event) -> None:
         events.append((spec.method, event))
 
     results = tmp_path / "results"
@@ -313,9 +312,9 @@ def test_features_are_encoded_once_and_the_others_say_that_they_wait(
 ) -> None:
     waited = []
 
-    def report(spec: RunSpec, event: Mapping[str, Any]) -> None:
-        if event["kind"] == "waits":
-            waited.append(event["text"])
+    def report(spec: RunSpec, event: Event) -> None:
+        if isinstance(event, Waiting):
+            waited.append(event.text)
 
     frozen = {"backbone": "counting", "freeze": True, "strong_views": 1}
     summary, _, _ = make_here(files, tmp_path / "results", report, seeds=2, jobs=2, **frozen)

@@ -18,7 +18,8 @@ from filelock import FileLock
 from rich.console import Console
 
 from ssmlbench.cli.status import page
-from ssmlbench.core.eta import Pace, duration
+from ssmlbench.core.eta import EpochTimer, duration
+from ssmlbench.core.events import EpochEnded, Started, TrainingStarted, Waiting
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.display import Display
 from ssmlbench.grid.estimate import Remaining, estimate, steps_left
@@ -113,11 +114,11 @@ def test_the_heartbeat_tells_epoch_and_pace_and_goes_with_the_run(tmp_path: Path
     folder = RunFolder(tmp_path)
     heard: list[Any] = []
     with Heartbeat(folder, 40, heard.append) as heartbeat:
-        heartbeat.notify({"kind": "training"})
-        heartbeat.notify({"kind": "epoch", "epoch": 1, "epochs": 40, "loss_labelled": 0.5})
+        heartbeat.notify(TrainingStarted())
+        heartbeat.notify(EpochEnded(1, 40, {"labelled": 0.5}))
         told = json.loads(folder.progress_file.read_text())
-    assert (told["epoch"], told["losses"], told["pid"]) == (1, {"loss_labelled": 0.5}, os.getpid())
-    assert heard[1]["seconds_per_epoch"] == told["seconds_per_epoch"] > 0
+    assert (told["epoch"], told["losses"], told["pid"]) == (1, {"labelled": 0.5}, os.getpid())
+    assert heard[1].seconds_per_epoch == told["seconds_per_epoch"] > 0
     assert not folder.progress_file.exists()
 
 
@@ -204,7 +205,7 @@ def test_time_is_judged_by_the_runs_most_alike() -> None:
 
 def test_the_pace_is_the_median_of_the_last_epochs() -> None:
     now = [0.0]
-    pace = Pace(lambda: now[0])
+    pace = EpochTimer(lambda: now[0])
     assert pace.seconds_per_epoch is None
     for moment in (1.0, 2.0, 12.0):  # epochs of 1, 1 and 10 s
         now[0] = moment
@@ -229,14 +230,13 @@ def shown(terminal: bool) -> tuple[Display, io.StringIO, list[float]]:
     return Display(console, 2, clock=lambda: now[0]), out, now
 
 
-def epoch(number: int) -> dict[str, Any]:
-    event = {"kind": "epoch", "epoch": number, "epochs": 40, "seconds_per_epoch": 5.0}
-    return {**event, "loss_labelled": 0.25, "loss_unlabelled": 0.5}
+def epoch(number: int) -> EpochEnded:
+    return EpochEnded(number, 40, {"labelled": 0.25, "unlabelled": 0.5}, seconds_per_epoch=5.0)
 
 
 def test_the_live_table_has_a_row_a_run_and_the_totals() -> None:
     display, _, now = shown(terminal=True)
-    display.report(spec_of(0), {"kind": "start", "epochs": 40})
+    display.report(spec_of(0), Started())
     now[0] = 50.0
     display.report(spec_of(0), epoch(10))
     out = io.StringIO()
@@ -259,5 +259,5 @@ def test_a_log_has_a_line_now_and_then() -> None:
 
 def test_a_run_that_waits_says_so() -> None:
     display, out, _ = shown(terminal=False)
-    display.report(spec_of(0), {"kind": "waits", "text": "waits for features"})
+    display.report(spec_of(0), Waiting("waits for features"))
     assert "seed 0: waits for features" in out.getvalue()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 
 from ssmlbench.checks.encoders import encoder_statements
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.events import CheckpointSaved, Event
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.encoders import BUILTIN, Encoder, EncoderOptions, find_encoder
 from ssmlbench.plugins.loader import Plugins
@@ -346,8 +347,8 @@ def test_a_killed_run_on_prefetched_images_resumes_with_equal_bits(
     class Killed(BaseException):
         pass
 
-    def kill(event: Mapping[str, Any]) -> None:
-        if event["kind"] == "checkpoint" and event["epoch"] == 2:
+    def kill(event: Event) -> None:
+        if event == CheckpointSaved(2):
             raise Killed
 
     monkeypatch.setattr(material, "IN_MEMORY_BYTES", 0)

@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 from safetensors.numpy import load_file
 
 from ssmlbench.core.errors import RunFailed
+from ssmlbench.core.events import Encoding, Event
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import prepare
 from ssmlbench.inputs import frozen as features
@@ -83,12 +84,12 @@ def test_methods_train_on_cached_features_of_every_kind(
     method: str, dataset: str, tiny: Plugins, bert: Path, tmp_path: Path
 ) -> None:
     spec = asked(tiny, dataset, bert if dataset == "tiny-text" else None, method=method)
-    events: list[Mapping[str, Any]] = []
+    events: list[Event] = []
     place = RunContext(tmp_path / "results", "cpu", 1)
     assert execute(spec, tiny, place, events.append) == "done"
     result = json.loads(RunFolder.of(place.results, spec).result_file.read_text())
     assert 0 <= result["metrics"]["threshold"]["default"]["map"] <= 1
-    done = {e["what"]: e["done"] for e in events if e["kind"] == "features"}
+    done = {e.what: e.done for e in events if isinstance(e, Encoding)}
     wanted = {"train plain": 60, "train strong 1": 60, "train strong 2": 60, "test plain": 20}
     if dataset == "tiny-images":
         wanted["train weak"] = 60  # elsewhere the weak view is the row itself
@@ -235,9 +236,9 @@ def test_the_key_changes_with_the_data(tiny: Plugins) -> None:
 
 def test_more_strong_views_reuse_those_there_are(tiny: Plugins) -> None:
     frozen(tiny, asked(tiny, "tiny-vectors", strong_views=2)).inputs("train")
-    events: list[Mapping[str, Any]] = []
+    events: list[Event] = []
     frozen(tiny, asked(tiny, "tiny-vectors", strong_views=3), events.append).inputs("train")
-    assert {e["what"] for e in events} == {"train strong 3"}
+    assert {e.what for e in events if isinstance(e, Encoding)} == {"train strong 3"}
 
 
 # ------------------------------------------------------------------------------- kills and company
@@ -251,8 +252,8 @@ def test_a_killed_computation_goes_on_at_the_next_shard(
     class Killed(BaseException):
         pass
 
-    def kill(event: Mapping[str, Any]) -> None:
-        if event["done"] == 32:
+    def kill(event: Event) -> None:
+        if isinstance(event, Encoding) and event.done == 32:
             raise Killed
 
     spec = asked(tiny, "tiny-text", bert)
@@ -262,9 +263,9 @@ def test_a_killed_computation_goes_on_at_the_next_shard(
     folder = maker.folder("train", "strong", 0)
     assert not folder.complete
     kept = folder.shard_file(0).stat().st_mtime_ns
-    events: list[Mapping[str, Any]] = []
+    events: list[Event] = []
     resumed = frozen(tiny, spec, events.append)._features("train", "strong", 0)
-    assert [e["done"] for e in events] == [48, 60]
+    assert [e.done for e in events if isinstance(e, Encoding)] == [48, 60]
     assert folder.shard_file(0).stat().st_mtime_ns == kept
     assert folder.about["shards"] == 4
     monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "undisturbed"))
@@ -279,8 +280,8 @@ def compute(plugin: str, backbone: str, cache: str, pause: float, out: str) -> N
     plugins = Plugins([plugin])
     events = []
 
-    def notify(event: Mapping[str, Any]) -> None:
-        events.append(dict(event))
+    def notify(event: Event) -> None:
+        events.append(dataclasses.asdict(event))
         Path(out).write_text(json.dumps(events))
         time.sleep(pause)
 
@@ -320,7 +321,7 @@ def test_two_processes_share_one_cache_and_one_computation(
     a, b = (json.loads((tmp_path / name).read_text()) for name in ("first", "second"))
     assert a[-1] == b[-1]
     assert len(a) == 5
-    assert [event for event in b[:-1] if event["kind"] != "waits"] == []  # it computed nothing
+    assert not [event for event in b[:-1] if "done" in event]  # it computed nothing
 
 
 def test_a_process_killed_hard_leaves_a_cache_that_goes_on(

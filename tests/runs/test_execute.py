@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from safetensors.numpy import load_file as load_scores
 
 from ssmlbench.core.errors import RunFailed, UserError
+from ssmlbench.core.events import Event, Notify, Resumed, Warned
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.metrics import decide, evaluate
@@ -74,9 +75,7 @@ def tiny(tmp_path: Path) -> list[Path]:
 def make(tmp_path: Path, tiny: list[Path]) -> Callable[..., tuple[RunSpec, RunFolder, str]]:
     plugins = Plugins(tiny)
 
-    def call(
-        notify: Callable[[Mapping[str, Any]], None] = lambda event: None, **fields: Any
-    ) -> tuple[RunSpec, RunFolder, str]:
+    def call(notify: Notify = lambda event: None, **fields: Any) -> tuple[RunSpec, RunFolder, str]:
         wanted = {"method": "bce", "dataset": "tiny", "pi": 0.3, "epochs": 4, **fields}
         spec = resolve(plugins, wanted.pop("settings", {}), **wanted)
         place = RunContext(tmp_path / "results", "cpu", 1)
@@ -114,9 +113,9 @@ def test_stored_scores_give_the_stored_metrics_under_every_rule(make: Callable[.
 
 
 def test_labels_that_cannot_be_judged_are_warned_of(make: Callable[..., Any]) -> None:
-    events: list[Mapping[str, Any]] = []
+    events: list[Event] = []
     make(events.append, pi=0.02)  # two labelled rows
-    texts = [event["text"] for event in events if event["kind"] == "warning"]
+    texts = [event.text for event in events if isinstance(event, Warned)]
     assert any("no test positive" in text for text in texts)
     assert any("no labelled positive" in text for text in texts)
 
@@ -166,9 +165,9 @@ def test_a_full_disk_keeps_what_was_done(
     with pytest.raises(RunFailed, match="No space left"):
         execute(spec, plugins, place)
     monkeypatch.undo()
-    events: list[Mapping[str, Any]] = []
+    events: list[Event] = []
     assert execute(spec, plugins, place, events.append) == "done"
-    assert {"kind": "resumed", "epoch": 2} in events
+    assert Resumed(2) in events
 
 
 @pytest.mark.parametrize(

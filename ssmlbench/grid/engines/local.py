@@ -11,16 +11,17 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ssmlbench.core.events import Closing, Event, Failed, Listener, Retried
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.queue_file import queued
-from ssmlbench.grid.run_one import CLOSING, Report, Summary, not_made, run_one
+from ssmlbench.grid.run_one import Summary, not_made, run_one
 from ssmlbench.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def run_all(
     plugins: Plugins,
     place: RunContext,
     jobs: int,
-    report: Report,
+    report: Listener,
     gpus: int = 0,
 ) -> Summary:
     """Make every run that is not made, `jobs` at a time; with GPUs, each worker on one of them."""
@@ -58,12 +59,12 @@ def run_all(
 class Worker:
     """A process that makes one run after another, and the pipe to it."""
 
-    def __init__(self, plugin_files: Sequence[str], place: RunContext, bench: int, gpus: int):
-        """bench: the worker's place among the others; it decides which GPU is its own."""
+    def __init__(self, plugin_files: Sequence[str], place: RunContext, slot: int, gpus: int):
+        """slot: its number among the workers of the pool; decides which GPU it uses."""
         context = multiprocessing.get_context("spawn")
-        self.bench = bench
+        self.slot = slot
         self.pipe, theirs = context.Pipe()
-        gpu = own_gpu(bench, gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        gpu = own_gpu(slot, gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
         self.process = context.Process(
             target=_work, args=(theirs, plugin_files, place, gpu), daemon=True
         )
@@ -85,17 +86,17 @@ class Worker:
         self.process.join()
 
 
-def own_gpu(bench: int, gpus: int, visible: str | None) -> str | None:
+def own_gpu(slot: int, gpus: int, visible: str | None) -> str | None:
     """What CUDA_VISIBLE_DEVICES must say for a worker to see one GPU only; None: leave it."""
     if not gpus:
         return None
     names = visible.split(",") if visible else [str(i) for i in range(gpus)]
-    return names[bench % gpus]
+    return names[slot % gpus]
 
 
 @contextmanager
 def _no_interrupts() -> Iterator[None]:
-    """A process started in here never sees Ctrl-C: ending it is for the one who started it."""
+    """Children inherit the blocked SIGINT; only the parent handles Ctrl-C."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -125,9 +126,9 @@ def _work(
     from ssmlbench.plugins.loader import Plugins
     from ssmlbench.runs.execute import quieten
 
-    def send(event: Mapping[str, Any]) -> None:
+    def send(event: Event) -> None:
         try:
-            pipe.send(dict(event))
+            pipe.send(event)
         except OSError:  # the parent was killed: stop as if killed too, the checkpoint stays
             os._exit(1)
 
@@ -161,19 +162,19 @@ class WorkerPool:
         _start_tracker_quietly()
         self.deaths: Counter[str] = Counter()
 
-    def make(self, specs: Sequence[RunSpec], note: Report) -> None:
+    def make(self, specs: Sequence[RunSpec], note: Listener) -> None:
         waiting = list(specs)[::-1]
         try:
             while waiting or any(worker.spec for worker in self.workers):
                 self._hand_out(waiting)
-                for worker, event in self._heard():
+                for worker, event in self._next_events():
                     spec = worker.spec
                     assert spec is not None
-                    if event["kind"] == "died":
-                        event = self._died(worker, spec)
-                        if event["kind"] == "retried":
+                    if event is None:
+                        event = self._after_death(worker, spec)
+                        if isinstance(event, Retried):
                             waiting.append(spec)
-                    if event["kind"] in CLOSING:
+                    if isinstance(event, Closing):
                         worker.spec = None
                     note(spec, event)
         finally:
@@ -184,29 +185,29 @@ class WorkerPool:
         idle = [worker for worker in self.workers if worker.spec is None]
         while waiting and (idle or len(self.workers) < self.jobs):
             if not idle:
-                taken = {worker.bench for worker in self.workers}
-                bench = next(i for i in range(self.jobs) if i not in taken)
-                idle.append(Worker(self.plugin_files, self.place, bench, self.gpus))
+                taken = {worker.slot for worker in self.workers}
+                slot = next(i for i in range(self.jobs) if i not in taken)
+                idle.append(Worker(self.plugin_files, self.place, slot, self.gpus))
                 self.workers.append(idle[-1])
             idle.pop().give(waiting.pop())
 
-    def _heard(self) -> list[tuple[Worker, dict[str, Any]]]:
-        """The next event of every worker that has one; a worker that died says so by its pipe."""
+    def _next_events(self) -> list[tuple[Worker, Event | None]]:
+        """The next event of every worker that has one; None for a worker that died."""
         ready = wait([worker.pipe for worker in self.workers if worker.spec])
-        heard = []
+        events: list[tuple[Worker, Event | None]] = []
         for worker in [worker for worker in self.workers if worker.pipe in ready]:
             try:
-                heard.append((worker, worker.pipe.recv()))
+                events.append((worker, worker.pipe.recv()))
             except (EOFError, OSError):
-                heard.append((worker, {"kind": "died"}))
-        return heard
+                events.append((worker, None))
+        return events
 
-    def _died(self, worker: Worker, spec: RunSpec) -> dict[str, Any]:
+    def _after_death(self, worker: Worker, spec: RunSpec) -> Retried | Failed:
         worker.process.join()
         self.workers.remove(worker)
         self.deaths[spec.hash] += 1
         text = f"its worker process died (exit {worker.process.exitcode})"
         if self.deaths[spec.hash] < DEATHS:
-            return {"kind": "retried", "text": f"{text}; tried once more"}
+            return Retried(f"{text}; tried once more")
         RunFolder.of(self.place.results, spec).record_failure(spec, f"{text}, twice")
-        return {"kind": "failed", "text": f"{text}, twice"}
+        return Failed(f"{text}, twice")

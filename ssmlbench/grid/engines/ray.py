@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.events import EpochEnded, Event, Failed, Listener, Resumed, Waiting, Warned
 from ssmlbench.core.files import read_json
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.payload import RunPayload
 from ssmlbench.grid.queue_file import queued
 from ssmlbench.grid.resources import threads_wanted
-from ssmlbench.grid.run_one import Report, Summary, not_made
+from ssmlbench.grid.run_one import Summary, not_made
 from ssmlbench.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def run_all(
     plugins: Plugins,
     place: RunContext,
     jobs: int | None,
-    report: Report,
+    report: Listener,
     address: str | None = None,
 ) -> Summary:
     """Make every run that is not made as tasks on the cluster at `address`, or on one started here.
@@ -68,7 +69,7 @@ def _import_ray() -> Any:
 def _connect(ray: Any, address: str | None) -> None:
     from ssmlbench.core.cpu import core_count
 
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked to be told of
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # turn Ray's usage telemetry off
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     if address is None:
         options |= {
@@ -92,22 +93,22 @@ def _knock(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
 
 
-def make_run(carried: RunPayload, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The task, on whatever machine: the events worth a line, the closing one last."""
-    told: list[dict[str, Any]] = []
+def make_run(payload: RunPayload, spec: Mapping[str, Any]) -> list[Event]:
+    """Make a run as a Ray task: the warnings and the resumption, and the closing event last."""
+    events: list[Event] = []
 
-    def keep(event: Mapping[str, Any]) -> None:
-        if event["kind"] in ("warning", "resumed"):
-            told.append(dict(event))
+    def keep(event: Event) -> None:
+        if isinstance(event, Warned | Resumed):
+            events.append(event)
 
-    closing = carried.run(RunSpec.from_dict(spec), keep)
-    return [*told, closing]
+    closing = payload.run(RunSpec.from_dict(spec), keep)
+    return [*events, closing]
 
 
 class _Tasks:
     """The tasks of one grid."""
 
-    def __init__(self, ray: Any, plugins: Plugins, place: RunContext, note: Report):
+    def __init__(self, ray: Any, plugins: Plugins, place: RunContext, note: Listener):
         self.ray = ray
         self.plugins = plugins
         self.place = place
@@ -150,10 +151,10 @@ class _Tasks:
             line = str(error).strip().splitlines()[0]
             text = f"its Ray worker died {RETRIES + 1} times, or Ray could not run it: {line}"
             RunFolder.of(self.place.results, spec).record_failure(spec, text, str(error))
-            events = [{"kind": "failed", "text": text}]
+            events = [Failed(text)]
         seen = self.told.get(spec.hash, {}).get("resumed") is not None
         for event in events:
-            if event["kind"] != "resumed" or not seen:
+            if not (seen and isinstance(event, Resumed)):
                 self.note(spec, event)
 
     def _look(self, spec: RunSpec) -> None:
@@ -167,16 +168,17 @@ class _Tasks:
             self.note(spec, event)
 
 
-def events_between(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What happened to a run between two looks at its progress.json; {}: there was none."""
-    events: list[dict[str, Any]] = []
-    if before.get("began") != now["began"]:  # another life of it
+def events_between(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Event]:
+    """What happened to a run between two readings of its progress.json; {}: there was none."""
+    events: list[Event] = []
+    if before.get("began") != now["began"]:  # started again, maybe on another machine
         before = {}
     if now["resumed"] is not None and before.get("resumed") is None:
-        events.append({"kind": "resumed", "epoch": now["resumed"]})
+        events.append(Resumed(now["resumed"]))
     if now["doing"] not in ("starting", "training", before.get("doing")):
-        events.append({"kind": "waits", "text": now["doing"]})
+        events.append(Waiting(now["doing"]))
     if now["epoch"] > max(before.get("epoch", 0), now["resumed"] or 0):
-        facts = {key: now[key] for key in ("epoch", "epochs", "seconds_per_epoch")}
-        events.append({"kind": "epoch", **facts, **now["losses"]})
+        events.append(
+            EpochEnded(now["epoch"], now["epochs"], now["losses"], now["seconds_per_epoch"])
+        )
     return events

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.events import Closing
 from ssmlbench.core.files import read_json
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.payload import RunPayload
@@ -68,7 +69,7 @@ class Job:
         self.carried = carried
         self.specs = [spec.as_dict() for spec in specs]
 
-    def __call__(self) -> list[dict[str, Any]]:
+    def __call__(self) -> list[Closing]:
         from ssmlbench.grid.display import Display
 
         specs = [RunSpec.from_dict(spec) for spec in self.specs]
