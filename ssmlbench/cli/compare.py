@@ -28,7 +28,7 @@ from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:
     from ssmlbench.boards.leaderboard import Board, Query
-    from ssmlbench.boards.render import Page
+    from ssmlbench.boards.render import Document
     from ssmlbench.runs.finished import Finished
 
 
@@ -69,7 +69,7 @@ def compare(
         int, typer.Option(help="95 % intervals over test rows from this many draws, e.g. 1000.")
     ] = 0,
     format_: Annotated[
-        str, typer.Option("--format", help="table, markdown, latex, csv, json.")
+        str, typer.Option("--format", help="table, markdown, latex, html, csv, json.")
     ] = "table",
     export: Annotated[
         Path | None,
@@ -78,9 +78,9 @@ def compare(
 ) -> None:
     """The leaderboard of the finished runs: five metrics, mean ± std over seeds."""
     from ssmlbench.boards.leaderboard import build_boards
-    from ssmlbench.boards.render import FORMATS, board_page, print_page
+    from ssmlbench.boards.render import TEXT_FORMATS, boards_document, print_document
 
-    one_of(format_, ("table", *FORMATS), "--format")
+    one_of(format_, ("table", *TEXT_FORMATS), "--format")
     one_of(over, ("cells", "seeds"), "--over")
     query = read_query(
         dataset=dataset,
@@ -94,7 +94,7 @@ def compare(
         draws=bootstrap,
     )
     if audit:
-        print_page(_audit(query), format_, wide_console())
+        print_document(_audit(query), format_, wide_console())
         return
     runs = _runs(results, files, may_be_none=published)
     if export:
@@ -103,10 +103,10 @@ def compare(
     boards = build_boards(runs, query)
     if not boards and not published:
         raise nothing_fits(runs)
-    page = _beside_the_papers(boards, query) if published else board_page(boards)
+    document = _beside_the_papers(boards, query) if published else boards_document(boards)
     if stats:
-        page.add(_statistics(boards, query, over))
-    print_page(page, format_, wide_console())
+        document.add(_statistics(boards, query, over))
+    print_document(document, format_, wide_console())
 
 
 def _runs(
@@ -146,9 +146,9 @@ def _command(query: Query) -> str:
     return shlex.join(["ssmlbench", "compare", *words, "--export", "leaderboards/measured"])
 
 
-def _audit(query: Query) -> Page:
+def _audit(query: Query) -> Document:
     from ssmlbench.boards.published import read_published
-    from ssmlbench.boards.render.papers import audit_page
+    from ssmlbench.boards.render.papers import audit_document
     from ssmlbench.boards.rule_audit import audit, misprints
 
     entries = read_published()
@@ -166,13 +166,13 @@ def _audit(query: Query) -> Page:
             "--audit: no published row with Micro-F1 and Hamming loss fits; leave --dataset or --method "
             "out to see all"
         )
-    return audit_page(rows, [m for m in found if asked(m.dataset, m.method)])
+    return audit_document(rows, [m for m in found if asked(m.dataset, m.method)])
 
 
-def _beside_the_papers(boards: list[Board], query: Query) -> Page:
+def _beside_the_papers(boards: list[Board], query: Query) -> Document:
     from ssmlbench.boards.published import read_published, side_by_side, wanted
-    from ssmlbench.boards.render import board_page
-    from ssmlbench.boards.render.papers import side_by_side_page
+    from ssmlbench.boards.render import boards_document
+    from ssmlbench.boards.render.papers import side_by_side_document
     from ssmlbench.boards.rule_audit import audit
 
     entries = read_published()
@@ -181,18 +181,18 @@ def _beside_the_papers(boards: list[Board], query: Query) -> Page:
         raise UserError(
             "--published: no paper here has such numbers; without --published compare shows ours"
         )
-    page = side_by_side_page(tables, audit(entries), query.decision)
+    document = side_by_side_document(tables, audit(entries), query.decision)
     joined = [table.board for table in tables]
-    page.add(board_page([board for board in boards if board not in joined]))
-    return page
+    document.add(boards_document([board for board in boards if board not in joined]))
+    return document
 
 
-def _statistics(boards: list[Board], query: Query, over: str) -> Page:
+def _statistics(boards: list[Board], query: Query, over: str) -> Document:
     from ssmlbench.boards.leaderboard import COLUMNS
-    from ssmlbench.boards.render.statistics import statistics_page
+    from ssmlbench.boards.render.statistics import statistics_document
     from ssmlbench.boards.significance import blocks_over_cells, blocks_over_seeds
 
     gather = blocks_over_cells if over == "cells" else blocks_over_seeds
-    return statistics_page(
+    return statistics_document(
         [blocks for key in query.metrics for blocks in gather(boards, COLUMNS[key])]
     )

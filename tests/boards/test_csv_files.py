@@ -14,11 +14,11 @@ import pytest
 
 from ssmlbench.boards.csv_files import export, exported_text, read_exported
 from ssmlbench.boards.leaderboard import Query, build_boards
-from ssmlbench.boards.render import as_markdown, board_page
+from ssmlbench.boards.render import as_markdown, boards_document
 from ssmlbench.core.errors import UserError
 from ssmlbench.protocol.metrics import DECISIONS
 from ssmlbench.runs.finished import Finished, read_finished
-from tests.boards.test_leaderboard import grid
+from tests.support.board_runs import grid
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 MADE_WITH = {
@@ -53,7 +53,7 @@ def test_a_board_read_back_is_the_board(tmp_path: Path, decision: str) -> None:
         query = Query(decision=decision, convention=convention, metrics=metrics)
         before, after = build_boards(runs, query), build_boards(read_exported([file]), query)
         assert after == before
-        assert as_markdown(board_page(after)) == as_markdown(board_page(before))
+        assert as_markdown(boards_document(after)) == as_markdown(boards_document(before))
 
 
 def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_the_commands_write_and_show_a_file(tmp_path: Path, ssmlbench: Call) -> 
     shutil.rmtree(tmp_path / "results")
     shown = ssmlbench("compare", "--from", "measured/toy.csv", "--format", "csv", "--stats")
     assert shown.returncode == 2
-    assert "take --format json" in shown.stderr
+    assert "use --format json" in shown.stderr
     shown = ssmlbench("compare", "--from", "measured/toy.csv", "--format", "json", "--stats")
     assert shown.returncode == 0, shown.stderr
     found = json.loads(shown.stdout)

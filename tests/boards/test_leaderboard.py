@@ -20,42 +20,17 @@ from safetensors.numpy import save_file
 
 from ssmlbench.boards.bootstrap import Scored, bootstrap
 from ssmlbench.boards.leaderboard import Board, Query, build_boards
-from ssmlbench.boards.render import FORMATS, as_markdown, as_rich, board_page, latex_escape
+from ssmlbench.boards.render import (
+    TEXT_FORMATS,
+    RichDocument,
+    as_markdown,
+    boards_document,
+    latex_escape,
+)
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.spec import RunSpec
-from ssmlbench.protocol.metrics import DECISIONS, METRICS
-from ssmlbench.runs.finished import Finished, read_finished
-from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.finished import read_finished
 from tests.conftest import ROOT
-
-BASE = RunSpec("bce", "toy", pi=0.1, code="c1", data="d1")
-
-
-def finished(root: Path, spec: RunSpec, value: float) -> Finished:
-    """A finished run whose mAP, Micro- and Macro-F1 are `value` and whose losses are 1 - `value`."""
-    five = {key: value if metric.higher_is_better else 1 - value for key, metric in METRICS.items()}
-    result = {
-        "spec": spec.as_dict(),
-        "metrics": {d: {"default": five, "released": five} for d in DECISIONS},
-        "cost": {"seconds": 2.0, "seconds_per_epoch": 1.0, "peak_memory_mb": 3.0},
-    }
-    folder = RunFolder.of(root, spec)
-    folder.path.mkdir(parents=True)
-    folder.result_file.write_text(json.dumps(result))
-    return Finished(spec, result, folder.path)
-
-
-def grid(root: Path, values: dict[str, list[float]], **changes: Any) -> list[Finished]:
-    return [
-        finished(root, dataclasses.replace(BASE, method=method, seed=seed, **changes), value)
-        for method, per_seed in values.items()
-        for seed, value in enumerate(per_seed)
-    ]
-
-
-def one_board(runs: list[Finished], **query: Any) -> Board:
-    (board,) = build_boards(runs, Query(**query))
-    return board
+from tests.support.board_runs import grid, one_board
 
 
 def test_seeds_are_averaged_and_rows_ranked(tmp_path: Path) -> None:
@@ -116,8 +91,8 @@ def test_runs_made_otherwise_are_shown_apart_with_the_reason(
 def test_an_unusual_weight_decay_is_told(tmp_path: Path) -> None:
     usual = build_boards(grid(tmp_path / "a", {"bce": [0.5]}), Query())
     other = build_boards(grid(tmp_path / "b", {"bce": [0.5]}, weight_decay=1.0), Query())
-    assert "weight decay" not in as_markdown(board_page(usual))
-    assert "lr 0.001, weight decay 1, random split" in as_markdown(board_page(other))
+    assert "weight decay" not in as_markdown(boards_document(usual))
+    assert "lr 0.001, weight decay 1, random split" in as_markdown(boards_document(other))
 
 
 def test_another_hyper_parameter_is_another_row(tmp_path: Path) -> None:
@@ -163,7 +138,7 @@ def board(tmp_path: Path) -> Board:
 
 def test_the_table_shows_arrows_marks_and_rule(board: Board) -> None:
     console = Console(width=160, record=True, file=io.StringIO())
-    console.print(as_rich(board_page([board])))
+    console.print(RichDocument(boards_document([board])))
     text = console.export_text()
     assert "Micro-F1‡ ↑" in text
     assert "Hamming loss‡ ↓" in text
@@ -176,7 +151,7 @@ def test_the_table_shows_arrows_marks_and_rule(board: Board) -> None:
 
 def test_the_table_fits_a_narrow_terminal(board: Board) -> None:
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(as_rich(board_page([board])))
+    console.print(RichDocument(boards_document([board])))
     text = console.export_text()
     assert "my_method" in text
     assert "0.8500" in text
@@ -184,14 +159,14 @@ def test_the_table_fits_a_narrow_terminal(board: Board) -> None:
 
 
 def test_markdown_has_the_best_in_bold(board: Board) -> None:
-    text = as_markdown(board_page([board]))
+    text = as_markdown(boards_document([board]))
     assert "**0.8500 ± 0.0707**" in text
     assert "**0.6000" not in text
 
 
 def test_csv_and_json_carry_every_cell(board: Board) -> None:
-    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](board_page([board])))))
-    cells = json.loads(FORMATS["json"](board_page([board])))["cells"]
+    rows = list(csv.DictReader(io.StringIO(TEXT_FORMATS["csv"](boards_document([board])))))
+    cells = json.loads(TEXT_FORMATS["json"](boards_document([board])))["cells"]
     assert len(rows) == len(cells) == 2 * 5
     best = next(c for c in cells if c["method"] == "cap" and c["metric"] == "map")
     assert best["mean"] == pytest.approx(0.85)
@@ -200,7 +175,7 @@ def test_csv_and_json_carry_every_cell(board: Board) -> None:
 
 
 def test_latex_has_rules_the_best_bold_and_the_second_underlined(board: Board) -> None:
-    text = FORMATS["latex"](board_page([board]))
+    text = TEXT_FORMATS["latex"](boards_document([board]))
     assert r"my\_method" in text
     assert r"\textbf{0.8500 $\pm$ 0.0707}" in text
     assert r"\underline{0.6000 $\pm$ 0.1414}" in text
@@ -223,11 +198,11 @@ def hostile_page(root: Path) -> Any:
     boards = build_boards(runs, Query())
     (board,) = boards
     rows = [dataclasses.replace(board.rows[0], name=name) for name in HOSTILE]
-    return board_page([dataclasses.replace(board, rows=rows, apart="100 % of x_y")] * 20)
+    return boards_document([dataclasses.replace(board, rows=rows, apart="100 % of x_y")] * 20)
 
 
 def test_latex_is_ascii_with_balanced_braces_whatever_a_method_is_called(tmp_path: Path) -> None:
-    text = FORMATS["latex"](hostile_page(tmp_path))
+    text = TEXT_FORMATS["latex"](hostile_page(tmp_path))
     assert all(" " <= character <= "~" or character == "\n" for character in text)
     for line in text.splitlines():
         plain = line.replace(r"\{", "").replace(r"\}", "")
@@ -244,7 +219,7 @@ def test_latex_is_ascii_with_balanced_braces_whatever_a_method_is_called(tmp_pat
     reason="needs pdflatex and booktabs",
 )
 def test_latex_compiles_as_it_is_and_within_a_paper(tmp_path: Path) -> None:
-    (tmp_path / "table.tex").write_text(FORMATS["latex"](hostile_page(tmp_path)))
+    (tmp_path / "table.tex").write_text(TEXT_FORMATS["latex"](hostile_page(tmp_path)))
     (tmp_path / "paper.tex").write_text(
         "\\documentclass{article}\\usepackage{booktabs}\\begin{document}Text.\n"
         "\\input{table}\nMore.\\end{document}\n"
@@ -266,14 +241,14 @@ def test_the_names_of_rich_are_only_text(tmp_path: Path) -> None:
     (board,) = build_boards(grid(tmp_path, {"bce": [0.5]}), Query())
     row = dataclasses.replace(board.rows[0], name="[bold red]x[/] [link=http://a]")
     console = Console(width=160, record=True, file=io.StringIO())
-    console.print(as_rich(board_page([dataclasses.replace(board, rows=[row])])))
+    console.print(RichDocument(boards_document([dataclasses.replace(board, rows=[row])])))
     assert "[bold red]x[/] [link=http://a]" in console.export_text()
 
 
 def test_json_has_null_where_there_is_no_number(tmp_path: Path) -> None:
     (run,) = grid(tmp_path, {"bce": [0.5]})
     run.result["metrics"]["calibrated"]["default"]["map"] = float("nan")
-    text = FORMATS["json"](board_page(build_boards([run], Query())))
+    text = TEXT_FORMATS["json"](boards_document(build_boards([run], Query())))
     assert "NaN" not in text
     (cell,) = [c for c in json.loads(text)["cells"] if c["metric"] == "map"]
     assert cell["mean"] is None
@@ -293,7 +268,7 @@ def test_intervals_come_from_the_stored_scores(tmp_path: Path) -> None:
     assert (low, high) == bootstrap(scored, "map", draws=100)
     assert 0.3 < low < high < 0.9
     assert board.rows[0].cells["seconds_per_epoch", "0.1"].interval is None
-    assert f"[{low:.4f}, {high:.4f}]" in as_markdown(board_page([board]))
+    assert f"[{low:.4f}, {high:.4f}]" in as_markdown(boards_document([board]))
 
 
 def test_intervals_without_scores_say_what_is_missing(tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from ssmlbench.boards.leaderboard import Query, build_boards
 from ssmlbench.boards.published import METHODS, Printed, read_published, side_by_side, wanted
-from ssmlbench.boards.render import FORMATS
-from ssmlbench.boards.render.papers import audit_page, side_by_side_page
+from ssmlbench.boards.render import TEXT_FORMATS
+from ssmlbench.boards.render.papers import audit_document, side_by_side_document
 from ssmlbench.boards.rule_audit import AuditedRow, audit, misprints, ratio_of
 from ssmlbench.core.errors import UserError
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.metrics import METRICS, evaluate
-from tests.boards.test_leaderboard import grid
+from tests.support.board_runs import grid
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -100,7 +100,7 @@ def test_ours_stands_beside_theirs_with_the_difference(
     assert by_method["cap"].difference("map", "0.05") is None
     assert by_method["freematch"].printed == {}
     assert table.levels == ["0.05", "0.1", "0.15", "0.2"]
-    text = FORMATS["markdown"](side_by_side_page([table], audit(entries), "top-k"))
+    text = TEXT_FORMATS["markdown"](side_by_side_document([table], audit(entries), "top-k"))
     (cap,) = [line for line in text.splitlines() if line.startswith("| cap ")]
     assert "| CAP † |" in cap
     assert "| 0.8216 | **0.5500 ± 0.0707** | -0.2716 |" in cap
@@ -117,7 +117,7 @@ def test_a_row_of_two_papers_stays_two_rows(entries: list[Printed]) -> None:
 
 def test_marks_say_which_published_values_fit_the_oracle_rule(entries: list[Printed]) -> None:
     table = table_of(entries, [], datasets=("ohsumed",))
-    text = FORMATS["markdown"](side_by_side_page([table], audit(entries), "top-k"))
+    text = TEXT_FORMATS["markdown"](side_by_side_document([table], audit(entries), "top-k"))
     micro = [line for line in text.splitlines() if "T3 |" in line][:5]
     assert [line.count("‡") for line in micro] == [
         4,
@@ -276,11 +276,11 @@ def test_the_probable_misprints_are_those_of_the_specification(
 
 def test_the_audit_comes_in_every_format_and_states_its_identity(entries: list[Printed]) -> None:
     rows = audit(entries)
-    page = audit_page(rows, misprints(entries, rows))
+    page = audit_document(rows, misprints(entries, rows))
     for style in ("markdown", "latex", "json"):
-        text = FORMATS[style](page)
+        text = TEXT_FORMATS[style](page)
         assert "predicted density + true density" in text
-    table = list(csv.DictReader(io.StringIO(FORMATS["csv"](page))))
+    table = list(csv.DictReader(io.StringIO(TEXT_FORMATS["csv"](page))))
     assert Counter(row["kind"] for row in table) == {"ratio": 28 * 4, "misprint": 4}
 
 

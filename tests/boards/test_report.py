@@ -43,8 +43,8 @@ from ssmlbench.boards.report.style import HUES, MUTED, Styles, spread
 from ssmlbench.boards.report.text import clean, short_names, slugs
 from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished, read_finished
-from tests.boards.test_leaderboard import grid, one_board
 from tests.conftest import ROOT
+from tests.support.board_runs import grid, one_board
 from tests.support.report_runs import CLOSING, HOSTILE, IMAGE, SCRIPT, write_results
 
 MAP = METRICS["map"]

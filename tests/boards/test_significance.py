@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from ssmlbench.boards import significance as analysis
 from ssmlbench.boards.bootstrap import Scored, bootstrap, statistic
 from ssmlbench.boards.leaderboard import Query, build_boards
-from ssmlbench.boards.render import FORMATS, as_markdown
-from ssmlbench.boards.render.statistics import statistics_page
+from ssmlbench.boards.render import TEXT_FORMATS, as_markdown
+from ssmlbench.boards.render.statistics import statistics_document
 from ssmlbench.boards.significance import TooFew
 from ssmlbench.protocol.metrics import DECISIONS, METRICS, decide, evaluate
-from tests.boards.test_leaderboard import BASE, finished, grid
+from tests.support.board_runs import BASE, finished, grid
 
 # Demšar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 7 (2006), Table 6:
 # AUC of C4.5, C4.5+m, C4.5+cf and C4.5+m+cf on 14 data sets. The printed ranks tell the last two
@@ -246,7 +246,7 @@ def page_over_six_cells(root: Path) -> Any:
                 values["late"] = [0.9]
             runs += grid(root, values, dataset=dataset, pi=pi)
     boards = build_boards(runs, Query())
-    return statistics_page(analysis.blocks_over_cells(boards, METRICS["map"]))
+    return statistics_document(analysis.blocks_over_cells(boards, METRICS["map"]))
 
 
 def test_the_page_states_tests_groups_and_who_was_left_out(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_the_page_states_tests_groups_and_who_was_left_out(tmp_path: Path) -> No
 
 
 def test_the_pages_json_has_every_pair(tmp_path: Path) -> None:
-    found = json.loads(FORMATS["json"](page_over_six_cells(tmp_path)))
+    found = json.loads(TEXT_FORMATS["json"](page_over_six_cells(tmp_path)))
     (record,) = found["statistics"]
     assert record["friedman"]["chi2"] == pytest.approx(12)
     assert record["friedman"]["f"] is None  # infinite
@@ -279,5 +279,5 @@ def test_the_pages_json_has_every_pair(tmp_path: Path) -> None:
 def test_a_single_method_is_no_comparison(tmp_path: Path) -> None:
     boards = build_boards(grid(tmp_path, {"bce": [0.5, 0.6]}), Query())
     for gather in (analysis.blocks_over_cells, analysis.blocks_over_seeds):
-        text = as_markdown(statistics_page(gather(boards, METRICS["map"])))
+        text = as_markdown(statistics_document(gather(boards, METRICS["map"])))
         assert "No test: fewer than two methods" in text

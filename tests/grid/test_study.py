@@ -19,7 +19,7 @@ from sklearn.metrics import average_precision_score
 from typer.testing import CliRunner
 
 from ssmlbench.boards.leaderboard import Query, build_boards
-from ssmlbench.boards.render import as_markdown, board_page
+from ssmlbench.boards.render import as_markdown, boards_document
 from ssmlbench.checks.methods import Broken, declares_itself
 from ssmlbench.cli import app
 from ssmlbench.core.errors import UserError
@@ -43,7 +43,7 @@ from ssmlbench.runs.execute import execute
 from ssmlbench.runs.finished import Finished, read_finished
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
-from tests.boards.test_leaderboard import BASE, finished
+from tests.support.board_runs import BASE, finished
 
 TINY = '''
 import numpy as np
@@ -488,8 +488,8 @@ def test_tuned_rows_share_a_board_whatever_learning_rate_won(tmp_path: Path) -> 
     runs = tuned_runs(tmp_path, bce=(20, 0.002), cap=(20, 0.0003))
     (board,) = build_boards(runs, Query())
     assert [row.name for row in board.rows] == ["bce (tuned, 20 trials)", "cap (tuned, 20 trials)"]
-    assert "20 trials each on held-out labelled rows" in as_markdown(board_page([board]))
-    assert "Warning" not in as_markdown(board_page([board]))
+    assert "20 trials each on held-out labelled rows" in as_markdown(boards_document([board]))
+    assert "Warning" not in as_markdown(boards_document([board]))
 
 
 @pytest.mark.parametrize(
@@ -500,12 +500,12 @@ def test_unequal_budgets_are_warned_of(tmp_path: Path, trials: int, said: str) -
     runs = tuned_runs(tmp_path, bce=(trials, BASE.lr), cap=(20, 0.0003))
     (board,) = build_boards(runs, Query())
     warning = "Warning: the tuning budgets are not equal (20 trials: cap (tuned, 20 trials); "
-    assert warning + said in as_markdown(board_page([board]))
+    assert warning + said in as_markdown(boards_document([board]))
 
 
 def test_untuned_boards_say_nothing_of_tuning(tmp_path: Path) -> None:
     (board,) = build_boards(tuned_runs(tmp_path, bce=(0, BASE.lr)), Query())
-    assert "uned" not in as_markdown(board_page([board]))
+    assert "uned" not in as_markdown(boards_document([board]))
 
 
 def test_trials_are_not_among_the_results(plugins: Plugins, ask: Ask, tmp_path: Path) -> None:
@@ -513,7 +513,7 @@ def test_trials_are_not_among_the_results(plugins: Plugins, ask: Ask, tmp_path: 
     assert read_finished([tmp_path]) == ([], [])
     (trial,), _ = read_finished([trials_root(tmp_path)])
     (board,) = build_boards([trial], Query())
-    assert "not on the test set" in as_markdown(board_page([board]))
+    assert "not on the test set" in as_markdown(boards_document([board]))
 
 
 # ------------------------------------------------------------------------------- the command line

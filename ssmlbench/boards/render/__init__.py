@@ -1,7 +1,7 @@
-"""Everything `compare` shows, as text: a Rich table, Markdown, LaTeX, CSV or JSON."""
+"""Everything `compare` shows, as text: a Rich table, Markdown, LaTeX, HTML, CSV or JSON."""
 
 from ssmlbench.boards.render.boards import (
-    board_page,
+    boards_document,
     cell_text,
     column_title,
     footnotes,
@@ -10,25 +10,39 @@ from ssmlbench.boards.render.boards import (
     seeds_text,
     title,
 )
-from ssmlbench.boards.render.document import DASH, Entry, Page, Panel, Section
-from ssmlbench.boards.render.formats import FORMATS, as_markdown, as_rich, print_page
+from ssmlbench.boards.render.convert import (
+    boards_to_csv,
+    boards_to_html,
+    boards_to_json,
+    boards_to_latex,
+    boards_to_markdown,
+    boards_to_pandas,
+)
+from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection
+from ssmlbench.boards.render.formats import TEXT_FORMATS, RichDocument, as_markdown, print_document
 from ssmlbench.boards.render.latex import latex_escape
 
 __all__ = [
     "DASH",
-    "FORMATS",
+    "TEXT_FORMATS",
+    "Document",
     "Entry",
-    "Page",
     "Panel",
-    "Section",
+    "RichDocument",
+    "TableSection",
     "as_markdown",
-    "as_rich",
-    "board_page",
+    "boards_document",
+    "boards_to_csv",
+    "boards_to_html",
+    "boards_to_json",
+    "boards_to_latex",
+    "boards_to_markdown",
+    "boards_to_pandas",
     "cell_text",
     "column_title",
     "footnotes",
     "latex_escape",
-    "print_page",
+    "print_document",
     "records",
     "row_name",
     "seeds_text",

@@ -1,4 +1,4 @@
-"""Boards as a page: titles, column names, footnotes. No number is computed here."""
+"""Boards as a document: titles, column names, footnotes. No number is computed here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ssmlbench.boards.leaderboard import COSTS, Board, BoardRow, Cell
-from ssmlbench.boards.render.document import DASH, Entry, Page, Panel, Section, texts
+from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection, texts
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.metrics import Metric
 
@@ -125,14 +125,14 @@ def seeds_text(row: BoardRow) -> str:
     return "–".join(map(str, counts[:1] + counts[-1:] if len(counts) > 1 else counts))
 
 
-def board_page(boards: Sequence[Board]) -> Page:
-    return Page([_section(board) for board in boards], list(records(boards)))
+def boards_document(boards: Sequence[Board]) -> Document:
+    return Document([_section(board) for board in boards], list(records(boards)))
 
 
-def _section(board: Board) -> Section:
+def _section(board: Board) -> TableSection:
     apart = f"Shown apart, not comparable: {board.apart}." if board.apart else ""
     panels = [_panel(board, columns) for columns in _column_groups(board)]
-    return Section(title(board), panels, footnotes(board), apart)
+    return TableSection(title(board), panels, footnotes(board), apart)
 
 
 def _column_groups(board: Board) -> list[list[tuple[Metric, str]]]:

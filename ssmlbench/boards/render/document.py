@@ -1,4 +1,4 @@
-"""What every format prints: sections of tables with notes, and the same as flat records."""
+"""The document that every format prints: sections of tables with notes, and the same as flat records."""
 
 from __future__ import annotations
 
@@ -7,26 +7,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DASH = "–"
+"""Stands in a cell without a value."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One cell of a table; places 1 and 2 of a column are set off."""
+    """One cell of a table; the first and the second place of a column are highlighted."""
 
     text: str
-    place: int = 0
+    place: int = 0  # 0: not ranked
 
 
 @dataclass(frozen=True)
 class Panel:
+    """One table: its column headers and its rows."""
+
     headers: Sequence[str]
     rows: Sequence[Sequence[Entry]]
-    left: int = 1  # how many columns, from the first, are text
+    left: int = 1  # the first `left` columns hold text, the others numbers
 
 
 @dataclass(frozen=True)
-class Section:
-    """A title, its tables, and what must be said beside them."""
+class TableSection:
+    """A title, its tables, and the notes that a reader of them needs."""
 
     title: str
     panels: Sequence[Panel]
@@ -35,23 +38,25 @@ class Section:
 
 
 @dataclass
-class Page:
+class Document:
     """All that one command shows. Text formats print the sections, CSV and JSON the records."""
 
-    sections: list[Section] = field(default_factory=list)
+    sections: list[TableSection] = field(default_factory=list)
     records: list[Mapping[str, Any]] = field(default_factory=list)
     records_name: str = "cells"
-    more: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)  # JSON only
+    extra_records: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    """Records of other kinds, by name; only JSON has room for them."""
 
-    def add(self, other: Page) -> None:
-        """Go on with another page's sections; its records too, where they are of the same kind."""
+    def add(self, other: Document) -> None:
+        """Append another document: its sections, and its records under their name."""
         self.sections += other.sections
         if other.records_name == self.records_name:
             self.records += other.records
         elif other.records:
-            self.more[other.records_name] = other.records
-        self.more.update(other.more)
+            self.extra_records[other.records_name] = other.records
+        self.extra_records.update(other.extra_records)
 
 
 def texts(*values: object) -> list[Entry]:
+    """Return the values as table cells; an `Entry` stays as it is."""
     return [value if isinstance(value, Entry) else Entry(str(value)) for value in values]

@@ -1,4 +1,4 @@
-"""A page as a Rich table, Markdown, CSV or JSON; LaTeX has a module of its own."""
+"""A document as a Rich table, Markdown, CSV or JSON; LaTeX and HTML have modules of their own."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from ssmlbench.boards.render.document import Page, Panel
+from ssmlbench.boards.render.document import Document, Panel
+from ssmlbench.boards.render.html import as_html
 from ssmlbench.boards.render.latex import as_latex
 from ssmlbench.core.errors import UserError
 
 
-class as_rich:
-    """The page as Rich tables, laid out for the width there is."""
+class RichDocument:
+    """The document as Rich tables, laid out for the width of the console."""
 
-    def __init__(self, page: Page):
-        self.page = page
+    def __init__(self, document: Document) -> None:
+        self.document = document
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for section in self.page.sections:
+        for section in self.document.sections:
             for panel in section.panels:
                 yield _rich_table(section.title, panel, _width(panel) > options.max_width)
             if not section.panels:
@@ -38,13 +39,13 @@ class as_rich:
 
 
 def _width(panel: Panel) -> int:
-    """Of the table with everything on one line."""
+    """Return the table's width with every cell on one line."""
     rows = [panel.headers, *([entry.text for entry in row] for row in panel.rows)]
     return sum(3 + max(map(cell_len, column)) for column in zip(*rows, strict=True)) + 1
 
 
 def _rich_table(title: str, panel: Panel, narrow: bool) -> Table:
-    """Narrow: no frame, words of a header below each other, the spread under the mean."""
+    """Return the table; `narrow`: no frame, headers broken at words, the spread below the mean."""
     table = Table(
         title=Text(title),
         title_style="bold",
@@ -66,9 +67,10 @@ def _rich_table(title: str, panel: Panel, narrow: bool) -> Table:
     return table
 
 
-def as_markdown(page: Page) -> str:
+def as_markdown(document: Document) -> str:
+    """Return the sections as Markdown tables with their notes."""
     lines = []
-    for section in page.sections:
+    for section in document.sections:
         lines += [f"### {section.title}", ""]
         if section.warning:
             lines += [section.warning, ""]
@@ -93,31 +95,33 @@ def _markdown_cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def as_csv(page: Page) -> str:
-    if page.more:
+def as_csv(document: Document) -> str:
+    """Return the records as CSV; a document with two kinds of records is refused."""
+    if document.extra_records:
         raise UserError(
-            f"--format csv holds one table, and here is also {', '.join(page.more)}; "
-            "take --format json, or ask for less (--dataset, no --stats)"
+            f"--format csv holds one table, and this output also has {', '.join(document.extra_records)}; "
+            "use --format json, or narrow the request (--dataset, no --stats)"
         )
     out = io.StringIO()
-    fields = list(dict.fromkeys(key for record in page.records for key in record))
+    fields = list(dict.fromkeys(key for record in document.records for key in record))
     writer = csv.DictWriter(out, fieldnames=fields or ["dataset"])
     writer.writeheader()
-    writer.writerows(page.records)
+    writer.writerows(document.records)
     return out.getvalue()
 
 
-def as_json(page: Page) -> str:
+def as_json(document: Document) -> str:
+    """Return the records of all kinds, and the sections' titles and notes, as JSON."""
     boards = [
         {"board": section.title, "apart": section.warning, "notes": list(section.notes)}
-        for section in page.sections
+        for section in document.sections
     ]
-    content = {"boards": boards, page.records_name: page.records, **page.more}
+    content = {"boards": boards, document.records_name: document.records, **document.extra_records}
     return json.dumps(_finite(content), indent=1, ensure_ascii=False)
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN: a number that is none becomes null."""
+    """Replace NaN and infinity by None: JSON has neither."""
     if isinstance(value, Mapping):
         return {key: _finite(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -125,16 +129,18 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-FORMATS: dict[str, Callable[[Page], str]] = {
+TEXT_FORMATS: dict[str, Callable[[Document], str]] = {
     "markdown": as_markdown,
     "latex": as_latex,
+    "html": as_html,
     "csv": as_csv,
     "json": as_json,
 }
 
 
-def print_page(page: Page, style: str, console: Console) -> None:
+def print_document(document: Document, style: str, console: Console) -> None:
+    """Print the document as `table` (for a terminal) or in one of the text formats."""
     if style == "table":
-        console.print(as_rich(page))
+        console.print(RichDocument(document))
     else:
-        console.out(FORMATS[style](page), highlight=False)
+        console.out(TEXT_FORMATS[style](document), highlight=False)

@@ -1,4 +1,4 @@
-"""A page as LaTeX: booktabs tables, best bold, second underlined.
+"""A document as LaTeX: booktabs tables, best bold, second underlined.
 
 What is printed is a document of its own for pdflatex, and the same text can be \\input into a paper.
 Everything in it is ASCII, whatever a method is called.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from ssmlbench.boards.render.document import Entry, Page, Panel, Section
+from ssmlbench.boards.render.document import Document, Entry, Panel, TableSection
 
 HEAD = r"""% `pdflatex` compiles this file as it is; in a paper, \usepackage{booktabs} and \input it.
 \expandafter\ifx\csname @classoptionslist\endcsname\relax
@@ -103,13 +103,13 @@ def _code_point(character: str) -> str:
     return rf"\texttt{{U+{ord(character):04X}}}"
 
 
-def as_latex(page: Page) -> str:
-    """The page for pdflatex or \\input."""
-    tables = [_table(section, panel) for section in page.sections for panel in section.panels]
+def as_latex(document: Document) -> str:
+    """The document for pdflatex or \\input."""
+    tables = [_table(section, panel) for section in document.sections for panel in section.panels]
     return "\n".join([HEAD, *tables, TAIL])
 
 
-def _table(section: Section, panel: Panel) -> str:
+def _table(section: TableSection, panel: Panel) -> str:
     notes = [section.warning] if section.warning else []
     caption = " ".join([f"{section.title}.", *notes, *section.notes])
     numbers = len(panel.headers) - panel.left

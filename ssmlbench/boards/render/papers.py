@@ -8,24 +8,24 @@ from typing import Any
 
 from ssmlbench.boards.published import Line, Paper, Printed, SideBySide
 from ssmlbench.boards.render.boards import RULES, cell_text, setting_text
-from ssmlbench.boards.render.document import DASH, Entry, Page, Panel, Section, texts
+from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection, texts
 from ssmlbench.boards.rule_audit import IDENTITY, AuditedRow, Misprint, Ratio
 from ssmlbench.protocol.metrics import METRICS
 
 REGIME_LEVELS = {"semi": "π=", "partial-positive": "share="}
 
 
-def side_by_side_page(
+def side_by_side_document(
     tables: Sequence[SideBySide], audited: Sequence[AuditedRow], decision: str
-) -> Page:
+) -> Document:
     top_k = {(row.dataset, row.printed_method) for row in audited if row.top_k}
     sections = []
     for table in tables:
         panels = [_panel(table, metric, top_k, decision) for metric in table.metrics]
         title = f"{table.dataset} · {table.regime} · papers and ours"
-        sections.append(Section(title, panels, _notes(table, top_k, decision)))
+        sections.append(TableSection(title, panels, _notes(table, top_k, decision)))
     records = [record for table in tables for record in _records(table, top_k, decision)]
-    return Page(sections, records, "published")
+    return Document(sections, records, "published")
 
 
 def _panel(table: SideBySide, metric: str, top_k: set[tuple[str, str]], decision: str) -> Panel:
@@ -188,7 +188,7 @@ def _records(
 # ------------------------------------------------------------------------------------ the audit
 
 
-def audit_page(rows: Sequence[AuditedRow], found: Sequence[Misprint]) -> Page:
+def audit_document(rows: Sequence[AuditedRow], found: Sequence[Misprint]) -> Document:
     sections = []
     for dataset in dict.fromkeys(row.dataset for row in rows):
         members = [row for row in rows if row.dataset == dataset]
@@ -196,13 +196,13 @@ def audit_page(rows: Sequence[AuditedRow], found: Sequence[Misprint]) -> Page:
     if found:
         body = [texts(m.dataset, m.method, METRICS[m.metric].title, m.what) for m in found]
         headers = ["data set", "method", "metric", "what does not fit"]
-        sections.append(Section("Probable misprints", [Panel(headers, body, left=4)]))
+        sections.append(TableSection("Probable misprints", [Panel(headers, body, left=4)]))
     records = [_audit_record(row, ratio) for row in rows for ratio in row.ratios]
     records += [{"kind": "misprint", **vars(misprint)} for misprint in found]
-    return Page(sections, records, "audit")
+    return Document(sections, records, "audit")
 
 
-def _audit_section(dataset: str, rows: Sequence[AuditedRow]) -> Section:
+def _audit_section(dataset: str, rows: Sequence[AuditedRow]) -> TableSection:
     levels = list(dict.fromkeys(ratio.level for row in rows for ratio in row.ratios))
     headers = ["method", *(f"π={level}" for level in levels), "predicted / true", "can come from"]
     body = []
@@ -227,7 +227,9 @@ def _audit_section(dataset: str, rows: Sequence[AuditedRow]) -> Section:
         "Constant: one number lies within the rounding of the printed digits at every π. Metrics taken "
         "from different epochs or models would not be constant either.",
     ]
-    return Section(f"{dataset} · audit of published F1 and Hamming", [Panel(headers, body)], notes)
+    return TableSection(
+        f"{dataset} · audit of published F1 and Hamming", [Panel(headers, body)], notes
+    )
 
 
 def _shares(row: AuditedRow) -> str:

@@ -1,4 +1,4 @@
-"""The tests of analysis as a page: ranks, Friedman, Nemenyi, Wilcoxon, or why there is no test."""
+"""The tests of analysis as a document: ranks, Friedman, Nemenyi, Wilcoxon, or why there is no test."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ssmlbench.boards import significance as analysis
-from ssmlbench.boards.render.document import Page, Panel, Section, texts
+from ssmlbench.boards.render.document import Document, Panel, TableSection, texts
 from ssmlbench.boards.significance import ALPHA, ROUGH_BLOCKS, Blocks, Nemenyi, Pair, TooFew
 
 SHOWN_PAIRS = 20
 
 
-def statistics_page(all_blocks: Sequence[Blocks]) -> Page:
-    page = Page(records_name="statistics")
+def statistics_document(all_blocks: Sequence[Blocks]) -> Document:
+    document = Document(records_name="statistics")
     for blocks in all_blocks:
         if len(blocks.names) < 2:
-            page.sections.append(_nothing(blocks))
+            document.sections.append(_nothing(blocks))
             continue
         ranks_section, ranks_record = _ranks(blocks)
         pairs_section, pairs_records = _pairs(blocks)
-        page.sections += [ranks_section, pairs_section]
-        page.records.append({**ranks_record, "pairs": pairs_records})
-    return page
+        document.sections += [ranks_section, pairs_section]
+        document.records.append({**ranks_record, "pairs": pairs_records})
+    return document
 
 
 def _title(blocks: Blocks) -> str:
@@ -44,12 +44,12 @@ def _left_out(blocks: Blocks) -> list[str]:
     return notes
 
 
-def _nothing(blocks: Blocks) -> Section:
+def _nothing(blocks: Blocks) -> TableSection:
     reason = f"No test: fewer than two methods were measured in all {len(blocks.blocks)} blocks."
-    return Section(_title(blocks), [], _left_out(blocks), reason)
+    return TableSection(_title(blocks), [], _left_out(blocks), reason)
 
 
-def _ranks(blocks: Blocks) -> tuple[Section, Mapping[str, Any]]:
+def _ranks(blocks: Blocks) -> tuple[TableSection, Mapping[str, Any]]:
     better = blocks.metric.higher_is_better
     ranks = analysis.average_ranks(blocks.values, better)
     means = blocks.values.mean(axis=0)
@@ -84,7 +84,7 @@ def _ranks(blocks: Blocks) -> tuple[Section, Mapping[str, Any]]:
             "cliques": [[blocks.names[i] for i in group] for group in after.cliques],
         }
     panel = Panel(["method", "average rank", f"{blocks.metric.title} mean ± std"], rows)
-    return Section(_title(blocks), [panel], [*notes, *cautions(blocks)], warning), record
+    return TableSection(_title(blocks), [panel], [*notes, *cautions(blocks)], warning), record
 
 
 def _friedman_text(blocks: Blocks, test: analysis.Friedman) -> str:
@@ -124,19 +124,21 @@ def cautions(blocks: Blocks) -> list[str]:
     return notes
 
 
-def _pairs(blocks: Blocks) -> tuple[Section, Any]:
+def _pairs(blocks: Blocks) -> tuple[TableSection, Any]:
     title = f"{_title(blocks)} · Wilcoxon signed-rank, Holm"
     try:
         pairs = analysis.wilcoxon_holm(blocks.values, blocks.names)
     except TooFew as refusal:
-        return Section(title, [], (), f"No Wilcoxon test: {refusal}."), {"refused": str(refusal)}
+        return TableSection(title, [], (), f"No Wilcoxon test: {refusal}."), {
+            "refused": str(refusal)
+        }
     pairs.sort(key=lambda pair: (pair.holm, pair.p, pair.first, pair.second))
     rows = [
         texts(pair.first, pair.second, f"{pair.difference:+.4f}", _p(pair.p), _p(pair.holm))
         for pair in pairs[:SHOWN_PAIRS]
     ]
     headers = ["first", "second", "median first - second", "p", "p (Holm)"]
-    return Section(title, [Panel(headers, rows, left=2)], _pair_notes(blocks, pairs)), [
+    return TableSection(title, [Panel(headers, rows, left=2)], _pair_notes(blocks, pairs)), [
         dict(vars(pair)) for pair in pairs
     ]
 

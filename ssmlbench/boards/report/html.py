@@ -10,11 +10,11 @@ from importlib.resources import files
 
 import ssmlbench
 from ssmlbench.boards.leaderboard import Board, Query
-from ssmlbench.boards.render import Entry, board_page, footnotes, title
+from ssmlbench.boards.render import Entry, boards_document, footnotes, title
 from ssmlbench.boards.report.figures import Series, render
 from ssmlbench.boards.report.inline_svg import for_page
 from ssmlbench.boards.report.provenance import listings
-from ssmlbench.boards.report.sections import Section, styles_of
+from ssmlbench.boards.report.sections import FigureSection, styles_of
 from ssmlbench.boards.report.text import clean
 from ssmlbench.runs.finished import Finished
 
@@ -28,7 +28,7 @@ class LeaderTable:
 
 def leader_tables(board: Board) -> list[LeaderTable]:
     """The board's tables as `compare` shows them."""
-    section = board_page([board]).sections[0]
+    section = boards_document([board]).sections[0]
     several = len(section.panels) > 1
     names = [f"{section.title} · {m.title}" for m in board.metrics] if several else [section.title]
     return [
@@ -42,7 +42,7 @@ def _first_sort(header: str) -> str:
     return "descending" if "↑" in header or header == "seeds" else "ascending"
 
 
-def page(boards: Sequence[Board], sections: Sequence[Section], query: Query) -> str:
+def page(boards: Sequence[Board], sections: Sequence[FigureSection], query: Query) -> str:
     """The whole page. Every name in it is escaped by the template."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup

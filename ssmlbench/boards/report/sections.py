@@ -24,7 +24,7 @@ OPEN = 4
 
 
 @dataclass(frozen=True)
-class Choice:
+class MethodToggle:
     """Figures that a reader can show or hide together."""
 
     name: str
@@ -38,11 +38,11 @@ class Group:
 
     heading: str
     series: list[Series] = field(default_factory=list)
-    choices: list[Choice] = field(default_factory=list)
+    choices: list[MethodToggle] = field(default_factory=list)
 
 
 @dataclass
-class Section:
+class FigureSection:
     key: str
     heading: str
     about: str
@@ -57,7 +57,7 @@ class Section:
                 yield from choice.series
 
 
-def sections(boards: Sequence[Board], query: Query) -> list[Section]:
+def sections(boards: Sequence[Board], query: Query) -> list[FigureSection]:
     """Every figure of the boards. Boards that stand apart have their table and no figures."""
     main = [board for board in boards if not board.apart]
     found = [
@@ -80,8 +80,8 @@ def styles_of(boards: Sequence[Board]) -> Styles:
     return Styles([*chosen, *(name for names in zip_longest(*ranked) for name in names if name)])
 
 
-def _quality(boards: Sequence[Board]) -> Section:
-    section = Section(
+def _quality(boards: Sequence[Board]) -> FigureSection:
+    section = FigureSection(
         "quality",
         "Each metric over π",
         "Mean over seeds, the band is ± one standard deviation. Named are the best-ranked methods and "
@@ -104,8 +104,8 @@ def _quality(boards: Sequence[Board]) -> Section:
     return section
 
 
-def _ranks(boards: Sequence[Board]) -> Section:
-    section = Section(
+def _ranks(boards: Sequence[Board]) -> FigureSection:
+    section = FigureSection(
         "ranks",
         "Critical difference",
         "Average ranks over the cells (data set × level) of a regime. A bar joins methods whose ranks "
@@ -118,14 +118,14 @@ def _ranks(boards: Sequence[Board]) -> Section:
     return section
 
 
-def _training(boards: Sequence[Board]) -> list[Section]:
-    pseudo = Section(
+def _training(boards: Sequence[Board]) -> list[FigureSection]:
+    pseudo = FigureSection(
         "pseudo",
         "Quality of the pseudo-labels",
         "Against the hidden labels, which no method sees; for the methods that make pseudo-labels of "
         "whole pools. Mean over seeds, the band is ± one standard deviation.",
     )
-    curves = Section(
+    curves = FigureSection(
         "training",
         "Training curves",
         "What each method logged, epoch by epoch: mean over seeds with a band of ± one standard "
@@ -151,7 +151,8 @@ def _training(boards: Sequence[Board]) -> list[Section]:
     chosen = _share_out([list(cell.by_method) for cell in histories], CURVES)
     for cell, methods in zip(histories, chosen, strict=True):
         choices = [
-            Choice(name, tuple(cell.curves(name)), shown=i < OPEN) for i, name in enumerate(methods)
+            MethodToggle(name, tuple(cell.curves(name)), shown=i < OPEN)
+            for i, name in enumerate(methods)
         ]
         if choices:
             curves.groups.append(Group(cell.where, choices=choices))
@@ -174,8 +175,8 @@ def _share_out(ranked: Sequence[Sequence[str]], at_most: int) -> list[list[str]]
     return chosen
 
 
-def _cost(boards: Sequence[Board], query: Query) -> Section:
-    section = Section(
+def _cost(boards: Sequence[Board], query: Query) -> FigureSection:
+    section = FigureSection(
         "cost",
         "Cost against quality",
         "Up and to the left is better (down, for losses). The dashed line joins the methods to which no "

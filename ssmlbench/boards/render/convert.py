@@ -1,0 +1,61 @@
+"""Boards as text or as a DataFrame, in one call each: what a notebook needs, without a console."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ssmlbench.boards.leaderboard import Board
+from ssmlbench.boards.render.boards import boards_document, records
+from ssmlbench.boards.render.formats import as_csv, as_json, as_markdown
+from ssmlbench.boards.render.html import as_html
+from ssmlbench.boards.render.latex import as_latex
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def boards_to_markdown(boards: Sequence[Board]) -> str:
+    """Return the boards as Markdown tables, each with its notes."""
+    return as_markdown(boards_document(boards))
+
+
+def boards_to_latex(boards: Sequence[Board]) -> str:
+    r"""Return the boards as a LaTeX document that a paper can also \input."""
+    return as_latex(boards_document(boards))
+
+
+def boards_to_html(boards: Sequence[Board]) -> str:
+    """Return the boards as an HTML fragment, for a notebook's `_repr_html_`."""
+    return as_html(boards_document(boards))
+
+
+def boards_to_csv(boards: Sequence[Board]) -> str:
+    """Return the boards as CSV, one line for each cell."""
+    return as_csv(boards_document(boards))
+
+
+def boards_to_json(boards: Sequence[Board]) -> str:
+    """Return the boards as JSON: titles, notes, and one record for each cell."""
+    return as_json(boards_document(boards))
+
+
+def boards_to_pandas(boards: Sequence[Board]) -> pd.DataFrame:
+    """Return one row for each cell: data set, regime, level, method, metric, mean, std, settings.
+
+    `level` is a number (π or the share), NaN for a regime without one; `std` is NaN for one seed.
+    A wide table is one call away: `pivot(index="method", columns=["metric", "level"], values="mean")`.
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame.from_records(records(boards), columns=_columns(boards))
+    for name in ("level", "mean", "std", "rank"):
+        frame[name] = pd.to_numeric(frame[name], errors="coerce").astype(float)
+    return frame
+
+
+def _columns(boards: Sequence[Board]) -> list[str]:
+    """The columns of all records in order; those every record has, where there is no board."""
+    found = dict.fromkeys(key for record in records(boards) for key in record)
+    always = ("dataset", "regime", "level", "method", "metric", "mean", "std", "seeds", "rank")
+    return list(found) or list(always)
