@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from ssmlbench.api import BadRow, DatasetAdapter, Published, Row, read_records
 
@@ -110,7 +112,7 @@ or
                 )
 
     def _json(self, file: Path) -> Iterator[Story | BadRow]:
-        for number, story in read_records(file):
+        for number, story in read_records(file) if file.suffix == ".jsonl" else read_list(file):
             where = self.where(file, number)
             if isinstance(story, BadRow):
                 yield BadRow(where, story.reason)
@@ -124,6 +126,17 @@ or
             identity = str(story.get("id", story.get("new_id", ""))).strip('"')
             text = tidy(story.get("title") or "", story.get("body") or story.get("text") or "")
             yield Story(split, identity, tuple(story.get("topics") or ()), text, where)
+
+
+def read_list(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
+    """Read (number, story) pairs of a file that is one JSON list: not streamed."""
+    try:
+        stories = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        yield 1, BadRow("", f"not JSON ({error})")
+        return
+    for number, story in enumerate(stories if isinstance(stories, list) else [stories], start=1):
+        yield number, story if isinstance(story, dict) else BadRow("", "not a JSON object")
 
 
 def element(text: str, name: str) -> str:

@@ -25,7 +25,7 @@ HOMES = {
         "label_string",
         "numbered_lines",
     ),
-    "ssmlbench.data.user_data": ("read_records",),
+    "ssmlbench.data.records": ("read_records",),
     "ssmlbench.inputs.encoders": ("Encoder", "EncoderOptions"),
     "ssmlbench.kit.families.entropy": ("EntropyMethod",),
     "ssmlbench.kit.families.partial": (

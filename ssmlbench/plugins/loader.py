@@ -150,7 +150,7 @@ class Plugins:
         cls = data_class(path)
         if cls.name in self.datasets:
             known = self.datasets[cls.name]
-            if getattr(known, "home", None) == getattr(cls, "home", None):
+            if getattr(known, "home", None) == cls.home:
                 return cls.name
             raise UserError(
                 f"{path}: there is another data set called {cls.name!r} ({location(known)}); "

@@ -298,6 +298,36 @@ def test_dense_and_sparse_arff_give_the_same_vectors(rows: list[str], tmp_path: 
     assert task.card.fingerprint == other.card.fingerprint
 
 
+def test_a_quoted_comma_is_part_of_its_value_and_a_tab_may_follow_a_sparse_index(
+    tmp_path: Path,
+) -> None:
+    header = (
+        "@attribute 'it\\'s odd' {0,1}\n@attribute height numeric\n"
+        "@attribute kind {plain,'red, or blue',\"a 'b', c\",'it\\'s, both'}\n"
+        "@attribute big {0,1}\n@data\n"
+    )
+    dense = [
+        "0,1.5,'red, or blue',1",
+        "1,'2' , \"a 'b', c\" ,0",
+        "0,3,'it\\'s, both',1",
+        "0,4,plain,1",
+    ]
+    sparse = [
+        "{1 1.5,2 'red, or blue',3 1}",
+        "{0\t1, 1\t 2, 2\t\"a 'b', c\"}",
+        "{1\t3,2 'it\\'s, both',3\t1}",
+        "{1\t4,3 1}",
+    ]
+    expected = [[1.5, 1], [2, 2], [3, 3], [4, 0]]
+    for name, rows in (("dense", dense), ("sparse", sparse)):
+        for split in ("train", "test"):
+            put(tmp_path / name / f"toy-{split}.arff", header + "\n".join(rows))
+        put(tmp_path / name / "toy.xml", XML)
+        task = prepare(data_class(tmp_path / name / "toy.arff")())
+        assert np.stack(task.inputs("train")[:]).tolist() == expected
+        assert names_of(task, "train") == [["big"], ["it's odd"], ["big"], ["big"]]
+
+
 def test_any_file_of_the_pair_names_the_data_set(tmp_path: Path) -> None:
     write_arff(tmp_path, DENSE, DENSE)
     assert data_class(tmp_path / "toy-train.arff").name == "toy"
@@ -316,6 +346,8 @@ def test_any_file_of_the_pair_names_the_data_set(tmp_path: Path) -> None:
         ("0,nan,red,1,1", "not a finite number"),
         ("{9 1}", "'9' is not the number of an attribute"),
         ("{1 2", "no closing }"),
+        ("{1}", "attribute 'height': '' is not a value"),
+        ("0,1.5,'light blue,1,1", "attribute 'colour'"),
     ],
 )
 def test_a_bad_arff_row_is_told_with_its_line(line: str, message: str, tmp_path: Path) -> None:
