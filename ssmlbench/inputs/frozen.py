@@ -31,7 +31,7 @@ from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
-from ssmlbench.inputs.encoders import Encoder, EncoderOptions
+from ssmlbench.inputs.encoders import Encoder, EncoderOptions, build_encoder, check_weights
 from ssmlbench.inputs.feature_cache import FeatureFolder, features_root
 from ssmlbench.inputs.views import PATCHES, RowNumbers, SplitInputs, View, feature_dropout
 
@@ -202,7 +202,20 @@ class FrozenEncoder:
             "features": width or np.load(folder.shard_file(0), mmap_mode="r").shape[1],
             "shards": shards,
         }
+        self._check_weights_again(folder, shards)
         write_atomically(folder.about_file, json.dumps(about, indent=1))
+
+    def _check_weights_again(self, folder: FeatureFolder, shards: int) -> None:
+        """Make sure that the weights are still those of the key, before the entry becomes valid.
+
+        An encoder may map its file into memory: then a change of the file has reached the features.
+        """
+        try:
+            check_weights(self.encoder, self.spec)
+        except UserError:
+            for number in range(shards):
+                folder.shard_file(number).unlink(missing_ok=True)
+            raise
 
     @torch.inference_mode()
     def _encoded(
@@ -251,7 +264,7 @@ class FrozenEncoder:
         # the middle of a run must not change what that run draws.
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(stream_seed(0, "frozen network"))
-            return self.encoder(example, self.options).eval().to(self.device)
+            return build_encoder(self.encoder, self.spec, example).eval().to(self.device)
 
 
 def _name(split: str, view: str, draw: int) -> str:

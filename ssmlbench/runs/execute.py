@@ -14,7 +14,8 @@ from ssmlbench.core.files import write_atomically
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task, prepare
-from ssmlbench.inputs.encoders import Encoder, EncoderOptions, Vector, find_encoder
+from ssmlbench.inputs import encoders
+from ssmlbench.inputs.encoders import Encoder, Vector, find_encoder
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
@@ -110,22 +111,17 @@ def build_method(spec: RunSpec, plugins: Plugins, task: Task) -> Method:
     return cls(cls.Config(**spec.config), task.label_count)
 
 
-def build_encoder(spec: RunSpec, plugins: Plugins, material: RunData) -> Encoder:
+def build_encoder(spec: RunSpec, plugins: Plugins, run_data: RunData) -> Encoder:
     """The encoder that is trained; on cached features there is nothing left of it to train."""
-    example = material.train.view(
-        np.zeros(1, dtype=np.int64), "plain", stream(spec.seed, "example")
-    )
+    rows = np.zeros(1, dtype=np.int64)
+    example = run_data.train.view(rows, "plain", stream(spec.seed, "example"))[0]
     if spec.freeze:
-        return Vector(example[0])
+        return Vector(example)
     kind = plugins.datasets[spec.dataset].kind
-    cls, options = find_encoder(plugins.encoders, spec.backbone, kind), EncoderOptions.of(spec)
-    if (there := cls.weights_id(options)) != spec.weights:
-        raise UserError(
-            f"--backbone {spec.backbone}: its weights have changed since this run was asked for "
-            f"({spec.weights} then, {there} now); ask for it again"
-        )
     torch.manual_seed(stream_seed(spec.seed, "network"))
-    return cls(example[0], options)
+    return encoders.build_encoder(
+        find_encoder(plugins.encoders, spec.backbone, kind), spec, example
+    )
 
 
 def quieten() -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions
+from ssmlbench.inputs.encoders.weights import file_digest
 from ssmlbench.inputs.torchvision_compat import declare_missing_operators
 from ssmlbench.inputs.views import View, text_views
 
@@ -86,6 +87,7 @@ class HuggingFaceEncoder(Encoder):
                 f"--weights {options.weights}: of {cls.name} there are pretrained or none; other "
                 "weights are another folder or id, named as --backbone"
             )
+        _drop_stale_tokenizer(cls.name)
         return f"{options.weights}@{_digest(cls.name, options.weights != 'none')}"
 
     @classmethod
@@ -147,9 +149,8 @@ def _folder(name: str) -> Path:
         ) from None
 
 
-@lru_cache
 def _digest(name: str, with_weights: bool) -> str:
-    """Over the names and bytes of the files that decide what the model gives."""
+    """A digest of the names and bytes of the files that decide what the model computes."""
     folder = _folder(name)
     patterns = (*TOKENIZER_FILES, *(WEIGHT_FILES if with_weights else ()))
     files = sorted({file for pattern in patterns for file in folder.glob(pattern)})
@@ -160,20 +161,33 @@ def _digest(name: str, with_weights: bool) -> str:
         )
     digest = hashlib.sha256()
     for file in files:
-        with file.open("rb") as opened:
-            digest.update(file.name.encode() + hashlib.file_digest(opened, "sha256").digest())
+        digest.update(file.name.encode() + bytes.fromhex(file_digest(file)))
     return digest.hexdigest()[:12]
 
 
-@lru_cache
-def _tokenizer(name: str) -> Any:
-    declare_missing_operators()
-    from transformers import AutoTokenizer
+_tokenizers: dict[str, tuple[str, Any]] = {}
+"""By model: the digest of the tokenizer's files when it was loaded, and the tokenizer."""
 
-    try:
-        return AutoTokenizer.from_pretrained(_folder(name), trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise UserError(f"--backbone {name}: no tokenizer: {_first_line(error)}") from None
+
+def _tokenizer(name: str) -> Any:
+    """Load the tokenizer once: it stays the same for a whole run, whatever happens to its files."""
+    if name not in _tokenizers:
+        declare_missing_operators()
+        from transformers import AutoTokenizer
+
+        digest = _digest(name, with_weights=False)
+        try:
+            loaded = AutoTokenizer.from_pretrained(_folder(name), trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise UserError(f"--backbone {name}: no tokenizer: {_first_line(error)}") from None
+        _tokenizers[name] = digest, loaded
+    return _tokenizers[name][1]
+
+
+def _drop_stale_tokenizer(name: str) -> None:
+    """Have the tokenizer loaded again if its files are not those it was loaded from."""
+    if name in _tokenizers and _tokenizers[name][0] != _digest(name, with_weights=False):
+        del _tokenizers[name]
 
 
 def _pad_id(name: str) -> int:
@@ -188,7 +202,7 @@ def _load_model(name: str, pretrained: bool) -> Any:
     from transformers import AutoConfig, AutoModel
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # a second of loading needs no bar among the runs' own
+    logging.disable_progress_bar()
     folder = _folder(name)
     try:
         if not pretrained:
@@ -204,6 +218,9 @@ def _load_model(name: str, pretrained: bool) -> Any:
                 output_loading_info=True,
             )
             missing = {key for key in info["missing_keys"] if "pooler." not in key}
+            for tensor in (*model.parameters(), *model.buffers()):
+                # The file is memory-mapped: without a copy, writing to it changes the model.
+                tensor.data = tensor.data.clone()
     except (OSError, ValueError) as error:
         raise UserError(f"--backbone {name} does not load: {_first_line(error)}") from None
     if missing:
@@ -214,9 +231,7 @@ def _load_model(name: str, pretrained: bool) -> Any:
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
     if getattr(model, "pooler", None) is not None:
-        model.pooler = (
-            None  # the last layer is pooled here; parameters nobody uses would only decay
-        )
+        model.pooler = None  # forward pools the last layer itself; this one is never used
     return model
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions
+from ssmlbench.inputs.encoders.weights import file_digest
 from ssmlbench.inputs.torchvision_compat import declare_missing_operators
 
 # Of the images every published torchvision weight was trained on.
@@ -66,7 +66,7 @@ class TorchvisionEncoder(Encoder):
         if options.weights == "none":
             return "none"
         chosen = cls._chosen(options)
-        return f"{chosen.name}@{_file_digest(_weights_file(cls.name, chosen))}"
+        return f"{chosen.name}@{file_digest(_weights_file(cls.name, chosen))[:12]}"
 
     @classmethod
     def _chosen(cls, options: EncoderOptions) -> Any:
@@ -137,9 +137,3 @@ def _weights_file(model: str, weights: Any) -> Path:
                 "(TORCH_HOME moves that folder), or train from scratch with --weights none"
             ) from None
     return file
-
-
-@lru_cache
-def _file_digest(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()[:12]
