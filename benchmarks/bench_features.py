@@ -23,7 +23,7 @@ from ssmlbench.kit.heads import Network, build_projection
 from ssmlbench.kit.losses import bce
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.observation import observe
-from ssmlbench.protocol.sealed import Audit
+from ssmlbench.protocol.sealed import SealedTruth
 from ssmlbench.runs.execute import build_method, open_task
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.training.checkpoint import Checkpoint
@@ -106,7 +106,7 @@ def frozen_trainer(method: str, plugins: Plugins, folder: Path) -> Trainer:
     half = features.half()
     train = CachedInputs({"plain": half, "weak": half, "strong": half}, 1)
     test = CachedInputs({"plain": half[:1000]}, 1)
-    material = RunData(train, test, observe(truth, spec), Audit(truth), truth[:1000])
+    material = RunData(train, test, observe(truth, spec), SealedTruth(truth), truth[:1000])
     cls = plugins.methods[method]
     made = cls(cls.Config(), LABELS)
     trainer = Trainer(spec, made, Vector(features[0]), material, CPU, Checkpoint(folder / "none"))

@@ -31,7 +31,7 @@ from ssmlbench.kit.gradient_step import GradientStep
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.observation import observe
-from ssmlbench.protocol.sealed import Audit
+from ssmlbench.protocol.sealed import SealedTruth
 from ssmlbench.runs.execute import build_encoder, build_method, open_task
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.training.checkpoint import Checkpoint
@@ -77,7 +77,7 @@ def on_vectors(cls: type[Method], folder: Path) -> Trainer:
     spec = spec_for(
         cls, "semi", epochs=EPOCHS, warmup_epochs=1, batch_size=64, labelled_batch_size=32, pi=0.1
     )
-    material = RunData(inputs, inputs, observe(truth, spec), Audit(truth), truth)
+    material = RunData(inputs, inputs, observe(truth, spec), SealedTruth(truth), truth)
     method = cls(cls.Config(), LABELS)
     checkpoint = Checkpoint(folder / "none")
     return Trainer(spec, method, Vector(values[0]), material, torch.device("cpu"), checkpoint)

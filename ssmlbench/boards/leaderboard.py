@@ -8,44 +8,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.spec import RunSpec
+from ssmlbench.core.spec import REGIME_NUMBERS, SETTING, RunSpec
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.metrics import DECISIONS, METRICS, Metric
 from ssmlbench.runs.finished import Finished
-
-SETTING = (
-    "backbone",
-    "freeze",
-    "weights",
-    "strong_views",
-    "image_size",
-    "normalise",
-    "max_tokens",
-    "pooling",
-    "scaling",
-    "encoder_code",
-    "epochs",
-    "warmup_epochs",
-    "epoch_count",
-    "batch_size",
-    "labelled_batch_size",
-    "lr",
-    "weight_decay",
-    "ema_decay",
-    "split",
-    "selection",
-    "judged_on",
-    "protocol",
-    "data",
-)
-"""What must be equal for two runs to stand in one table."""
 
 COSTS = (
     Metric("seconds_per_epoch", "s/epoch", higher_is_better=False, uses_decision=False),
@@ -60,7 +33,8 @@ class Query:
 
     datasets: tuple[str, ...] = ()
     regimes: tuple[str, ...] = ()
-    pis: tuple[float, ...] = ()
+    # of the regimes, by field of the spec: {"pi": (0.05, 0.1)}
+    numbers: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     methods: tuple[str, ...] = ()
     selections: tuple[str, ...] = ()
     metrics: tuple[str, ...] = tuple(METRICS)
@@ -83,10 +57,16 @@ class Query:
         return (
             (not self.datasets or spec.dataset in self.datasets)
             and (not self.regimes or spec.regime in self.regimes)
-            and (not self.pis or spec.regime != "semi" or spec.pi in self.pis)
+            and self.wants_number(spec.regime, spec.regime_number)
             and (not self.methods or spec.method in self.methods)
             and (not self.selections or spec.selection in self.selections)
         )
+
+    def wants_number(self, regime: str, number: float | None) -> bool:
+        """Whether a regime's number is one of those asked for, if any is."""
+        option = REGIME_NUMBERS.get(regime)
+        asked = self.numbers.get(option.name) if option else None
+        return not asked or number in asked
 
     def value(self, run: Finished, metric: str) -> float:
         if metric in run.result["cost"]:
@@ -143,7 +123,7 @@ class Board:
     @property
     def axis(self) -> str:
         """What its levels are called; empty where the regime has none."""
-        return {"semi": "π", "partial-positive": "share"}.get(self.regime, "")
+        return number.symbol if (number := REGIME_NUMBERS.get(self.regime)) else ""
 
     @property
     def columns(self) -> list[tuple[Metric, str]]:
@@ -200,8 +180,8 @@ def _split_by_code(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finis
 
 
 def level_of(spec: RunSpec) -> str:
-    number = {"semi": spec.pi, "partial-positive": spec.share}.get(spec.regime)
-    return "" if number is None else f"{number:g}"
+    """The number of the run's regime as a board prints it; empty where the regime has none."""
+    return "" if spec.regime_number is None else f"{spec.regime_number:g}"
 
 
 def _board(runs: Sequence[Finished], query: Query, setting: dict[str, Any], apart: str) -> Board:

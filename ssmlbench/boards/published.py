@@ -198,7 +198,7 @@ def wanted(entries: Iterable[Printed], query: Query) -> list[Printed]:
         for entry in entries
         if (not query.datasets or entry.dataset in query.datasets)
         and (not query.regimes or entry.regime in query.regimes)
-        and (not query.pis or not entry.level or float(entry.level) in query.pis)
+        and (not entry.level or query.wants_number(entry.regime, float(entry.level)))
         and (
             not query.methods
             or entry.method.partition(" (")[0] in query.methods

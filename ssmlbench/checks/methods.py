@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,13 +25,14 @@ from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.core.events import CheckpointSaved, Event, Notify
 from ssmlbench.core.registry import source_file
 from ssmlbench.core.seeds import stream_seed
-from ssmlbench.core.spec import Regime, RunSpec
+from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
 from ssmlbench.inputs.encoders import Encoder, SmallCnn, Vector
 from ssmlbench.inputs.views import Inputs, image_views, vector_views
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import Plugins, load_file
 from ssmlbench.protocol.observation import Labels, observe
-from ssmlbench.protocol.sealed import Audit
+from ssmlbench.protocol.regimes import REGIMES
+from ssmlbench.protocol.sealed import SealedTruth
 from ssmlbench.training.checkpoint import Checkpoint
 from ssmlbench.training.run_data import RunData
 from ssmlbench.training.trainer import Outcome, Trainer
@@ -91,8 +92,6 @@ def spec_for(cls: type[Method], regime: str, **changes: Any) -> RunSpec:
         "method": cls.name,
         "dataset": "toy",
         "regime": regime,
-        "pi": 0.3 if regime == "semi" else None,
-        "share": 0.5 if regime == "partial-positive" else None,
         "epochs": 5,
         "warmup_epochs": 2,
         "batch_size": 16,
@@ -100,6 +99,8 @@ def spec_for(cls: type[Method], regime: str, **changes: Any) -> RunSpec:
         "projection": cls.projection,
         "config": dataclasses.asdict(cls.Config()),
     }
+    if number := REGIME_NUMBERS.get(regime):
+        values[number.name] = number.example
     return RunSpec(**{**values, **changes})
 
 
@@ -114,9 +115,9 @@ def train(
 ) -> Outcome:
     """Train on the toy. `truth`: the training rows' true labels, if not the toy's own."""
     truth = data.truth if truth is None else truth
-    # Which rows are labelled depends on no label in `semi`; elsewhere the draw itself reads them.
-    observation = observe(truth if spec.regime == "semi" else data.truth, spec)
-    material = RunData(data.train, data.test, observation, Audit(truth), data.test_truth)
+    # The draw itself may read the true labels, so it always gets the toy's own.
+    observation = observe(data.truth, spec)
+    material = RunData(data.train, data.test, observation, SealedTruth(truth), data.test_truth)
     torch.manual_seed(stream_seed(spec.seed, "method"))
     method = cls(cls.Config(**spec.config), LABELS)
     torch.manual_seed(stream_seed(spec.seed, "network"))
@@ -138,7 +139,7 @@ def same_bits(a: Outcome, b: Outcome) -> bool:
 
 def declares_itself(cls: type[Method]) -> None:
     """it says what it is: head, regimes, and hyper-parameters with default, meaning and sound ranges"""
-    known = set(get_args(Regime))
+    known = set(REGIMES)
     if not cls.regimes or not set(cls.regimes) <= known:
         raise Broken(f"regimes {set(cls.regimes)} must be some of {sorted(known)}")
     if cls.head not in ("linear", "cosine"):
@@ -206,9 +207,9 @@ def never_sees_hidden_labels(cls: type[Method], regime: str, kind: str) -> None:
 def bears_thin_data(cls: type[Method], regime: str, kind: str) -> None:
     """a label without positives, one labelled row, or no unlabelled row is not its end"""
     train(cls, toy(kind, empty_label=True), spec_for(cls, regime))
-    if regime == "semi":
-        train(cls, toy(kind), spec_for(cls, regime, pi=1.01 / ROWS))
-        train(cls, toy(kind), spec_for(cls, regime, pi=1.0))
+    if REGIMES[regime].splits_rows:
+        for fraction in (1.01 / ROWS, 1.0):
+            train(cls, toy(kind), spec_for(cls, regime, **{REGIME_NUMBERS[regime].name: fraction}))
 
 
 CHECKS = (

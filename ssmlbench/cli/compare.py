@@ -25,6 +25,7 @@ from ssmlbench.cli.options import (
     wide_console,
 )
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.spec import OPTIONS
 
 if TYPE_CHECKING:
     from ssmlbench.boards.leaderboard import Board, Query
@@ -137,7 +138,10 @@ def _command(query: Query) -> str:
     """The command that chose the runs, without the folders of this machine."""
     typed = {
         "--dataset": query.datasets,
-        "--pi": [f"{pi:g}" for pi in query.pis],
+        **{
+            OPTIONS[name].flag: [f"{number:g}" for number in numbers]
+            for name, numbers in query.numbers.items()
+        },
         "--regime": query.regimes,
         "--method": query.methods,
         "--selection": query.selections,

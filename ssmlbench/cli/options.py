@@ -86,7 +86,7 @@ def read_query(
     return Query(
         datasets=typed_list(dataset, str, "--dataset"),
         regimes=typed_list(regime, str, "--regime"),
-        pis=typed_list(pi, float, "--pi"),
+        numbers={"pi": typed_list(pi, float, "--pi")},
         methods=typed_list(method, str, "--method"),
         selections=typed_list(selection, str, "--selection"),
         metrics=typed_list(metric, str, "--metric") or tuple(METRICS),

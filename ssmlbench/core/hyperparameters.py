@@ -96,10 +96,12 @@ def choice(*values: Any) -> Choice:
 
 
 def as_typed(value: Any) -> str:
-    """A value as `--set` takes it."""
+    """A value as `--set` takes it: `true`, `none`, `0.5`. Reading it back gives the same value."""
     if isinstance(value, bool) or value is None:
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float) and float(short := f"{value:g}") == value:
+        return short
+    return str(value)
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:

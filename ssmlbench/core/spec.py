@@ -1,6 +1,8 @@
 """The run spec: everything that can change a run's number, and the hash that names its folder.
 
-It says nothing about where or how fast a run happens (device, workers, results folder).
+It says nothing about where or how fast a run happens (device, workers, results folder). Each field
+is declared once: options of the command line, keys of a grid file, bounds, and what must be equal
+for two runs to share a table are read from here.
 """
 
 from __future__ import annotations
@@ -8,18 +10,25 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.hyperparameters import as_typed
+from ssmlbench.core.run_options import (
+    ENCODER,
+    MEASURED,
+    TRAINING,
+    RunOption,
+    read_options,
+    run_option,
+)
 
 PROTOCOL_VERSION = 1
 """Raised when the engine changes in a way that changes numbers; boards never mix two versions."""
 
-Regime = Literal["semi", "single-positive", "partial-positive", "full"]
 Split = Literal["random", "stratified"]
 Selection = Literal["last", "val", "oracle"]
 EpochCount = Literal["unlabelled", "labelled"]
@@ -33,52 +42,171 @@ Scaling = Literal["standard", "none"]
 class RunSpec:
     """One cell of a grid, with every default filled in."""
 
-    # what is asked
-    method: str
-    dataset: str
-    regime: Regime = "semi"
-    pi: float | None = None  # π: labelled fraction, `semi` only
-    share: float | None = None  # probability that a positive is kept, `partial-positive` only
-    seed: int = 0
-    # how it is measured
-    split: Split = "random"
-    selection: Selection = "last"
-    judged_on: JudgedOn = (
-        "test"  # held-out: a trial of `tune`, on labelled rows it did not train on
+    method: str = run_option(help="Method name, or several: cap,bbam.", axis=True, example="bbam")
+    dataset: str = run_option(
+        help="Data set name, or the path of your own data; or several.",
+        axis=True,
+        example="multidigits",
     )
-    # what is trained
-    backbone: str = "small-cnn"
-    projection: Projection = "none"
-    # how the encoder is used; None where it has no such choice
-    freeze: bool = False  # encode once, train on the cached features
-    weights: str = ""  # what the encoder starts from: "name@digest", or "none" for scratch
-    strong_views: int | None = None  # R, drawn strong views a row, `freeze` only
-    image_size: int | None = None  # pixels
-    normalise: bool | None = None  # images, as the weights expect
-    max_tokens: int | None = None
-    pooling: Pooling | None = None  # of a text's tokens
-    scaling: Scaling | None = None  # of feature vectors, cached or given; None for other inputs
-    # how long and how fast
-    epochs: int = 40
-    warmup_epochs: int = 12
-    epoch_count: EpochCount = "unlabelled"
-    batch_size: int = 64  # B_u, rows of the unlabelled pool in a step
-    labelled_batch_size: int = 32  # B_l
-    lr: float = 1e-3
-    weight_decay: float = 1e-4
-    ema_decay: float = 0.9997
+    # Its choices are the table in protocol/regimes.py. A regime's number is the field below that
+    # names the regime; it is None in all other regimes.
+    regime: str = run_option("semi", "What is known of the labels", axis=True, example="full")
+    pi: float | None = run_option(
+        None,
+        "π, the labelled fraction, or several: 0.05,0.1.",
+        axis=True,
+        above=0,
+        most=1,
+        regime="semi",
+        symbol="π",
+        example=0.3,
+    )
+    share: float | None = run_option(
+        None,
+        "partial-positive: share of positives kept, or several.",
+        axis=True,
+        above=0,
+        most=1,
+        regime="partial-positive",
+        symbol="share",
+        example=0.5,
+    )
+    seed: int = run_option(
+        0, "Seed, or several: 0,3.", axis=True, least=0, most=2**32 - 1, example=0
+    )
+
+    split: Split = run_option(
+        "random",
+        "How labelled rows are drawn: random or stratified.",
+        panel=MEASURED,
+        setting=True,
+    )
+    selection: Selection = run_option(
+        "last",
+        "Epoch that is scored: last, val (best on held-out labelled rows), oracle† (best on the test "
+        "set).",
+        panel=MEASURED,
+        setting=True,
+    )
+    # held-out: a trial of `tune`, on labelled rows it did not train on
+    judged_on: JudgedOn = run_option("test", setting=True, added_later=True)
+
+    backbone: str = run_option(
+        "small-cnn",
+        "Encoder: a plugin's, a torchvision model, a Hugging Face id or folder.",
+        panel=ENCODER,
+        default_text="the data set's",
+        setting=True,
+    )
+    projection: Projection = run_option("none")
+    freeze: bool = run_option(
+        False, "Encode once, cache, train on the features.", panel=ENCODER, setting=True
+    )
+    # In a spec: "name@digest", or "none" for scratch.
+    weights: str = run_option(
+        "",
+        "pretrained, none (from scratch), or a torchvision weights name.",
+        panel=ENCODER,
+        default_text="pretrained",
+        setting=True,
+    )
+    # None where the encoder has no such choice.
+    strong_views: int | None = run_option(
+        None,
+        "--freeze: strong views drawn of a row (R).",
+        panel=ENCODER,
+        default_text="4",
+        least=1,
+        setting=True,
+    )
+    image_size: int | None = run_option(
+        None,
+        "Images are squashed to this many pixels.",
+        panel=ENCODER,
+        default_text="224",
+        least=1,
+        setting=True,
+    )
+    normalise: bool | None = run_option(
+        None,
+        "Images as the weights expect.",
+        panel=ENCODER,
+        default_text="--normalise",
+        setting=True,
+    )
+    max_tokens: int | None = run_option(
+        None,
+        "Texts are cut after this many tokens.",
+        panel=ENCODER,
+        default_text="256",
+        least=1,
+        setting=True,
+    )
+    pooling: Pooling | None = run_option(
+        None,
+        "Of a text's tokens: masked, or all (padding is pooled, as released).",
+        panel=ENCODER,
+        default_text="masked",
+        setting=True,
+    )
+    scaling: Scaling | None = run_option(
+        None,
+        "Feature vectors: standard (columns standardised, rows of one length), or none.",
+        panel=ENCODER,
+        default_text="standard",
+        setting=True,
+        added_later=True,
+    )
+    encoder_code: str = run_option("", setting=True)  # digest of an encoder plugin's file
+
+    epochs: int = run_option(
+        40, "All epochs, warm-up included.", panel=TRAINING, least=1, setting=True
+    )
+    warmup_epochs: int = run_option(
+        12,
+        "Epochs on labelled rows only.",
+        panel=TRAINING,
+        default_text="30 % of --epochs",
+        least=0,
+        setting=True,
+    )
+    epoch_count: EpochCount = run_option(
+        "unlabelled",
+        "Warm-up epochs are counted over: unlabelled, or labelled rows (as released).",
+        panel=TRAINING,
+        key="epoch",
+        setting=True,
+    )
+    batch_size: int = run_option(
+        64, "Unlabelled rows in a step (B_u).", panel=TRAINING, least=1, setting=True
+    )
+    labelled_batch_size: int = run_option(
+        32, "Labelled rows in a step (B_l).", panel=TRAINING, least=1, setting=True
+    )
+    lr: float = run_option(
+        1e-3,
+        "Peak learning rate.",
+        panel=TRAINING,
+        default_text="the encoder's",
+        above=0,
+        setting=True,
+    )
+    weight_decay: float = run_option(
+        1e-4, "AdamW's, decoupled.", panel=TRAINING, least=0, setting=True
+    )
+    ema_decay: float = run_option(0.9997, setting=True)
+
     # which method, exactly, on which data, exactly
-    config: Mapping[str, Any] = field(default_factory=dict)
-    changed: tuple[str, ...] = ()  # hyper-parameters that were set, and not to their defaults
-    # where lr and config come from, if from a study: trial, trials (of a finished one), seed, and lr,
-    # the one the study was made around
-    tuned: Mapping[str, Any] = field(default_factory=dict)
-    code: str = ""  # digest of the method's file
-    encoder_code: str = ""  # digest of the encoder's file, if it is a plugin's
-    data: str = ""  # fingerprint of the prepared data set
-    protocol: int = PROTOCOL_VERSION
+    config: Mapping[str, Any] = run_option(dict)
+    changed: tuple[str, ...] = run_option(())  # hyper-parameters set to other than their defaults
+    # Set by tuning: {trial, trials, seed, lr: centre of the search}.
+    tuned: Mapping[str, Any] = run_option(dict, added_later=True)
+    code: str = run_option("")  # digest of the method's code
+    data: str = run_option("", setting=True)  # fingerprint of the prepared data set
+    protocol: int = run_option(PROTOCOL_VERSION, setting=True)
 
     def as_dict(self) -> dict[str, Any]:
+        """The spec as JSON holds it."""
         return {**dataclasses.asdict(self), "changed": list(self.changed)}
 
     def portable(self) -> dict[str, Any]:
@@ -87,80 +215,75 @@ class RunSpec:
 
     @property
     def backbone_name(self) -> str:
-        """A model's folder goes by its name, and by the digest in `weights`; not by where it lies."""
+        """The backbone; of a model folder its last part only, since `weights` has its digest."""
         folder = Path(self.backbone)
         return folder.name if folder.is_absolute() else self.backbone
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
+        """The spec that `as_dict` wrote."""
         return cls(**{**values, "changed": tuple(values.get("changed", ()))})
 
     @property
     def hash(self) -> str:
+        """Twelve hex digits of everything that can change the run's number."""
         values = self.portable()
-        for name, default in ADDED_LATER.items():
-            if values[name] == default:
-                del values[name]
+        for option in FIELDS.values():
+            if option.added_later and values[option.name] == option.default:
+                del values[option.name]
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
+    def regime_number(self) -> float | None:
+        """The number of its regime, e.g. π in `semi`; None where the regime has none."""
+        number = REGIME_NUMBERS.get(self.regime)
+        return getattr(self, number.name) if number else None
+
+    @property
     def regime_label(self) -> str:
         """`semi-0.1`, `partial-positive-0.5`, `full`: the regime with the number that belongs to it."""
-        number = {"semi": self.pi, "partial-positive": self.share}.get(self.regime)
+        number = self.regime_number
         return self.regime if number is None else f"{self.regime}-{number:g}"
 
     @property
     def variant(self) -> str:
         """The method's name with the hyper-parameters that were set, and how it was tuned."""
-        said = [f"{k}={_short(self.config[k])}" for k in self.changed]
+        parts = [f"{name}={as_typed(self.config[name])}" for name in self.changed]
         if self.tuned and self.judged_on == "held-out":
-            said.append(f"trial {self.tuned['trial']}")
+            parts.append(f"trial {self.tuned['trial']}")
         elif self.tuned:
-            said.append(f"tuned, {self.tuned['trials']} trials")
-            said += [f"study seed {self.tuned['seed']}"] if self.tuned["seed"] else []
-        return f"{self.method} ({', '.join(said)})" if said else self.method
+            parts.append(f"tuned, {self.tuned['trials']} trials")
+            parts += [f"study seed {self.tuned['seed']}"] if self.tuned["seed"] else []
+        return f"{self.method} ({', '.join(parts)})" if parts else self.method
 
     def __str__(self) -> str:
         return f"{self.variant} {self.dataset} {self.regime_label} seed {self.seed}"
 
 
-ADDED_LATER: dict[str, Any] = {"judged_on": "test", "tuned": {}, "scaling": None}
-"""Fields that came later, with the value all runs before had: left at it they are not hashed, so
-that runs made before are still found."""
+FIELDS: dict[str, RunOption] = read_options(RunSpec)
+"""The declaration of every field, by its name."""
 
+OPTIONS = {name: option for name, option in FIELDS.items() if option.help}
+"""The fields that are options of `run`."""
 
-def _short(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value}"
+SETTING = tuple(name for name, option in FIELDS.items() if option.setting)
+"""What must be equal for two runs to stand in one table."""
+
+REGIME_NUMBERS = {option.regime: option for option in FIELDS.values() if option.regime}
+"""The field that holds a regime's number, by regime; a regime without a number is not here."""
 
 
 def check_spec(spec: RunSpec) -> None:
-    """Raise a UserError for numbers no run can be made with."""
-    if spec.regime == "semi" and not (spec.pi is not None and 0 < spec.pi <= 1):
-        raise UserError(f"--pi {spec.pi}: the labelled fraction must lie in (0, 1], e.g. --pi 0.05")
-    if spec.regime == "partial-positive" and not (spec.share is not None and 0 < spec.share <= 1):
-        raise UserError(f"--share {spec.share}: must lie in (0, 1], e.g. --share 0.5")
-    for name in ("epochs", "batch_size", "labelled_batch_size"):
-        if getattr(spec, name) < 1:
-            raise UserError(f"--{name.replace('_', '-')} {getattr(spec, name)}: must be at least 1")
-    if not 0 <= spec.warmup_epochs <= spec.epochs:
+    """Raise a UserError for values no run can be made with."""
+    for option in OPTIONS.values():
+        option.check(getattr(spec, option.name))
+    number = REGIME_NUMBERS.get(spec.regime)
+    if number and spec.regime_number is None:
+        raise UserError(f"{number.flag} is missing: it {number.expected}")
+    if spec.warmup_epochs > spec.epochs:
         raise UserError(
             f"--warmup-epochs {spec.warmup_epochs}: must lie between 0 and --epochs {spec.epochs}"
         )
-    for name in ("strong_views", "image_size", "max_tokens"):
-        if (number := getattr(spec, name)) is not None and number < 1:
-            raise UserError(f"--{name.replace('_', '-')} {number}: must be at least 1")
-    if spec.pooling not in (None, *typing.get_args(Pooling)):
-        raise UserError(
-            f"--pooling {spec.pooling}: must be one of {', '.join(typing.get_args(Pooling))}"
-        )
     if spec.judged_on == "held-out" and spec.selection == "oracle":
         raise UserError("tune never looks at the test set: --selection must be last or val")
-    if spec.scaling not in (None, *typing.get_args(Scaling)):
-        raise UserError(
-            f"--scaling {spec.scaling}: must be one of {', '.join(typing.get_args(Scaling))}"
-        )
-    if not spec.lr > 0:
-        raise UserError(f"--lr {spec.lr}: must be above 0")
-    if not spec.weight_decay >= 0:
-        raise UserError(f"--weight-decay {spec.weight_decay}: must be 0 or above")

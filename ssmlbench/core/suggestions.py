@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import difflib
-import typing
+from collections.abc import Iterable
+
+from ssmlbench.core.errors import UserError
 
 
-def did_you_mean(name: str, known: typing.Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """' Did you mean …?' when something close exists, else the whole list."""
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     if close:
         return f" Did you mean {' or '.join(close)}?"
     return f" There is: {', '.join(known) or 'nothing'}."
+
+
+def one_of(value: str, allowed: Iterable[str], option: str) -> None:
+    """Raise a UserError unless the value typed for an option is one of its choices."""
+    if value not in (allowed := tuple(allowed)):
+        raise UserError(f"{option} {value}: no such choice.{did_you_mean(value, allowed)}")

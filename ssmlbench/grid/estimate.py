@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.observation import VALIDATION_SHARE
+from ssmlbench.protocol.regimes import REGIMES
 from ssmlbench.runs.finished import Finished
 from ssmlbench.training.batching import steps_an_epoch
 
@@ -62,7 +63,7 @@ def _keys(spec: RunSpec) -> list[tuple[object, ...]]:
 def steps_left(run: Remaining) -> int:
     """The steps of the epochs that are not done, counted as the trainer counts them."""
     spec = run.spec
-    labelled = int(float(spec.pi or 0) * run.rows) if spec.regime == "semi" else run.rows
+    labelled = REGIMES[spec.regime].labelled_count(run.rows, spec.regime_number)
     unlabelled = run.rows - labelled
     if spec.selection == "val":
         labelled -= max(1, round(VALIDATION_SHARE * labelled))

@@ -3,55 +3,26 @@
 from __future__ import annotations
 
 import itertools
-import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.spec import EpochCount, Regime, RunSpec, Selection, Split
+from ssmlbench.core.spec import OPTIONS, REGIME_NUMBERS, RunSpec
 from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.protocol.regimes import REGIMES
 
 if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
 
-AXES: dict[str, type] = {
-    "method": str,
-    "dataset": str,
-    "regime": str,
-    "pi": float,
-    "share": float,
-    "seed": int,
-}
+AXES = {option.key: option.kind for option in OPTIONS.values() if option.axis}
 """What may be a list, under its name on the command line."""
 
-FIXED: dict[str, type] = {
-    "backbone": str,
-    "freeze": bool,
-    "weights": str,
-    "strong-views": int,
-    "image-size": int,
-    "normalise": bool,
-    "max-tokens": int,
-    "pooling": str,
-    "scaling": str,
-    "epochs": int,
-    "warmup-epochs": int,
-    "epoch": str,
-    "batch-size": int,
-    "labelled-batch-size": int,
-    "lr": float,
-    "weight-decay": float,
-    "selection": str,
-    "split": str,
-}
+FIXED = {option.key: option.kind for option in OPTIONS.values() if not option.axis}
 """What is the same for all runs of a grid, under its name on the command line."""
 
-CHOICES: dict[str, tuple[str, ...]] = {
-    "regime": typing.get_args(Regime),
-    "selection": typing.get_args(Selection),
-    "split": typing.get_args(Split),
-    "epoch": typing.get_args(EpochCount),
+CHOICES = {option.key: option.choices for option in OPTIONS.values() if option.choices} | {
+    "regime": tuple(REGIMES)
 }
 
 
@@ -82,9 +53,9 @@ class GridRequest:
                 raise UserError(f"--{name} is missing, e.g. --{name} {example}")
         axes = {name: values[name] for name in AXES if name in values}
         axes.setdefault("regime", ("semi",))
-        for name, regime, example in (("pi", "semi", "0.1"), ("share", "partial-positive", "0.5")):
-            if regime in axes["regime"] and not axes.get(name):
-                raise UserError(f"--{name} is missing, e.g. --{name} {example}")
+        for regime, number in REGIME_NUMBERS.items():
+            if regime in axes["regime"] and not axes.get(number.key):
+                raise UserError(f"{number.flag} is missing, e.g. {number.flag} {number.example}")
         axes.setdefault("seed", _seeds(values.get("seeds", 1)))
         fixed = {
             "epoch_count" if name == "epoch" else name.replace("-", "_"): values[name]
@@ -154,10 +125,14 @@ def _by_name(plugins: Plugins, asked: GridRequest) -> GridRequest:
 
 def _cells(axes: Mapping[str, tuple[Any, ...]]) -> Iterable[dict[str, Any]]:
     for regime in axes["regime"]:
-        pis = axes["pi"] if regime == "semi" else (None,)
-        shares = axes["share"] if regime == "partial-positive" else (None,)
-        names = ("dataset", "pi", "share", "method", "seed")
-        for values in itertools.product(axes["dataset"], pis, shares, axes["method"], axes["seed"]):
+        numbers = {
+            number.name: axes[number.name] if number.regime == regime else (None,)
+            for number in REGIME_NUMBERS.values()
+        }
+        names = ("dataset", *numbers, "method", "seed")
+        for values in itertools.product(
+            axes["dataset"], *numbers.values(), axes["method"], axes["seed"]
+        ):
             yield {"regime": regime, **dict(zip(names, values, strict=True))}
 
 

@@ -21,7 +21,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import write_atomically
 from ssmlbench.core.hyperparameters import Between, Search, ranges
 from ssmlbench.core.seeds import stream_seed
-from ssmlbench.core.spec import RunSpec, check_spec
+from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec, check_spec
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.folder import RunFolder
 
@@ -232,9 +232,10 @@ def _cell(spec: RunSpec) -> dict[str, Any]:
 
 
 def _command(spec: RunSpec, trials: int) -> str:
-    number = {"semi": f" --pi {spec.pi}", "partial-positive": f" --share {spec.share}"}
-    regime = "" if spec.regime == "semi" else f" --regime {spec.regime}"
+    regime = "" if spec.regime == RunSpec.regime else f" --regime {spec.regime}"
+    option = REGIME_NUMBERS.get(spec.regime)
+    number = f" {option.flag} {spec.regime_number:g}" if option else ""
     return (
         f"ssmlbench tune --method {spec.method} --dataset {spec.dataset}{regime}"
-        f"{number.get(spec.regime, '')} --trials {trials}"
+        f"{number} --trials {trials}"
     )

@@ -1,4 +1,4 @@
-"""The protocol: which labels of which training rows a method may see, and what stays sealed.
+"""The observation: which labels of which training rows a method may see.
 
 Observed labels are one int8 matrix: 1 positive, 0 negative, -1 unknown. Every regime is a way of
 turning the true matrix into that one; nothing downstream knows the regime.
@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.protocol.regimes import REGIMES
 
-UNKNOWN = -1
 VALIDATION_SHARE = 0.2
 """The part of the labelled rows that `--selection val` and `tune` hold out (the papers: 20 %)."""
 
 Labels = npt.NDArray[np.int8]
-Rows = npt.NDArray[np.int64]
+RowIndex = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Observation:
     """
 
     labels: Labels
-    labelled: Rows
-    unlabelled: Rows
-    validation: Rows
+    labelled: RowIndex
+    unlabelled: RowIndex
+    validation: RowIndex
     prior: npt.NDArray[np.float64]
 
     @property
@@ -53,62 +53,23 @@ class Observation:
         return hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest()[:12]
 
     @property
-    def labels_without_positive(self) -> Rows:
-        """Labels with no known positive among the labelled rows: nothing can be learnt of them."""
+    def labels_without_positive(self) -> RowIndex:
+        """Labels with no known positive among the labelled rows: no method can learn them."""
         return np.flatnonzero(~(self.labels[self.labelled] == 1).any(axis=0))
 
 
 def observe(truth: Labels, spec: RunSpec) -> Observation:
     """The observation of `spec`'s regime, split and seed on the true N × K labels."""
-    random = np.random.RandomState(spec.seed)
-    labels = np.full(truth.shape, UNKNOWN, dtype=np.int8)
-    rows = np.arange(len(truth))
-    if spec.regime == "semi":
-        labelled, unlabelled = split_rows(truth, float(spec.pi or 0), spec.split, spec.seed)
-        labels[labelled] = truth[labelled]
-    else:
-        labelled, unlabelled = rows, rows[:0]
-        if spec.regime == "full":
-            labels[:] = truth
-        elif spec.regime == "single-positive":
-            labels[_one_positive(truth, random)] = 1
-        else:
-            labels[(truth == 1) & (random.random_sample(truth.shape) < float(spec.share or 0))] = 1
-    validation = rows[:0]
+    regime, number = REGIMES[spec.regime], float(spec.regime_number or 0)
+    drawn = regime.draw(truth, number, spec.split, spec.seed)
+    labelled, validation = drawn.labelled, drawn.labelled[:0]
     if spec.selection == "val" or spec.judged_on == "held-out":
         labelled, validation = _hold_out(labelled, spec.seed)
-    return Observation(
-        labels, labelled, unlabelled, validation, _prior(labels[labelled], spec.share)
-    )
+    prior = regime.prior(drawn.labels[labelled], number)
+    return Observation(drawn.labels, labelled, drawn.unlabelled, validation, prior)
 
 
-def split_rows(truth: Labels, pi: float, split: str, seed: int) -> tuple[Rows, Rows]:
-    """Labelled and unlabelled rows. `random` is the papers' draw: the head of a permutation."""
-    n = len(truth)
-    count = int(pi * n)
-    if count < 1:
-        raise UserError(f"--pi {pi:g} of {n} training rows is not one row; the least is {1 / n:g}")
-    if split == "random" or count == n:
-        order = np.random.RandomState(seed).permutation(n)
-        return order[:count], order[count:]
-    from iterstrat.ml_stratifiers import MultilabelStratifiedShuffleSplit
-
-    splitter = MultilabelStratifiedShuffleSplit(
-        n_splits=1, train_size=count, test_size=n - count, random_state=seed
-    )
-    labelled, unlabelled = next(splitter.split(np.zeros((n, 1)), truth))
-    return np.asarray(labelled), np.asarray(unlabelled)
-
-
-def _one_positive(truth: Labels, random: np.random.RandomState) -> npt.NDArray[np.bool_]:
-    """A mask with one positive of every row that has any, each equally likely."""
-    keys = np.where(truth == 1, random.random_sample(truth.shape), -1.0)
-    mask = np.zeros(truth.shape, dtype=bool)
-    mask[np.arange(len(truth)), keys.argmax(axis=1)] = True
-    return mask & (truth == 1)
-
-
-def _hold_out(labelled: Rows, seed: int) -> tuple[Rows, Rows]:
+def _hold_out(labelled: RowIndex, seed: int) -> tuple[RowIndex, RowIndex]:
     order = np.random.RandomState([seed, 1]).permutation(len(labelled))
     count = max(1, round(VALIDATION_SHARE * len(labelled)))
     if count >= len(labelled):
@@ -117,17 +78,3 @@ def _hold_out(labelled: Rows, seed: int) -> tuple[Rows, Rows]:
             f"{len(labelled)}; raise --pi"
         )
     return labelled[order[count:]], labelled[order[:count]]
-
-
-def _prior(labels: Labels, share: float | None) -> npt.NDArray[np.float64]:
-    """Positives among the known entries of each label.
-
-    Where no negative is known at all (single- and partial-positive) that would be 1: there the
-    observed positives are counted over all rows instead, divided by the share that was kept when
-    the protocol tells it. For single-positive this is a lower bound of the true frequency.
-    """
-    positives = (labels == 1).sum(axis=0)
-    if (labels == 0).any():
-        known = (labels != UNKNOWN).sum(axis=0)
-        return positives / np.maximum(known, 1)
-    return np.minimum(positives / max(len(labels), 1) / (share or 1.0), 1.0)

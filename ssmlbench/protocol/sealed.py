@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ssmlbench.protocol.observation import Labels, Rows
+from ssmlbench.protocol.observation import Labels, RowIndex
 
 
-class Audit:
-    """The sealed truth of the training rows.
+class SealedTruth:
+    """The true labels of the training rows, for diagnostics only.
 
-    Only diagnostics hold one. It takes finished decisions and gives back plain floats for the
+    It takes finished decisions and gives back plain floats for the
     history; there is no way from here back into training.
     """
 
@@ -19,7 +19,7 @@ class Audit:
         self._truth = truth
 
     def pseudo_label_quality(
-        self, rows: Rows, targets: npt.NDArray[np.floating], trust: npt.NDArray[np.floating]
+        self, rows: RowIndex, targets: npt.NDArray[np.floating], trust: npt.NDArray[np.floating]
     ) -> dict[str, float]:
         """Precision and recall of the trusted positive pseudo-labels, and the share trusted at all.
 

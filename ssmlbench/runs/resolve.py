@@ -9,7 +9,7 @@ from typing import Any
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import parse_config
-from ssmlbench.core.spec import RunSpec, check_spec
+from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec, check_spec
 from ssmlbench.data import DatasetAdapter, prepare
 from ssmlbench.inputs.encoders import DEFAULT_BACKBONE, Encoder, EncoderOptions, find_encoder
 from ssmlbench.kit.method import Method
@@ -63,10 +63,9 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
             "--scaling is for feature vectors: add --freeze, or leave it out, as an encoder that "
             "is trained finds its own scale"
         )
-    if regime != "semi":
-        typed["pi"] = None
-    if regime != "partial-positive":
-        typed["share"] = None
+    for number in REGIME_NUMBERS.values():
+        if number.regime != regime:
+            typed[number.name] = None
     spec = RunSpec(
         **{**typed, **dataclasses.asdict(options), "weights": ""},
         config=values,

@@ -20,7 +20,7 @@ from ssmlbench.inputs.views import BackTranslated, Inputs, SomeRows, SplitInputs
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol import metrics
 from ssmlbench.protocol.observation import Observation, observe
-from ssmlbench.protocol.sealed import Audit
+from ssmlbench.protocol.sealed import SealedTruth
 
 IN_MEMORY_BYTES = 512 * 2**20
 """A split whose prepared inputs are larger is read and prepared row by row."""
@@ -35,7 +35,7 @@ class RunData:
     train: SplitInputs
     test: SplitInputs  # the rows that are judged
     observation: Observation
-    audit: Audit | None  # None: nothing is graded
+    audit: SealedTruth | None  # None: nothing is graded
     test_truth: npt.NDArray[np.int8]  # read by `--selection oracle` only
 
 
@@ -53,7 +53,7 @@ def build_run_data(
         held_out = SomeRows(train, rows)
         return RunData(train, held_out, observation, None, observation.labels[rows]), []
     test_truth = task.truth("test")
-    material = RunData(inputs("train"), inputs("test"), observation, Audit(truth), test_truth)
+    material = RunData(inputs("train"), inputs("test"), observation, SealedTruth(truth), test_truth)
     return material, _notes(task, observation, test_truth)
 
 

@@ -135,7 +135,9 @@ def test_filters_take_our_names_and_the_papers(entries: list[Printed]) -> None:
 
     assert methods(methods=("hml",)) == {"hml", "hml (adaptive=true)"}
     assert methods(methods=("S2ML2-BBAM",)) == {"bbam"}
-    assert {e.level for e in wanted(entries, Query(pis=(0.1,), regimes=("semi",)))} == {"0.1"}
+    assert {e.level for e in wanted(entries, Query(numbers={"pi": (0.1,)}, regimes=("semi",)))} == {
+        "0.1"
+    }
     assert wanted(entries, Query(metrics=("seconds_per_epoch",))) == []
 
 

@@ -16,7 +16,7 @@ from ssmlbench.core.hyperparameters import option
 from ssmlbench.kit.losses import bce
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.protocol.sealed import Audit
+from ssmlbench.protocol.sealed import SealedTruth
 
 METHODS = {name: Plugins().methods[name] for name in Plugins().methods}
 CASES = [
@@ -88,9 +88,9 @@ def test_a_broken_method_is_caught(cls: type[Method], check: Callable[..., None]
 
 def test_a_method_that_finds_the_sealed_truth_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     stolen = []
-    honest = Audit.__init__
+    honest = SealedTruth.__init__
 
-    def leaky(self: Audit, truth: np.ndarray) -> None:
+    def leaky(self: SealedTruth, truth: np.ndarray) -> None:
         stolen.append(truth)
         honest(self, truth)
 
@@ -99,7 +99,7 @@ def test_a_method_that_finds_the_sealed_truth_is_caught(monkeypatch: pytest.Monk
             bias = float(stolen[-1].mean())
             return {"labelled": bce(labelled.logits("strong") + bias, labelled.observed).mean()}
 
-    monkeypatch.setattr(Audit, "__init__", leaky)
+    monkeypatch.setattr(SealedTruth, "__init__", leaky)
     with pytest.raises(Broken, match="must not know"):
         conformance.never_sees_hidden_labels(Peeks, "semi", "vector")
 

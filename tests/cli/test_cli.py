@@ -43,7 +43,7 @@ def test_help_comes_without_torch() -> None:
         ((*RUN, "--split", "lucky"), "--split lucky"),
         ((*RUN, "--device", "tpu"), "--device tpu"),
         ((*RUN, "--jobs", "0"), "--jobs 0"),
-        ((*RUN, "--weight-decay", "-1"), "--weight-decay -1.0: must be 0 or above"),
+        ((*RUN, "--weight-decay", "-1"), "--weight-decay -1.0: must be at least 0"),
         ((*RUN, "--seeds", "0"), "--seeds 0"),
         ((*RUN, "--threads", "0"), "--threads 0: must be at least 1"),
         ((*RUN, "--engine", "rai"), "Did you mean ray"),

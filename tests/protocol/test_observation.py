@@ -10,8 +10,9 @@ import pytest
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.protocol.observation import observe, split_rows
-from ssmlbench.protocol.sealed import Audit
+from ssmlbench.protocol.observation import observe
+from ssmlbench.protocol.regimes import split_rows
+from ssmlbench.protocol.sealed import SealedTruth
 
 RANDOM = np.random.default_rng(0)
 TRUTH = (RANDOM.random((400, 6)) < [0.5, 0.3, 0.2, 0.1, 0.05, 0.02]).astype(np.int8)
@@ -115,7 +116,7 @@ def test_hidden_labels_change_nothing_that_is_observed() -> None:
 
 def test_the_audit_grades_trusted_positives() -> None:
     # rows 0 and 2 of the truth; one trusted hit, one trusted miss, one hit that is not trusted
-    audit = Audit(np.array([[1, 0], [0, 0], [1, 1]], dtype=np.int8))
+    audit = SealedTruth(np.array([[1, 0], [0, 0], [1, 1]], dtype=np.int8))
     targets = np.array([[1.0, 1.0], [1.0, 0.0]])
     trust = np.array([[1.0, 1.0], [0.0, 1.0]])
     quality = audit.pseudo_label_quality(np.array([0, 2]), targets, trust)

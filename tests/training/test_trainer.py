@@ -17,7 +17,7 @@ from ssmlbench.kit.losses import bce
 from ssmlbench.kit.method import Method
 from ssmlbench.protocol.metrics import average_precision
 from ssmlbench.protocol.observation import observe
-from ssmlbench.protocol.sealed import Audit
+from ssmlbench.protocol.sealed import SealedTruth
 from ssmlbench.training.checkpoint import Checkpoint
 from ssmlbench.training.ema import Ema
 from ssmlbench.training.run_data import RunData
@@ -53,7 +53,7 @@ def trainer_for(
 ) -> Trainer:
     data, spec = toy("vector"), spec_for(cls, regime, **changes)
     observation = observe(data.truth, spec)
-    material = RunData(data.train, data.test, observation, Audit(data.truth), data.test_truth)
+    material = RunData(data.train, data.test, observation, SealedTruth(data.truth), data.test_truth)
     torch.manual_seed(0)
     encoder = data.encoder(data.train.values[0])
     method = cls(cls.Config(), conformance.LABELS)

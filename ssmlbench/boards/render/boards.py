@@ -30,11 +30,7 @@ def column_title(board: Board, metric: Metric, level: str) -> str:
     arrow = "↑" if metric.higher_is_better else "↓"
     mark = "‡" if board.decision == "top-k" and metric.uses_decision else ""
     name = f"{metric.title}{mark} {arrow}"
-    return (
-        f"{name} π={level}"
-        if len(board.levels) > 1 and board.regime == "semi"
-        else (f"{name} {level}" if len(board.levels) > 1 else name)
-    )
+    return f"{name} {board.axis}={level}" if len(board.levels) > 1 else name
 
 
 def footnotes(board: Board) -> list[str]:

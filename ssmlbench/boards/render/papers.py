@@ -10,9 +10,8 @@ from ssmlbench.boards.published import Line, Paper, Printed, SideBySide
 from ssmlbench.boards.render.boards import RULES, cell_text, setting_text
 from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection, texts
 from ssmlbench.boards.rule_audit import IDENTITY, AuditedRow, Misprint, Ratio
+from ssmlbench.core.spec import REGIME_NUMBERS
 from ssmlbench.protocol.metrics import METRICS
-
-REGIME_LEVELS = {"semi": "π=", "partial-positive": "share="}
 
 
 def side_by_side_document(
@@ -36,7 +35,7 @@ def _panel(table: SideBySide, metric: str, top_k: set[tuple[str, str]], decision
     headers = [f"{about.title} {arrow}", "paper's name", "source"]
     columns: list[list[Entry]] = []
     for level in levels:
-        at = f" {REGIME_LEVELS.get(table.regime, '')}{level}" if level else ""
+        at = f" {REGIME_NUMBERS[table.regime].symbol}={level}" if level else ""
         measured = any(
             line.measured and (metric, level) in line.measured.cells for line in table.lines
         )

@@ -1,0 +1,112 @@
+"""How a field of the run spec is declared: once, with all that the rest of the tool knows of it.
+
+The command line, the keys of a grid file, the checks of a spec and the comparison of boards are
+read from these declarations; none of them names an option again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.suggestions import one_of
+
+WHAT = "What is run"
+MEASURED = "How it is measured"
+ENCODER = "Encoder"
+TRAINING = "Training"
+WHERE = "Where it runs"
+PANELS = (WHAT, MEASURED, ENCODER, TRAINING, WHERE)
+"""The groups of options in `--help`."""
+
+
+@dataclass(frozen=True)
+class RunOption:
+    """One field of the run spec, as it was declared."""
+
+    name: str  # of the field
+    kind: type  # of a value: str, int, float, bool; object for what no user types
+    default: Any
+    help: str = ""  # empty: not an option of the command line
+    panel: str = WHAT
+    key: str = ""  # in a grid file and, with two dashes, on the command line
+    default_text: str = ""  # what `--help` calls the default
+    axis: bool = False  # a grid may have several values
+    choices: tuple[str, ...] = ()
+    above: float | None = None  # bounds of a number
+    least: float | None = None
+    most: float | None = None
+    example: Any = None
+    setting: bool = False  # runs that differ in it never share a table
+    added_later: bool = False  # not hashed at its default: runs made before the field are found
+    regime: str = ""  # the regime whose number this is
+    symbol: str = ""  # of that number on boards
+
+    @property
+    def flag(self) -> str:
+        """The option as it is typed."""
+        return f"--{self.key}"
+
+    @property
+    def expected(self) -> str:
+        """What a number must be, for an error message."""
+        if self.most is not None:
+            opening, low = ("(", self.above) if self.least is None else ("[", self.least)
+            text = f"must lie in {opening}{low:g}, {self.most:g}]"
+        elif self.least is not None:
+            text = f"must be at least {self.least:g}"
+        else:
+            text = f"must be above {self.above:g}"
+        return text if self.example is None else f"{text}, e.g. {self.flag} {self.example}"
+
+    def check(self, value: Any) -> None:
+        """Raise a UserError for a value that is no choice or lies outside the bounds."""
+        if value is None:
+            return
+        if self.choices:
+            one_of(value, self.choices, self.flag)
+        inside = (
+            (self.above is None or value > self.above)
+            and (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+        )
+        if not inside:
+            raise UserError(f"{self.flag} {value}: {self.expected}")
+
+
+def run_option(default: Any = dataclasses.MISSING, /, help: str = "", **declared: Any) -> Any:
+    """Declare a field of the run spec; `declared` are the attributes of RunOption.
+
+    Without `help` the field is no option: the engine fills it in.
+    """
+    metadata = {"help": help, **declared}
+    if callable(default):
+        return dataclasses.field(default_factory=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def read_options(spec: type) -> dict[str, RunOption]:
+    """The declarations of a spec's fields, by field name."""
+    hints = typing.get_type_hints(spec)
+    options = {}
+    for field in dataclasses.fields(spec):
+        kind, choices = _kind(hints[field.name])
+        factory = field.default_factory
+        default = field.default if factory is dataclasses.MISSING else factory()
+        key = field.name.replace("_", "-")
+        declared = {"key": key, "choices": choices, **field.metadata}
+        options[field.name] = RunOption(field.name, kind, default, **declared)
+    return options
+
+
+def _kind(hint: Any) -> tuple[type, tuple[str, ...]]:
+    """`Literal["a", "b"] | None` → (str, ("a", "b")); `float | None` → (float, ())."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        hint = next(part for part in typing.get_args(hint) if part is not type(None))
+    if typing.get_origin(hint) is Literal:
+        return str, typing.get_args(hint)
+    return (hint if hint in (str, int, float, bool) else object), ()
