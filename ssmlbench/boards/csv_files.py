@@ -12,7 +12,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ssmlbench.boards.leaderboard import level_of
 from ssmlbench.core.errors import UserError
@@ -20,10 +20,10 @@ from ssmlbench.core.files import write_atomically
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.metrics import DECISIONS, METRICS
 from ssmlbench.runs.finished import Finished
+from ssmlbench.runs.schema import COST_FIELDS, MadeWith, Result
 
 CONVENTIONS = ("default", "released")
 READABLE = ("run", "method", "regime", "level", "seed")
-COST = ("seconds", "seconds_per_epoch", "peak_memory_mb")
 MADE_WITH = ("ssmlbench", "torch", "python", "device", "precision", "threads", "finished")
 
 
@@ -64,7 +64,7 @@ def exported_text(runs: Sequence[Finished], command: str) -> str:
         out.write(f"# {line}\n")
     columns = metric_columns()
     made_with = [f"made_with.{name}" for name in MADE_WITH]
-    fields = [*READABLE, *columns, *(f"cost.{name}" for name in COST), *made_with]
+    fields = [*READABLE, *columns, *(f"cost.{name}" for name in COST_FIELDS), *made_with]
     fields += ["code", "data", "observation", "spec"]
     writer = csv.DictWriter(out, fields, lineterminator="\n")
     writer.writeheader()
@@ -120,7 +120,7 @@ def _row(run: Finished, columns: Mapping[str, list[tuple[str, str, str]]]) -> di
     for column, places in columns.items():
         decision, convention, metric = places[0]
         row[column] = repr(float(result["metrics"][decision][convention][metric]))
-    row |= {f"cost.{name}": repr(float(result["cost"][name])) for name in COST}
+    row |= {f"cost.{name}": repr(float(result["cost"][name])) for name in COST_FIELDS}
     return row | {f"made_with.{name}": made_with.get(name, "") for name in MADE_WITH}
 
 
@@ -154,12 +154,12 @@ def _from_row(
     for column, places in columns.items():
         for decision, convention, metric in places:
             metrics[decision][convention][metric] = float(row[column])
-    result = {
+    result: Result = {
         "spec": spec,
         "hash": row["run"],
         "observation": row["observation"],
         "metrics": metrics,
-        "cost": {name: float(row[f"cost.{name}"]) for name in COST},
-        "made_with": {name: row[f"made_with.{name}"] for name in MADE_WITH},
+        "cost": {name: float(row[f"cost.{name}"]) for name in COST_FIELDS},
+        "made_with": cast(MadeWith, {name: row[f"made_with.{name}"] for name in MADE_WITH}),
     }
     return Finished(RunSpec.from_dict(spec), result, file.with_suffix(""))

@@ -109,6 +109,7 @@ class Board:
     rows: list[BoardRow]
     apart: str = ""  # why this is not in the main table of its data set and regime
     missing: list[str] = field(default_factory=list)
+    diverged: list[str] = field(default_factory=list)  # trials of a study without scores
     # what the numbers come from; not what the board is
     runs: list[Finished] = field(default_factory=list, repr=False, compare=False)
 
@@ -190,7 +191,8 @@ def _board(runs: Sequence[Finished], query: Query, setting: dict[str, Any], apar
     chosen = [COLUMNS[key] for key in query.metrics]
     cells: dict[tuple[str, str], list[Finished]] = defaultdict(list)
     for run in runs:
-        cells[run.spec.variant, level_of(run.spec)].append(run)
+        if not run.diverged:
+            cells[run.spec.variant, level_of(run.spec)].append(run)
     rows = []
     for name in sorted({run.spec.variant for run in runs}):
         one = next(run.spec for run in runs if run.spec.variant == name)
@@ -214,6 +216,9 @@ def _board(runs: Sequence[Finished], query: Query, setting: dict[str, Any], apar
     )
     _rank(board)
     board.missing = _missing(board)
+    board.diverged = [
+        f"{run.spec.variant} seed {run.spec.seed} ({run.diverged})" for run in runs if run.diverged
+    ]
     board.runs = list(runs)
     return board
 

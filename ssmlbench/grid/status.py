@@ -16,7 +16,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import read_json
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.queue_file import Queued, read_queues
-from ssmlbench.runs.finished import run_places
+from ssmlbench.runs.finished import run_paths
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.heartbeat import is_alive
 
@@ -54,7 +54,7 @@ def read_states(roots: Iterable[Path]) -> list[RunState]:
         if not Path(root).is_dir():
             raise UserError(f"no results folder at {root}; `ssmlbench run` makes one")
         waiting = read_queues(Path(root))
-        for place in run_places(Path(root)):
+        for place in run_paths(Path(root)):
             path = Path(root) / place
             state = _state(path, set(os.listdir(path)), waiting.pop(path, None))
             if state is not None:

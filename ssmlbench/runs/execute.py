@@ -21,7 +21,7 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.heartbeat import Heartbeat
-from ssmlbench.runs.result import write_lost_trial, write_result
+from ssmlbench.runs.result import write_diverged_trial, write_result
 from ssmlbench.training.checkpoint import Checkpoint
 from ssmlbench.training.device import make_repeatable, pick_device
 from ssmlbench.training.run_data import RunData, build_run_data, input_loader
@@ -83,7 +83,7 @@ def _make(
         checkpoint.delete()  # going on from here would fail again
         if not (spec.judged_on == "held-out" and isinstance(error, Diverged)):
             raise
-        write_lost_trial(spec, folder, str(error))
+        write_diverged_trial(spec, folder, str(error))
         notify(Warned(str(error)))
         return
     write_result(spec, folder, task, material, outcome, device, notes)

@@ -1,4 +1,4 @@
-"""Reads finished runs back from results folders."""
+"""Reads specs and finished runs back from results folders."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.runs.schema import Result, SchemaError, parse_result, parse_spec
 
 
 @dataclass(frozen=True)
@@ -21,73 +21,112 @@ class Finished:
     """One finished run, read back."""
 
     spec: RunSpec
-    result: dict[str, Any]
+    result: Result
     folder: Path
 
     @property
     def finished_at(self) -> str:
-        """ISO time in UTC: the run's own word, or its file's where an older run has none."""
-        if said := self.result.get("made_with", {}).get("finished"):
-            return str(said)
+        """ISO time in UTC: as the run recorded it, or its file's time for runs that did not."""
+        if recorded := self.result.get("made_with", {}).get("finished"):
+            return str(recorded)
         written = (self.folder / "result.json").stat().st_mtime
         return datetime.fromtimestamp(written, UTC).isoformat(timespec="milliseconds")
+
+    @property
+    def diverged(self) -> str:
+        """Why a tuning trial has no scores; empty for every other run."""
+        return self.result.get("diverged", "")
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that this version cannot read, and why."""
+
+    file: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.reason}"
+
+
+def read_spec(file: Path) -> RunSpec | Unreadable:
+    """The spec in a spec.json."""
+    try:
+        return parse_spec(_load(file))
+    except FileNotFoundError:
+        return Unreadable(file, "no such file")
+    except SchemaError as error:
+        return Unreadable(file, str(error))
+
+
+def read_result(folder: Path) -> Finished | Unreadable:
+    """The finished run in a folder."""
+    file = folder / "result.json"
+    try:
+        spec, result = parse_result(_load(file))
+    except FileNotFoundError:
+        return Unreadable(file, "no such file")
+    except SchemaError as error:
+        return Unreadable(file, str(error))
+    return Finished(spec, result, folder)
 
 
 def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
     """All finished runs below the roots, and a line for every result that cannot be read.
 
-    The same run found below two roots counts once: its folder's name has its hash.
+    A run that lies below two roots counts once: its folder's name has its hash.
     """
     runs: dict[str, Finished] = {}
     complaints = []
     for root in map(Path, roots):
         if not root.is_dir():
             raise UserError(f"no results folder at {root}; `ssmlbench run` makes one")
-        with _kept_without_collection():
-            for place in run_places(root):
+        with _without_garbage_collection():
+            for path in run_paths(root):
                 try:
-                    run = _read(root, place)
+                    spec, result = parse_result(_load(f"{root}/{path}/result.json"))
                 except FileNotFoundError:
                     continue  # not finished
-                except (OSError, ValueError, KeyError, TypeError) as error:
-                    complaints.append(
-                        f"{root / place / 'result.json'}: not a result of ssmlbench "
-                        f"({type(error).__name__}), left out"
-                    )
+                except SchemaError as error:
+                    complaints.append(f"{root / path / 'result.json'}: left out, {error}")
                     continue
-                runs.setdefault(place, run)
+                runs.setdefault(path, Finished(spec, result, root / path))
     return list(runs.values()), complaints
 
 
-def run_places(root: Path) -> list[str]:
-    """The paths of all run folders below the root, sorted. Globbing takes three times as long."""
-    places = [""]
+def run_paths(root: Path) -> list[str]:
+    """The relative paths of all run folders below the root, sorted; three times as fast as a glob."""
+    paths = [""]
     for _ in ("data set", "regime", "method", "run"):
         below = []
-        for place in places:
-            with os.scandir(root / place) as entries:
-                start = f"{place}/" if place else ""
+        for path in paths:
+            with os.scandir(root / path) as entries:
+                start = f"{path}/" if path else ""
                 below += [
                     f"{start}{entry.name}"
                     for entry in entries
                     if entry.is_dir() and entry.name[0] != "."
                 ]
-        places = below
-    return sorted(places)
+        paths = below
+    return sorted(paths)
 
 
-def _read(root: Path, place: str) -> Finished:
-    with open(f"{root}/{place}/result.json", "rb") as stream:
-        result = json.loads(stream.read())
-    if not {"map", "hamming"} <= set(result["metrics"]["threshold"]["default"]):
-        raise KeyError("metrics")
-    return Finished(RunSpec.from_dict(result["spec"]), result, root / place)
+def _load(file: Path | str) -> object:
+    try:
+        with open(file, "rb") as stream:
+            return json.loads(stream.read())
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise SchemaError(f"cannot be read ({error.strerror})") from None
+    except ValueError:
+        raise SchemaError("not a whole JSON file") from None
 
 
 @contextmanager
-def _kept_without_collection() -> Iterator[None]:
-    """Thousands of results are made to stay: looking for garbage among them, now and whenever a
-    table is made later, would be a third of the time."""
+def _without_garbage_collection() -> Iterator[None]:
+    """No GC while reading, and freeze afterwards: passes over thousands of long-lived dicts were a
+    third of compare's time."""
     was_on = gc.isenabled()
     gc.disable()
     try:

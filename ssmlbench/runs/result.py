@@ -17,6 +17,7 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
 from ssmlbench.protocol import metrics
 from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.schema import RESULT_VERSION, MetricValues, Result
 from ssmlbench.training.run_data import RunData
 from ssmlbench.training.trainer import Outcome
 
@@ -47,7 +48,8 @@ def write_result(
     history = pd.DataFrame(outcome.history)
     write_atomically(folder.history_file, history.to_csv(index=False))
     semi = history[history.phase == "semi"] if (history.phase == "semi").any() else history
-    result = {
+    result: Result = {
+        "version": RESULT_VERSION,
         "spec": spec.as_dict(),
         "hash": spec.hash,
         "observation": material.observation.digest,
@@ -75,9 +77,10 @@ def write_result(
     write_atomically(folder.result_file, json.dumps(result, indent=1))
 
 
-def write_lost_trial(spec: RunSpec, folder: RunFolder, reason: str) -> None:
-    """A trial that diverged is finished: it scores 0, and is not tried again."""
-    result = {
+def write_diverged_trial(spec: RunSpec, folder: RunFolder, reason: str) -> None:
+    """Record a trial that diverged: it is finished, scores 0 and is not tried again."""
+    result: Result = {
+        "version": RESULT_VERSION,
         "spec": spec.as_dict(),
         "hash": spec.hash,
         "metrics": {"threshold": {"default": {"map": 0.0}}},
@@ -87,11 +90,9 @@ def write_lost_trial(spec: RunSpec, folder: RunFolder, reason: str) -> None:
     write_atomically(folder.result_file, json.dumps(result, indent=1))
 
 
-def all_metrics(
-    outcome: Outcome, truth: npt.NDArray[np.bool_]
-) -> dict[str, dict[str, dict[str, float]]]:
+def all_metrics(outcome: Outcome, truth: npt.NDArray[np.bool_]) -> MetricValues:
     """The five metrics by decision rule and by convention."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    found: MetricValues = {}
     for decision in metrics.DECISIONS:
         predicted = metrics.decide(
             outcome.scores, decision, truth=truth, thresholds=outcome.thresholds

@@ -26,6 +26,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import between, choice, faults, option
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
+from ssmlbench.grid.status import read_states
 from ssmlbench.grid.study import (
     Record,
     Study,
@@ -340,6 +341,27 @@ def test_a_diverged_trial_is_recorded_loses_and_is_not_tried_again(
     assert best is not None
     assert best.trial not in dry
     assert make(study, plugins, tmp_path)[0] == ["already"] * 4
+
+
+def test_a_board_of_trials_names_the_diverged_ones(
+    plugins: Plugins, ask: Ask, tmp_path: Path
+) -> None:
+    study = Study.of(ask(method="explodes"), plugins, 4)
+    _, records = make(study, plugins, tmp_path)
+    trials, complaints = read_finished([trials_root(tmp_path)])
+    assert (len(trials), complaints) == (4, [])
+    assert {state.state for state in read_states([trials_root(tmp_path)])} == {"done"}
+    (board,) = build_boards(trials, Query())
+    text = as_markdown(boards_document([board]))
+    for record in records:
+        (row,) = [row for row in board.rows if row.name == f"explodes (trial {record.trial})"]
+        said = f"explodes (trial {record.trial}) seed 0 ({record.diverged})"
+        if record.diverged:
+            assert not row.cells
+            assert said in text
+        else:
+            assert row.cells["map", "0.3"].mean == record.map
+            assert said not in text
 
 
 def test_where_everything_diverges_there_is_no_winner(

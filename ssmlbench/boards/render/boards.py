@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,6 +57,8 @@ def footnotes(board: Board) -> list[str]:
         )
     if note := tuning_note(board):
         notes.append(note)
+    if board.diverged:
+        notes.append(f"Diverged, without scores: {'; '.join(board.diverged)}.")
     if board.missing:
         more = f" and {len(board.missing) - 6} more" if len(board.missing) > 6 else ""
         notes.append(f"Missing: {'; '.join(board.missing[:6])}{more}.")
@@ -146,8 +149,12 @@ def _panel(board: Board, columns: Sequence[tuple[Metric, str]]) -> Panel:
         for metric, level in columns:
             cell = row.cells.get((metric.key, level))
             cells.append(Entry(cell_text(cell, metric), cell.place if cell else 0))
-        rows.append(texts(row_name(board, row), seeds_text(row), *cells, f"{row.rank:.2f}"))
+        rows.append(texts(row_name(board, row), seeds_text(row), *cells, _rank_text(row)))
     return Panel(headers, rows)
+
+
+def _rank_text(row: BoardRow) -> str:
+    return DASH if math.isnan(row.rank) else f"{row.rank:.2f}"
 
 
 def records(boards: Sequence[Board]) -> list[Mapping[str, object]]:

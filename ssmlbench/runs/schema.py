@@ -1,0 +1,199 @@
+"""The schema of result.json and spec.json, with the checks that reading goes through.
+
+docs/results.md describes every field. Reading is tolerant: unknown result fields are ignored, fields
+that were added later may be absent. What is left is checked, and a `SchemaError` says what is wrong.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict, cast
+
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.protocol.regimes import REGIMES
+
+RESULT_VERSION = 2
+"""Raised when a field of result.json changes its meaning. Results without a version are version 1."""
+
+COST_FIELDS = ("seconds", "seconds_per_epoch", "peak_memory_mb")
+
+MetricValues = dict[str, dict[str, dict[str, float]]]
+"""Decision rule → convention → metric → value."""
+
+
+class MadeWith(TypedDict, total=False):
+    """Where a run was made, and with which versions."""
+
+    ssmlbench: str
+    torch: str
+    python: str
+    device: str
+    precision: str
+    threads: int
+    finished: str
+
+
+class DataFacts(TypedDict):
+    """The size of the data set."""
+
+    rows: dict[str, int]
+    labels: int
+
+
+class Result(TypedDict):
+    """One result.json."""
+
+    version: NotRequired[int]
+    spec: dict[str, Any]
+    hash: NotRequired[str]
+    observation: NotRequired[str]
+    metrics: MetricValues
+    cost: dict[str, float]  # by COST_FIELDS
+    selected_epoch: NotRequired[int]
+    steps: NotRequired[int]
+    labels_without_test_positive: NotRequired[int]
+    notes: NotRequired[list[str]]
+    made_with: NotRequired[MadeWith]
+    data: NotRequired[DataFacts]
+    diverged: NotRequired[str]
+
+
+class SchemaError(ValueError):
+    """A file of ours that this version cannot read; the text is the reason, in one line."""
+
+
+def parse_result(values: object) -> tuple[RunSpec, Result]:
+    """The spec and the checked result of a result.json's content."""
+    if not isinstance(values, dict) or "spec" not in values or "metrics" not in values:
+        raise SchemaError("not a result of ssmlbench: it has no spec or no metrics")
+    try:
+        spec = parse_spec(values["spec"])
+        _check_metrics(values["metrics"])
+        _check_numbers("cost", values.get("cost", {}))
+        _check_mapping("made_with", values.get("made_with", {}))
+    except SchemaError as error:
+        raise SchemaError(f"{error}{_written_by(values)}") from None
+    values.setdefault("cost", {})
+    return spec, cast(Result, values)
+
+
+def parse_spec(values: object) -> RunSpec:
+    """The spec that a spec.json or the `spec` of a result holds."""
+    if not isinstance(values, dict):
+        raise SchemaError("its spec is not a JSON object")
+    expected = _spec_fields()
+    if unknown := values.keys() - expected.keys():
+        raise SchemaError(
+            f"its spec has fields that are unknown here: {', '.join(sorted(unknown))}"
+        )
+    for name, value in values.items():
+        accepted = expected[name]
+        if type(value) not in accepted.types or (accepted.values and value not in accepted.values):
+            raise SchemaError(f"its spec has {name} = {value!r}, expected {accepted.text}")
+    absent = [name for name, field in expected.items() if field.required and name not in values]
+    if absent:
+        raise SchemaError(f"its spec lacks {', '.join(absent)}")
+    spec = RunSpec.from_dict(values)
+    if spec.regime not in REGIMES:
+        raise SchemaError(f"its regime {spec.regime} is unknown here")
+    try:
+        spec.variant  # noqa: B018  # needs config to have what `changed` names, tuned what it shows
+    except KeyError as error:
+        raise SchemaError(f"its spec lacks {error} in config or tuned") from None
+    return spec
+
+
+class _SpecField(typing.NamedTuple):
+    types: frozenset[type]
+    values: tuple[object, ...]  # the allowed ones; empty where any will do
+    text: str
+    required: bool
+
+
+@functools.cache
+def _spec_fields() -> dict[str, _SpecField]:
+    """What each field of a spec may be in JSON, from the types that RunSpec declares."""
+    hints = typing.get_type_hints(RunSpec)
+    return {
+        field.name: _SpecField(
+            frozenset(_json_types(hints[field.name])),
+            tuple(_literal_values(hints[field.name])),
+            _hint_text(hints[field.name]),
+            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
+        )
+        for field in dataclasses.fields(RunSpec)
+    }
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return typing.get_args(hint) if union else (hint,)
+
+
+def _json_types(hint: Any) -> list[type]:
+    found: list[type] = []
+    for part in _alternatives(hint):
+        origin = typing.get_origin(part) or part
+        if origin is typing.Literal:
+            found += [type(value) for value in typing.get_args(part)]
+        elif origin is float:
+            found += [float, int]
+        elif origin is tuple:
+            found += [list, tuple]
+        elif isinstance(origin, type) and issubclass(origin, Mapping):
+            found.append(dict)
+        else:
+            found.append(origin)
+    return found
+
+
+def _literal_values(hint: Any) -> list[object]:
+    found: list[object] = []
+    for part in _alternatives(hint):
+        if typing.get_origin(part) is typing.Literal:
+            found += typing.get_args(part)
+        elif part is type(None):
+            found.append(None)
+        else:
+            return []
+    return found
+
+
+def _hint_text(hint: Any) -> str:
+    names = [repr(value) for value in _literal_values(hint)]
+    return " or ".join(names or sorted({kind.__name__ for kind in _json_types(hint)}))
+
+
+def _check_metrics(metrics: object) -> None:
+    _check_mapping("metrics", metrics)
+    for rule, by_convention in cast(dict[str, object], metrics).items():
+        _check_mapping(f"metrics of {rule}", by_convention)
+        for convention, values in cast(dict[str, object], by_convention).items():
+            _check_numbers(f"metrics of {rule}, {convention}", values)
+
+
+def _check_numbers(what: str, values: object) -> None:
+    _check_mapping(what, values)
+    for name, value in cast(dict[str, object], values).items():
+        if type(value) is not float and type(value) is not int:
+            raise SchemaError(f"{what}: {name} is {value!r}, expected a number")
+
+
+def _check_mapping(what: str, values: object) -> None:
+    if type(values) is not dict:
+        raise SchemaError(f"{what} is not a JSON object")
+
+
+def _written_by(values: Mapping[str, Any]) -> str:
+    """Who wrote an unreadable result, where that is known: the usual reason is another version."""
+    version = values.get("version", 1)
+    if isinstance(version, int) and version > RESULT_VERSION:
+        return f" (a result of version {version}; this ssmlbench reads up to {RESULT_VERSION})"
+    made_with = values.get("made_with")
+    if isinstance(made_with, dict) and "ssmlbench" in made_with:
+        return f" (written by ssmlbench {made_with['ssmlbench']})"
+    return ""
