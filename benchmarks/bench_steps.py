@@ -96,7 +96,7 @@ def measure(trainer: Trainer, steps: int) -> dict[str, float]:
     plan = trainer._plan()
     trainer.network.train()
     parameters = [p for group in trainer.optimiser.param_groups for p in group["params"]]
-    update = GradientStep(trainer.network, parameters, None)
+    method.start_steps(trainer.network)
     bare_optimiser = torch.optim.AdamW(trainer.network.parameters(), lr=1e-3, fused=True)
     found: dict[str, list[float]] = {"bare": [], "step": [], "views": [], "averaged": []}
     clock = time.process_time
@@ -122,7 +122,7 @@ def measure(trainer: Trainer, steps: int) -> dict[str, float]:
             averaged = clock() - start
 
         start = clock()
-        update.forget = labelled.forward.forget
+        update = GradientStep(trainer.network, parameters, forward=labelled.forward)
         method.step(labelled, unlabelled, update)
         trainer._apply(update)
         whole = clock() - start

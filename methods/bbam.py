@@ -82,6 +82,11 @@ class Bbam(Method):
         positive_share: float = option(1.0, "η⁺ of CAP's rule", search=between(0.5, 1.0))
         negative_share: float = option(0.998, "η⁻ of CAP's rule")
 
+    def setup(self, pools: Pools) -> None:
+        self.balancing = False  # warm-up has no statistics yet
+        self.statistics = torch.zeros(2, 2, self.labels)
+        self.kept_labelled = torch.ones_like(pools.labelled.observed, dtype=torch.bool)
+
     def start_epoch(self, pools: Pools) -> None:
         config, n_labelled = self.config, len(pools.labelled)
         self.targets, self.trust = class_aware_labels(
@@ -109,17 +114,17 @@ class Bbam(Method):
         if config.statistics == "sampled":
             found = angle_statistics(angles(cosines), negative & kept, positive)
         else:
-            old = getattr(self, "statistics", torch.zeros(2, 2, self.labels, device=cosines.device))
-            found = released_statistics(angles(cosines), negative, positive, old, config.smoothing)
-        self.statistics = found
-        if config.labelled_sampling == "always" or not hasattr(self, "kept_labelled"):
+            found = released_statistics(
+                angles(cosines), negative, positive, self.statistics, config.smoothing
+            )
+        self.statistics, self.balancing = found, config.balance
+        if config.labelled_sampling == "always" or pools.first_epoch:
             self.kept_labelled = kept[:n_labelled]
         self.kept_unlabelled = kept[n_labelled:]
 
     def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
         entries = self.entry_loss(labelled.logits("strong"), labelled.observed)
-        if hasattr(self, "kept_labelled"):
-            entries = entries * self.kept_labelled[labelled.rows]
+        entries = entries * self.kept_labelled[labelled.rows]
         terms = {"labelled": self.reduce(entries)}
         if unlabelled is not None:
             entries = self.entry_loss(unlabelled.logits("strong"), self.targets[unlabelled.rows])
@@ -128,7 +133,7 @@ class Bbam(Method):
         return terms
 
     def entry_loss(self, cosines: Tensor, targets: Tensor) -> Tensor:
-        if self.config.balance and hasattr(self, "statistics"):
+        if self.balancing:
             cosines = balanced_angles(angles(cosines), targets, self.statistics).cos()
         config = self.config
         return margin_loss(cosines, targets, config.scale, config.margin_size, config.margin)

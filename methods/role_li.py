@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from ssmlbench.api import Batch, EstimatedLabelsMethod, GradientStep, Pools, option
+from ssmlbench.api import EstimatedLabelsMethod, Network, Pools, option
 
 
 class RoleLi(EstimatedLabelsMethod):
@@ -27,14 +25,7 @@ class RoleLi(EstimatedLabelsMethod):
 
     def start_epoch(self, pools: Pools) -> None:
         self.frozen = pools.epoch <= round(self.config.frozen_share * pools.epochs)
-        self.settled = False
 
-    def step(
-        self, labelled: Batch, unlabelled: Batch | None, update: GradientStep
-    ) -> dict[str, Tensor]:
-        if not self.settled:  # in an epoch's first step, after all of the network was set to train
-            encoder = update.network.encoder
-            # The optimiser passes over weights without a gradient, decay included.
-            encoder.requires_grad_(not self.frozen).train(not self.frozen)
-            self.settled = True
-        return super().step(labelled, unlabelled, update)
+    def start_steps(self, network: Network) -> None:
+        # The optimiser skips weights without a gradient, their decay included.
+        network.encoder.requires_grad_(not self.frozen).train(not self.frozen)

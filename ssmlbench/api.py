@@ -41,6 +41,7 @@ HOMES = {
         "soft_loss",
     ),
     "ssmlbench.kit.gradient_step": ("GradientStep",),
+    "ssmlbench.kit.heads": ("Network",),
     "ssmlbench.kit.losses": ("angles", "asymmetric_loss", "bce"),
     "ssmlbench.kit.method": ("Method",),
     "ssmlbench.kit.pools": ("Batch", "Outputs", "Pool", "Pools", "RowOutputs"),

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
+from ssmlbench.kit.heads import Network
+from ssmlbench.kit.pools import Forward
+
 
 class GradientStep:
-    """Handed to `Method.step`; the trainer applies the optimiser after it returns."""
+    """Handed to `Method.step`; the trainer applies the optimiser after it returns.
+
+    network     the one that is trained
+    parameters  all that the trainer's optimiser moves: the network's, then the method's own
+    lr          the network's learning rate at this step, as scheduled
+    """
 
     def __init__(
         self,
-        network: nn.Module,
+        network: Network,
         parameters: Sequence[nn.Parameter],
-        scaler: torch.amp.GradScaler | None,
+        scaler: torch.amp.GradScaler | None = None,
+        *,
+        forward: Forward | None = None,
+        lr: float = 0.0,
     ):
+        """forward: the pass over this step's batches, which runs again for moved weights."""
         self.network = network
-        self.parameters = list(parameters)
+        self.parameters = parameters
+        self.lr = lr
+        self._forward = forward
         self._scaler = scaler
-        self.forget: Callable[[], None] = lambda: None
-        self._scaled_steps = 0  # of optimisers, since the scale was last updated
-        self.lr = 0.0  # the network's learning rate at this step, as scheduled
+        self._scaled_steps = 0  # optimisers that stepped with scaled gradients
 
     def backward(self, loss: Tensor) -> None:
         """Add the loss's gradients to `.grad`."""
@@ -39,10 +51,9 @@ class GradientStep:
             optimiser.step()
 
     def finish(self) -> None:
-        """After the last optimiser of a step: the scale of the next one."""
+        """After the last optimiser of a step: set the scale of the next one."""
         if self._scaler is not None and self._scaled_steps:
             self._scaler.update()
-        self._scaled_steps = 0
 
     def gradients(self, loss: Tensor, retain_graph: bool = False) -> list[Tensor | None]:
         """The loss's true (unscaled) gradients, without touching `.grad`."""
@@ -82,7 +93,8 @@ class GradientStep:
                 parameter.add_(shift)
         for norm in norms:
             norm.momentum = 0.0
-        self.forget()
+        if self._forward is not None:
+            self._forward.forget()
         try:
             yield
         finally:

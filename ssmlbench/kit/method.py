@@ -5,6 +5,7 @@ The trainer owns data, device, precision, optimiser, schedule, EMA, checkpoints 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from ssmlbench.kit import heads
 from ssmlbench.kit.gradient_step import GradientStep
+from ssmlbench.kit.heads import Network
 from ssmlbench.kit.pools import Batch, Pools, RowOutputs
 
 
@@ -67,7 +69,7 @@ class Method(nn.Module):
     def setup(self, pools: Pools) -> None:
         """Once, before training: make state that depends on the rows."""
 
-    def start_phase(self, network: nn.Module) -> None:
+    def start_phase(self, network: Network) -> None:
         """Before the first step of warm-up and of the main phase: weights may be moved here.
 
         The averaged network starts again from these weights right after.
@@ -75,6 +77,12 @@ class Method(nn.Module):
 
     def start_epoch(self, pools: Pools) -> None:
         """Before every epoch after warm-up. Scores and features of whole pools are cheap here."""
+
+    def start_steps(self, network: Network) -> None:
+        """Before the first step of every epoch, with the network in train mode.
+
+        Parts of it may be frozen here: the optimiser skips weights without a gradient.
+        """
 
     def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
         """The terms to minimise; they are summed, and each is logged under its name.
@@ -88,7 +96,7 @@ class Method(nn.Module):
     ) -> dict[str, Tensor]:
         """One gradient step. Override it only if one backward pass is not enough."""
         terms = self.loss(labelled, unlabelled)
-        update.backward(reduce(torch.add, [term.float() for term in terms.values()]))
+        update.backward(summed(terms))
         return terms
 
     def scores(self, logits: Tensor) -> Tensor:
@@ -109,7 +117,7 @@ class Method(nn.Module):
         own = list(self.parameters())
         return [{"params": own, "lr": lr}] if own else []
 
-    def build_optimisers(self, network: nn.Module) -> dict[str, torch.optim.Optimizer]:
+    def build_optimisers(self, network: Network) -> dict[str, torch.optim.Optimizer]:
         """Optimisers of the method's own, for a `step` that needs more than the trainer's.
 
         Called at the start of each phase; kept in `self.optimisers` and saved with the run.
@@ -125,3 +133,8 @@ class Method(nn.Module):
             else:
                 owner = self.get_submodule(name.rpartition(".")[0])
                 setattr(owner, name.rpartition(".")[2], value)
+
+
+def summed(terms: Mapping[str, Tensor]) -> Tensor:
+    """The loss: the sum of its terms."""
+    return reduce(torch.add, [term.float() for term in terms.values()])

@@ -114,6 +114,7 @@ class RowOutputs:
         return kept[name]
 
     def forget(self) -> None:
+        """Drop the outputs: the weights are about to change."""
         self._kept.clear()
 
 
@@ -138,8 +139,15 @@ class Pools:
     unlabelled: Pool
     epoch: int = 0  # of the epoch that is about to start, from 1; 0 in `setup`
     epochs: int = 0  # all of them, warm-up included
+    warmup_epochs: int = 0
     views: frozenset[str] = frozenset()  # the views this data has: only images have patches
 
+    @property
+    def first_epoch(self) -> bool:
+        """Whether the epoch that is about to start is the first one after warm-up."""
+        return self.epoch == self.warmup_epochs + 1
+
     def forget(self) -> None:
+        """Drop the outputs of both pools."""
         self.labelled.forget()
         self.unlabelled.forget()

@@ -92,6 +92,7 @@ class Trainer:
         projection, width = build_projection(spec.projection, encoder.features)
         self.method = method.to(device)
         self.network = Network(encoder, projection, method.build_head(width)).to(device)
+        self.warmup_epochs = spec.warmup_epochs if method.warm_up else 0
         self.rows = {
             "labelled": material.observation.labelled,
             "unlabelled": material.observation.unlabelled,
@@ -100,9 +101,9 @@ class Trainer:
             self._pool("labelled"),
             self._pool("unlabelled"),
             epochs=spec.epochs,
+            warmup_epochs=self.warmup_epochs,
             views=frozenset(material.train.views),
         )
-        self.warmup_epochs = spec.warmup_epochs if method.warm_up else 0
         self.epoch = 0
         self.steps = 0
         self.history: list[dict[str, Any]] = []
@@ -170,16 +171,17 @@ class Trainer:
         plan = self._plan()
         self.network.train()
         self.method.train()
-        update = GradientStep(
-            self.network, [p for g in self.optimiser.param_groups for p in g["params"]], self.scaler
-        )
+        self.method.start_steps(self.network)
+        parameters = [p for g in self.optimiser.param_groups for p in g["params"]]
         logged: dict[str, list[Tensor]] = {}
         threads = self.workers if self.material.train.on_the_fly else 0
         loaded = ahead(lambda step: self._step_inputs(plan, step), len(plan), threads)
         for i, inputs in enumerate(loaded):
             labelled, unlabelled = self._batches(plan.positions(i), inputs)
-            update.forget = labelled.forward.forget
-            update.lr = self.optimiser.param_groups[0]["lr"]
+            lr = self.optimiser.param_groups[0]["lr"]
+            update = GradientStep(
+                self.network, parameters, self.scaler, forward=labelled.forward, lr=lr
+            )
             terms = self.method.step(labelled, unlabelled, update)
             self._apply(update)
             for name, term in terms.items():
@@ -201,7 +203,7 @@ class Trainer:
                 "epoch": self.epoch + 1,
                 "phase": "warm-up" if self.warming_up else "semi",
                 "steps": self.steps,
-                "lr": update.lr,
+                "lr": lr,
                 "seconds": seconds,
                 "samples_per_second": seen / seconds,
                 "peak_memory_mb": peak_memory(self.device),

@@ -56,8 +56,7 @@ def take_step(
         ("unlabelled", "strong"): strong,
     }
     forward = Forward(lambda inputs: {"logits": network(inputs)}, views)
-    update = GradientStep(network, list(network.parameters()), scaler)
-    update.forget = forward.forget
+    update = GradientStep(network, list(network.parameters()), scaler, forward=forward)
     nothing = torch.full((len(weak), y.shape[1]), -1, dtype=torch.int8)
     return method.step(
         Batch("labelled", torch.arange(len(x)), y.to(torch.int8), forward, forward),

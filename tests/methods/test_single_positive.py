@@ -10,12 +10,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from ssmlbench.checks import methods as conformance
 from ssmlbench.core.paths import builtin_root
 from ssmlbench.kit.families.partial import PartialMethod, agreement
 from ssmlbench.kit.families.row_adam import adam_rows_
+from ssmlbench.kit.gradient_step import GradientStep
+from ssmlbench.kit.heads import Network
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import load_file
 
@@ -36,9 +38,7 @@ def method_class(name: str) -> type[PartialMethod]:
 
 def build(name: str, labels: int, **options: Any) -> PartialMethod:
     cls = method_class(name)
-    method = cls(cls.Config(**options), labels)
-    method.build_head(4)
-    return method
+    return cls(cls.Config(**options), labels)
 
 
 def pools(labelled: Tensor, unlabelled: Tensor | None = None) -> Any:
@@ -139,11 +139,10 @@ def test_weight_penalties_agree_with_the_vector(vectors: dict[str, Any], name: s
     inputs = vectors["baseline.l1r_l2r"]["inputs"]
     expected = vectors["baseline.l1r_l2r"]["expected"]
     method = build(name, 2, penalty=inputs["lam"])
-    method.classifier.weight = torch.nn.Parameter(torch.tensor(inputs["W"]))
-    terms = method.terms(torch.zeros(1, 2), torch.full((1, 2), -1))
+    penalty = method.weight_penalty(torch.tensor(inputs["W"])).item()
     kind = name[:2]
-    assert terms["weights"].item() == pytest.approx(expected[f"{kind}_term"], abs=TOLERANCE)
-    total = inputs["an_mean"] + terms["weights"].item()
+    assert penalty == pytest.approx(expected[f"{kind}_term"], abs=TOLERANCE)
+    total = inputs["an_mean"] + penalty
     assert total == pytest.approx(expected[f"{kind}_total"], abs=TOLERANCE)
 
 
@@ -391,11 +390,10 @@ def test_losses_and_gradients_are_finite(
     logits = values.requires_grad_()
     method: Method = build(name, shape[1])
     method.setup(pools(observed))
-    method.rate, method.frozen, method.settled = 0.3, False, False
+    method.rate = 0.3
     batch: Any = FixedBatch(torch.arange(shape[0]), observed, logits)
-    network = torch.nn.Module()
-    network.encoder = torch.nn.Identity()
-    update: Any = SimpleNamespace(lr=0.01, network=network, backward=lambda loss: loss.backward())
+    network = Network(nn.Identity(), nn.Identity(), method.build_head(4))
+    update = GradientStep(network, list(network.parameters()), lr=0.01)
     terms = method.step(batch, None, update)
     assert all(term.isfinite() for term in terms.values())
     assert logits.grad.isfinite().all()

@@ -143,7 +143,7 @@ class Stage:
             made[pool] = Batch(pool, rows, getattr(self.pools, pool).observed[rows], forward, ema)
         return made["labelled"], made.get("unlabelled")
 
-    def start_phase(self) -> GradientStep:
+    def start_phase(self) -> list[nn.Parameter]:
         method = self.method
         with torch.no_grad():
             method.start_phase(self.network)
@@ -152,13 +152,14 @@ class Stage:
         for optimiser in method.optimisers.values():
             # torch's own arithmetic is not on trial (and counts its steps on the host).
             optimiser.step = lambda closure=None: None  # type: ignore[method-assign, assignment]
-        return GradientStep(self.network, [*self.network.parameters(), *own], None)
+        return [*self.network.parameters(), *own]
 
-    def step(self, update: GradientStep, warming_up: bool) -> None:
+    def step(self, parameters: list[nn.Parameter], warming_up: bool) -> None:
         self.network.train()
         self.method.train()
+        self.method.start_steps(self.network)
         labelled, unlabelled = self.batches(warming_up)
-        update.forget = labelled.forward.forget
+        update = GradientStep(self.network, parameters, forward=labelled.forward, lr=1e-3)
         with NoCrossing():
             terms = self.method.step(labelled, unlabelled, update)
         for name, value in {**terms, **self.method.diagnostics}.items():
@@ -175,12 +176,12 @@ def lead_through_a_run(cls: type[Method], regime: str, kind: str, **changes: Any
         move(stage.method)
         if stage.method.warm_up:
             stage.step(stage.start_phase(), warming_up=True)
-        update = stage.start_phase()
+        parameters = stage.start_phase()
         for stage.pools.epoch in (3, 4):
             with torch.no_grad():
                 stage.method.start_epoch(stage.pools)
             stage.pools.forget()
-            stage.step(update, warming_up=False)
+            stage.step(parameters, warming_up=False)
         for name, value in stage.method.state_dict().items():
             assert value.device == DEVICE, f"{name} is on {value.device}"
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ssmlbench.core.hyperparameters import between, choice, option
 from ssmlbench.kit.families.row_adam import adam_rows_
 from ssmlbench.kit.gradient_step import GradientStep
-from ssmlbench.kit.method import Method
+from ssmlbench.kit.method import Method, summed
 from ssmlbench.kit.pools import Batch, Pool, Pools
 
 KAPPA = (
@@ -84,7 +84,6 @@ class PartialMethod(Method):
 
     regimes = frozenset({"semi", "single-positive", "partial-positive", "full"})
     warm_up = False
-    classifier: nn.Module
 
     @dataclass(frozen=True)
     class Config(Method.Config):
@@ -96,12 +95,6 @@ class PartialMethod(Method):
         super().__init__(config, labels)
         if config.reading == "lab":
             self.unlabelled_views = ()
-
-    def build_head(self, width: int) -> nn.Module:
-        head = super().build_head(width)
-        # Looked at, not owned: registered here, it would be trained and saved twice.
-        object.__setattr__(self, "classifier", head)
-        return head
 
     def setup(self, pools: Pools) -> None:
         self.n_labelled = len(pools.labelled)
@@ -165,11 +158,20 @@ class PenalisedMethod(PartialMethod):
         return 0.0, 1.0
 
     def norm(self, weight: Tensor) -> Tensor:
+        """The norm of the classifier's weights that is kept small."""
         raise NotImplementedError(f"{type(self).__name__} must define norm")
 
-    def terms(self, logits: Tensor, observed: Tensor) -> dict[str, Tensor]:
-        weights = self.config.penalty * self.norm(self.classifier.get_parameter("weight"))
-        return {**super().terms(logits, observed), "weights": weights}
+    def step(
+        self, labelled: Batch, unlabelled: Batch | None, update: GradientStep
+    ) -> dict[str, Tensor]:
+        terms = self.loss(labelled, unlabelled)
+        terms["weights"] = self.weight_penalty(update.network.head.get_parameter("weight"))
+        update.backward(summed(terms))
+        return terms
+
+    def weight_penalty(self, weight: Tensor) -> Tensor:
+        """λ times the norm of the classifier's weights, K × D."""
+        return self.config.penalty * self.norm(weight)
 
 
 # ------------------------------------------------------------------------------- large losses
