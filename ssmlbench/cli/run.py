@@ -99,6 +99,10 @@ def run(
         typer.Option(help="last, val (held-out labelled rows), oracle† (the test set). [last]"),
     ] = None,
     split: Annotated[str | None, typer.Option(help="random or stratified. [random]")] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="float32, bfloat16 or float16. [float32; with CUDA bfloat16]"),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -200,8 +204,12 @@ def specs_of(
     """The data sets prepared, where they are not, and every run that is asked for."""
     from ssmlbench import grid
     from ssmlbench.cli.data import prepare_shown
+    from ssmlbench.training.device import check_precision, default_precision, pick_device
 
-    asked = grid.GridRequest.of(values)
+    device, here = typed["device"], typed["engine"] == "local"
+    asked = grid.GridRequest.of({"precision": default_precision(device, here), **values})
+    if here:
+        check_precision(pick_device(device), asked.fixed["precision"])
     for name in asked.axes["method"]:
         _ = plugins.methods[name]  # a mistyped name is told before the data is prepared
     for name in asked.axes["dataset"]:

@@ -36,6 +36,7 @@ Projection = Literal["none", "mlp"]
 Pooling = Literal["masked", "all"]
 JudgedOn = Literal["test", "held-out"]
 Scaling = Literal["standard", "none"]
+Precision = Literal["float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,15 @@ class RunSpec:
         1e-4, "AdamW's, decoupled.", panel=TRAINING, least=0, setting=True
     )
     ema_decay: float = run_option(0.9997, setting=True)
+    precision: Precision = run_option(
+        "float32",
+        "Of the network's arithmetic: float32, bfloat16 or float16 (mixed precision).",
+        panel=TRAINING,
+        default_text="float32; with CUDA bfloat16, on old GPUs float16; on a cluster with --device auto "
+        "float32",
+        setting=True,
+        added_later=True,
+    )
 
     # which method, exactly, on which data, exactly
     config: Mapping[str, Any] = run_option(dict)

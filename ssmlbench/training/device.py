@@ -6,12 +6,13 @@ import os
 import resource
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.spec import Precision
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
@@ -44,15 +45,45 @@ def make_repeatable(threads: int | None) -> None:
         torch.set_num_threads(threads)
 
 
+def precisions_of(device: torch.device) -> tuple[Precision, ...]:
+    """The precisions that a device can train in, its default first."""
+    if device.type == "cuda":
+        if torch.cuda.is_bf16_supported():
+            return "bfloat16", "float16", "float32"
+        return "float16", "float32"
+    return ("float32", "bfloat16") if device.type == "cpu" else ("float32",)
+
+
+def default_precision(name: str, here: bool = True) -> Precision:
+    """The precision of runs on a device, when none is asked for.
+
+    here: whether this machine makes the runs. If a cluster does, its device is not known while the
+    runs are planned: then `cuda` means bfloat16, and all else float32, which every device has.
+    """
+    if here:
+        return precisions_of(pick_device(name))[0]
+    return "bfloat16" if name == "cuda" else "float32"
+
+
+def check_precision(device: torch.device, precision: Precision) -> None:
+    """Raise a UserError if the device cannot train in the precision."""
+    if precision not in (possible := precisions_of(device)):
+        raise UserError(
+            f"--precision {precision}: not available on {device.type} here; use --precision "
+            f"{' or '.join(possible)}"
+        )
+
+
 def mixed_precision(
-    device: torch.device,
-) -> tuple[Callable[[], Any], str, torch.amp.GradScaler | None]:
-    """Mixed precision on CUDA: bfloat16 where it exists, else float16 with a scaled loss."""
-    if device.type != "cuda":
-        return nullcontext, "float32", None
-    if torch.cuda.is_bf16_supported():
-        return lambda: torch.autocast("cuda", torch.bfloat16), "bfloat16", None
-    return lambda: torch.autocast("cuda", torch.float16), "float16", torch.amp.GradScaler("cuda")
+    device: torch.device, precision: Precision
+) -> tuple[Callable[[], AbstractContextManager[Any]], torch.amp.GradScaler | None]:
+    """The context that a network computes in, and what scales the loss: float16 alone needs it."""
+    check_precision(device, precision)
+    if precision == "float32":
+        return nullcontext, None
+    kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}[precision]
+    scaler = torch.amp.GradScaler(device.type) if precision == "float16" else None
+    return lambda: torch.autocast(device.type, kind), scaler
 
 
 def reset_peak_memory(device: torch.device) -> None:

@@ -88,7 +88,7 @@ class Trainer:
         self.notify = notify
         self.workers = workers
         self.batch_rows = encoder.batch_rows
-        self.autocast, self.precision, self.scaler = mixed_precision(device)
+        self.autocast, self.scaler = mixed_precision(device, spec.precision)
         projection, width = build_projection(spec.projection, encoder.features)
         self.method = method.to(device)
         self.network = Network(encoder, projection, method.build_head(width)).to(device)
@@ -254,7 +254,7 @@ class Trainer:
             self.steps,
             self.history,
             cast(Network, self.ema.network),
-            self.precision,
+            self.spec.precision,
         )
 
     def _final_scores(self) -> dict[str, Tensor]:

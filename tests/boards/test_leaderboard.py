@@ -70,6 +70,7 @@ def test_a_single_seed_has_no_spread(tmp_path: Path) -> None:
         ({"protocol": 0}, "protocol 0 instead of"),
         ({"data": "d2"}, "data d2 instead of d1"),
         ({"selection": "oracle"}, "selection oracle instead of last"),
+        ({"precision": "bfloat16"}, "precision bfloat16 instead of float32"),
         ({"code": "c2"}, "another version of the method's file"),
     ],
 )

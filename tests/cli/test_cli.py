@@ -44,6 +44,8 @@ def test_help_comes_without_torch() -> None:
         ((*RUN, "--device", "tpu"), "--device tpu"),
         ((*RUN, "--jobs", "0"), "--jobs 0"),
         ((*RUN, "--weight-decay", "-1"), "--weight-decay -1.0: must be at least 0"),
+        ((*RUN, "--device", "cpu", "--precision", "float16"), "not available on cpu"),
+        ((*RUN, "--seed", "-1"), "--seed -1: must lie in [0, "),
         ((*RUN, "--seeds", "0"), "--seeds 0"),
         ((*RUN, "--threads", "0"), "--threads 0: must be at least 1"),
         ((*RUN, "--engine", "rai"), "Did you mean ray"),

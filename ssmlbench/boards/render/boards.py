@@ -84,10 +84,11 @@ def setting_text(setting: Mapping[str, Any]) -> str:
     """What the runs of a board have in common, in one line."""
     usual = setting["weight_decay"] == RunSpec.weight_decay
     decay = "" if usual else f"weight decay {setting['weight_decay']:g}, "
+    precision = "" if (kind := setting["precision"]) == RunSpec.precision else f"{kind}, "
     return (
         f"{_encoder_text(setting)}, {setting['epochs']} epochs ({setting['warmup_epochs']} warm-up), "
         f"batch {setting['labelled_batch_size']} + {setting['batch_size']}, lr {setting['lr']:g}, "
-        f"{decay}{setting['split']} split"
+        f"{decay}{precision}{setting['split']} split"
     )
 
 
