@@ -18,7 +18,8 @@ from torch import Tensor
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, Vector, find_encoder
-from ssmlbench.inputs.frozen import CachedInputs, FrozenEncoder
+from ssmlbench.inputs.frozen import FrozenEncoder
+from ssmlbench.inputs.splits import CachedInputs
 from ssmlbench.kit.heads import Network, build_projection
 from ssmlbench.kit.losses import bce
 from ssmlbench.plugins.loader import Plugins

@@ -26,7 +26,8 @@ import torch
 
 from ssmlbench.checks.methods import spec_for
 from ssmlbench.inputs.encoders import Vector
-from ssmlbench.inputs.views import Inputs, vector_views
+from ssmlbench.inputs.splits import Inputs
+from ssmlbench.inputs.views import vector_views
 from ssmlbench.kit.gradient_step import GradientStep
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import Plugins

@@ -27,7 +27,8 @@ from ssmlbench.core.registry import source_file
 from ssmlbench.core.seeds import stream_seed
 from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
 from ssmlbench.inputs.encoders import Encoder, SmallCnn, Vector
-from ssmlbench.inputs.views import Inputs, image_views, vector_views
+from ssmlbench.inputs.splits import Inputs
+from ssmlbench.inputs.views import image_views, vector_views
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import Plugins, load_file
 from ssmlbench.protocol.observation import Labels, observe

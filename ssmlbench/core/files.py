@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,22 @@ def temporary_beside(file: Path) -> Path:
     return file.with_name(f".{file.name}.{os.getpid()}.part")
 
 
-def write_atomically(file: Path, content: str | bytes) -> None:
+@contextmanager
+def atomic(file: Path) -> Iterator[Path]:
+    """Write a file whole or not at all: fill the path given, which is renamed to `file` at the end."""
     unfinished = temporary_beside(file)
     try:
-        unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+        yield unfinished
         os.replace(unfinished, file)
-    except OSError:
+    except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+def write_atomically(file: Path, content: str | bytes) -> None:
+    """Write text (UTF-8) or bytes to a file, whole or not at all."""
+    with atomic(file) as unfinished:
+        unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def read_json(file: Path) -> dict[str, Any] | None:

@@ -10,125 +10,77 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from filelock import FileLock
-from torch import Generator, Tensor
+from torch import Tensor
 
 from ssmlbench.core.cpu import core_count
 from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.core.events import Encoding, Notify, Waiting
-from ssmlbench.core.files import acquire_telling, temporary_beside, write_atomically
+from ssmlbench.core.files import acquire_telling, atomic, write_atomically
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
-from ssmlbench.inputs.encoders import Encoder, EncoderOptions, build_encoder, check_weights
+from ssmlbench.inputs.encoders import Encoder, EncoderOptions, check_weights, load_encoder
 from ssmlbench.inputs.feature_cache import FeatureFolder, features_root
-from ssmlbench.inputs.views import PATCHES, RowNumbers, SplitInputs, View, feature_dropout
+from ssmlbench.inputs.prepared import prepared_inputs
+from ssmlbench.inputs.splits import CachedInputs, SplitInputs
+from ssmlbench.inputs.views import PATCHES, is_identity
+
+Features = npt.NDArray[np.float16]
 
 VERSION = 1
 """Raised when the same encoder, options and rows would give other features."""
 
 SHARD_ROWS = 1024
-"""What a kill can cost at the most."""
-
-
-class CachedInputs:
-    """One split's features in memory; the strong view of a row is one of its R cached draws."""
-
-    on_the_fly = False
-
-    def __init__(
-        self,
-        values: dict[str, Tensor],
-        draws: int,
-        rare: Mapping[str, Callable[[], Tensor]] | None = None,
-    ):
-        """values: N × D half-precision features by view, N × 4 × D for views of patches; of strong
-        views N · R, a row's draws together.
-        rare: views that few methods ask for; they are had at the first question."""
-        self.values = values
-        self.draws = draws
-        self.rare = dict(rare or {})
-        self.views: dict[str, View] = dict.fromkeys((*values, *self.rare), _as_cached)
-
-    def __len__(self) -> int:
-        return len(self.values["plain"])
-
-    def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
-        if view not in self.values:
-            self.values[view] = self.rare.pop(view)()
-        strong = view.startswith("strong")
-        where = torch.from_numpy(rows)
-        if strong and self.draws > 1:
-            chosen = torch.randint(0, self.draws, (len(rows),), generator=generator)
-            where = where * self.draws + chosen
-        features = self.values[view].index_select(0, where).flatten(0, -2).float()
-        # A few cached draws are learnt by heart: every step sees another half of their features.
-        return feature_dropout(features, generator) if strong else features
-
-    def scaled(self, scale: Callable[[Tensor], Tensor]) -> CachedInputs:
-        def apply(features: Tensor) -> Tensor:
-            return scale(features.flatten(0, -2)).view_as(features)
-
-        done: dict[int, Tensor] = {}  # two views may be one tensor
-        for tensor in self.values.values():
-            if id(tensor) not in done:
-                done[id(tensor)] = apply(tensor)
-        return CachedInputs(
-            {view: done[id(tensor)] for view, tensor in self.values.items()},
-            self.draws,
-            {view: lambda load=load: apply(load()) for view, load in self.rare.items()},  # type: ignore[misc]
-        )
-
-
-def _as_cached(features: Tensor, generator: Generator) -> Tensor:
-    return features
+"""Rows of a file of features: a kill loses at most the work on one such file."""
 
 
 @dataclass
 class FrozenEncoder:
-    """An encoder that is not trained, on one task. It is built when something is not cached yet."""
+    """An encoder that is not trained, on one task. It is built for the first view not in the cache."""
 
     spec: RunSpec
     encoder: type[Encoder]
     task: Task
-    load: Callable[[str], SplitInputs]  # split → its prepared inputs
     device: torch.device
     workers: int = 0
     notify: Notify = lambda event: None
-    _inputs: dict[str, SplitInputs] = field(default_factory=dict, init=False)
+    _loaded: tuple[str, SplitInputs] | None = field(default=None, init=False)
+    _built: Encoder | None = field(default=None, init=False)
 
     def inputs(self, split: str) -> CachedInputs:
-        """All views of the training rows, the plain one of the others, computed where missing;
-        views of patches only when a method asks for one."""
-        names = self.encoder.views(self.task.card.kind, self.task.card.flips, self.options)
+        """Every view of the training rows, the plain view of other splits; what is missing is computed.
+
+        Views of patches are loaded, and if need be computed, when a method uses one.
+        """
+        views = self.encoder.views(self.task.card.kind, self.task.card.flips, self.options)
         values = {"plain": self._view(split, "plain")}
         if split == "train":
-            # A weak view that is the row itself (text, vectors) is not computed twice.
-            same = names["weak"] is names["plain"]
-            values["weak"] = values["plain"] if same else self._view(split, "weak")
+            weak_is_plain = is_identity(views["weak"]) and is_identity(views["plain"])
+            values["weak"] = values["plain"] if weak_is_plain else self._view(split, "weak")
             values["strong"] = self._view(split, "strong")
-        patched = [f"{view}-patches" for view in values if f"{view}-patches" in names]
-        rare = {view: partial(self._view, split, view) for view in patched}
-        return CachedInputs(values, self.draws, rare)
+        patched = [f"{view}-patches" for view in values if f"{view}-patches" in views]
+        lazy = {view: partial(self._view, split, view) for view in patched}
+        return CachedInputs(values, self.draws, lazy)
 
     def _view(self, split: str, view: str) -> Tensor:
-        """The features of a view, a row's draws together where it has several."""
+        """The features of a view; a row's draws of a strong view follow one another."""
         draws = self.draws if view.startswith("strong") else 1
-        found = [self._features(split, view, draw) for draw in range(draws)]
+        by_draw = [self.features(split, view, draw) for draw in range(draws)]
         if view.endswith("-patches"):
-            found = [features.unflatten(0, (-1, PATCHES)) for features in found]
-        return torch.stack(found, dim=1).flatten(0, 1) if draws > 1 else found[0]
+            by_draw = [features.unflatten(0, (-1, PATCHES)) for features in by_draw]
+        return torch.stack(by_draw, dim=1).flatten(0, 1) if draws > 1 else by_draw[0]
 
     @property
     def draws(self) -> int:
@@ -137,6 +89,7 @@ class FrozenEncoder:
 
     @property
     def options(self) -> EncoderOptions:
+        """The encoder's options."""
         return EncoderOptions.of(self.spec)
 
     def key(self, split: str, view: str, draw: int) -> dict[str, Any]:
@@ -156,13 +109,15 @@ class FrozenEncoder:
         }
 
     def folder(self, split: str, view: str, draw: int) -> FeatureFolder:
+        """Where the features of one view of one split are kept."""
         key = self.key(split, view, draw)
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
         name = f"{view}{draw}" if view.startswith("strong") else view
         stem = "".join(c if c.isalnum() or c in "-_" else "_" for c in self.task.card.name)
         return FeatureFolder(features_root() / f"{stem}-{split}-{name}-{digest}")
 
-    def _features(self, split: str, view: str, draw: int) -> Tensor:
+    def features(self, split: str, view: str, draw: int = 0) -> Tensor:
+        """The features of one draw of a view, from the cache; computed first if they are missing."""
         folder = self.folder(split, view, draw)
         if not folder.complete:
             try:
@@ -176,7 +131,7 @@ class FrozenEncoder:
             what = f"waits for features another run computes ({_name(split, view, draw)})"
             acquire_telling(lock, lambda: self.notify(Waiting(what)))
             try:
-                if not folder.complete:  # whoever had to wait finds it complete
+                if not folder.complete:  # another process may have computed them meanwhile
                     with all_cores():
                         self._compute(folder, split, view, draw)
             finally:
@@ -184,7 +139,7 @@ class FrozenEncoder:
         return torch.cat([torch.from_numpy(np.load(file)) for file in folder.shards()])
 
     def _compute(self, folder: FeatureFolder, split: str, view: str, draw: int) -> None:
-        inputs = self._loaded(split)
+        inputs = self._raw(split)
         shards = math.ceil(len(inputs) / SHARD_ROWS)
         missing = [i for i in range(shards) if not folder.shard_file(i).is_file()]
         done = len(inputs) - sum(min(SHARD_ROWS, len(inputs) - i * SHARD_ROWS) for i in missing)
@@ -220,8 +175,8 @@ class FrozenEncoder:
     @torch.inference_mode()
     def _encoded(
         self, inputs: SplitInputs, view: str, draw: int, shards: list[int]
-    ) -> Iterator[tuple[int, np.ndarray]]:
-        """The features of each shard; random views depend on rows and draw, not on who asks."""
+    ) -> Iterator[tuple[int, Features]]:
+        """Yield the features of each shard; a random view depends on its rows and draw alone."""
         size = min(self.encoder.batch_rows, SHARD_ROWS)
         batches = [
             (shard, start, min(start + size, (shard + 1) * SHARD_ROWS, len(inputs)))
@@ -233,6 +188,8 @@ class FrozenEncoder:
             _, start, stop = batches[i]
             return inputs.view(np.arange(start, stop), view, stream(0, "frozen", view, draw, start))
 
+        if self._built is None:
+            self._built = self._build(inputs)
         encoder = self._built
         parts: list[Tensor] = []
         threads = self.workers if inputs.on_the_fly else 0
@@ -250,37 +207,34 @@ class FrozenEncoder:
                 yield shard, torch.cat(parts).numpy()
                 parts = []
 
-    def _loaded(self, split: str) -> SplitInputs:
-        if split not in self._inputs:
-            self._inputs.clear()  # one split's inputs in memory at a time
-            self._inputs[split] = self.load(split)
-        return self._inputs[split]
+    def _raw(self, split: str) -> SplitInputs:
+        """The encoder's inputs; those of one split at a time are in memory."""
+        if self._loaded is None or self._loaded[0] != split:
+            self._loaded = None  # free the other split's first
+            self._loaded = split, prepared_inputs(self.encoder, self.options, self.task, split)
+        return self._loaded[1]
 
-    @cached_property
-    def _built(self) -> Encoder:
-        (inputs,) = self._inputs.values()
+    def _build(self, inputs: SplitInputs) -> Encoder:
         example = inputs.view(np.zeros(1, dtype=np.int64), "plain", stream(0, "example"))[0]
-        # One start for all runs, whatever their seed: they share the features. A view asked for in
-        # the middle of a run must not change what that run draws.
+        # Fixed seed, since all runs share the features; fork the generator, so that encoding in
+        # the middle of a run leaves the run's random numbers alone.
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(stream_seed(0, "frozen network"))
-            return build_encoder(self.encoder, self.spec, example).eval().to(self.device)
+            return load_encoder(self.encoder, self.spec, example).eval().to(self.device)
 
 
 def _name(split: str, view: str, draw: int) -> str:
     return f"{split} {view}" + (f" {draw + 1}" if view.startswith("strong") else "")
 
 
-def _write_shard(file: Path, features: np.ndarray) -> None:
-    unfinished = temporary_beside(file)
-    with unfinished.open("wb") as out:
-        np.save(out, features)
-    os.replace(unfinished, file)
+def _write_shard(file: Path, features: Features) -> None:
+    with atomic(file) as unfinished, unfinished.open("wb") as opened:
+        np.save(opened, features)
 
 
 @contextmanager
 def all_cores() -> Iterator[None]:
-    """For work that is done once and that others wait for, whatever threads a run has."""
+    """Use every core inside the block: other runs wait for features, however few threads this has."""
     threads = torch.get_num_threads()
     torch.set_num_threads(core_count())
     try:

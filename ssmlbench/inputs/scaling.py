@@ -5,7 +5,7 @@ The statistics are those of inputs; no label is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ssmlbench.core.seeds import stream
-from ssmlbench.inputs.views import SplitInputs
+from ssmlbench.inputs.splits import SplitInputs
 
 CHUNK_ROWS = 4096
 
@@ -36,7 +36,7 @@ class Scale:
         mean = sum(chunk.sum(0) for chunk in _chunks(inputs)) / count
         variance = sum(((chunk - mean) ** 2).sum(0) for chunk in _chunks(inputs)) / count
         deviation = torch.as_tensor(variance).sqrt()
-        # A column that never varies says nothing: it becomes 0 wherever it is as always.
+        # Constant columns: divide by 1, so that they become 0.
         return cls(torch.as_tensor(mean), torch.where(deviation > 1e-6, deviation, 1.0))
 
     def __call__(self, vectors: Tensor) -> Tensor:
@@ -47,21 +47,6 @@ class Scale:
             length = torch.linalg.vector_norm(columns, dim=1, keepdim=True)
             out.copy_(columns * (vectors.shape[1] ** 0.5 / length.clamp(min=1e-6)))
         return scaled
-
-
-def scaled_inputs(load: Callable[[str], SplitInputs]) -> Callable[[str], SplitInputs]:
-    """The same splits on the training rows' scale; it is taken when the first split is asked for."""
-    kept: dict[str, SplitInputs] = {}
-    scales: list[Scale] = []
-
-    def load_scaled(split: str) -> SplitInputs:
-        if not scales:
-            kept["train"] = load("train")
-            scales.append(Scale.of(kept["train"]))
-        inputs = kept.pop(split, None)
-        return (load(split) if inputs is None else inputs).scaled(scales[0])
-
-    return load_scaled
 
 
 def _chunks(inputs: SplitInputs) -> Iterator[Tensor]:

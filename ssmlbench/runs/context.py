@@ -8,10 +8,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class RunContext:
-    """Where and with what a run is made; nothing here changes its number."""
+    """Where and with what a run is made; nothing here is part of its spec."""
 
     results: Path
     device: str = "auto"
-    threads: int | None = None  # CPU threads of a run; None: what its encoder says
-    workers: int = 0  # threads that read inputs which are too many for memory
-    cores: int | None = None  # its share of them, for an encoder that can use several
+    threads: int | None = None  # CPU threads of a run; None: the number its encoder declares
+    workers: int = 0  # threads that read inputs which do not fit in memory
+    cores: int | None = None  # the run's share of the cores, for an encoder that declares no number

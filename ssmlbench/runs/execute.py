@@ -1,4 +1,4 @@
-"""One run from its spec to its folder: data, protocol, training, metrics, result.json last."""
+"""One run from its spec to its folder: data, observation, inputs, training, result.json last."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ssmlbench.core.files import write_atomically
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task, prepare
-from ssmlbench.inputs import encoders
-from ssmlbench.inputs.encoders import Encoder, Vector, find_encoder
+from ssmlbench.inputs.encoders import Encoder, Vector, find_encoder, load_encoder
+from ssmlbench.inputs.loader import SplitLoader
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
@@ -24,18 +24,18 @@ from ssmlbench.runs.heartbeat import Heartbeat
 from ssmlbench.runs.result import write_diverged_trial, write_result
 from ssmlbench.training.checkpoint import Checkpoint
 from ssmlbench.training.device import make_repeatable, pick_device
-from ssmlbench.training.run_data import RunData, build_run_data, input_loader
+from ssmlbench.training.run_data import RunData, build_run_data
 from ssmlbench.training.trainer import Trainer
 
 
 def execute(
-    spec: RunSpec, plugins: Plugins, place: RunContext, notify: Notify = lambda e: None
+    spec: RunSpec, plugins: Plugins, context: RunContext, notify: Notify = lambda e: None
 ) -> str:
-    """Make the run unless it is made: "done", or "already" when its result was there.
+    """Make a run unless its result is there: "done", or "already".
 
-    Whoever else is asked for the same run waits here, then finds it made.
+    If another process is making the same run, wait for it.
     """
-    folder = RunFolder.of(place.results, spec)
+    folder = RunFolder.of(context.results, spec)
     if folder.finished:
         return "already"
     try:
@@ -45,12 +45,12 @@ def execute(
             notify(Started())
             write_atomically(folder.spec_file, json.dumps(spec.as_dict(), indent=1))
             with Heartbeat(folder, spec.epochs, notify) as heartbeat:
-                _make(spec, plugins, place, folder, heartbeat.notify)
+                _make(spec, plugins, context, folder, heartbeat.notify)
             folder.error_file.unlink(missing_ok=True)
     except Exception as error:
         if not folder.finished and not folder.checkpoint_file.exists():
             folder.spec_file.unlink(missing_ok=True)
-            folder.remove_if_empty(place.results)
+            folder.remove_if_empty(context.results)
         if isinstance(error, UserError | RunFailed):
             raise
         raise RunFailed(f"{type(error).__name__}: {error}") from error
@@ -58,72 +58,88 @@ def execute(
 
 
 def _make(
-    spec: RunSpec, plugins: Plugins, place: RunContext, folder: RunFolder, notify: Notify
+    spec: RunSpec, plugins: Plugins, context: RunContext, folder: RunFolder, notify: Notify
 ) -> None:
-    make_repeatable(threads_of(spec, plugins, place))
-    device = pick_device(place.device)
+    """Walk a run's whole data path: task, observation and inputs, trainer, outcome, result."""
+    encoder = encoder_class(spec, plugins)
+    device = pick_device(context.device)
+    make_repeatable(thread_count(spec, encoder, context))
     task = open_task(spec, plugins)
-    if task.card.fingerprint != spec.data:
-        raise UserError(
-            f"data set {spec.dataset} was prepared anew since this run was planned; give the same "
-            "command again"
-        )
-    inputs = input_loader(spec, plugins, task, device, place.workers, notify)
-    material, notes = build_run_data(spec, task, inputs)
+    loader = SplitLoader(spec, encoder, task, device, context.workers, notify)
+    run_data, notes = build_run_data(spec, task, loader.load)
     for note in notes:
         notify(Warned(note))
-    method = build_method(spec, plugins, task)
-    encoder = build_encoder(spec, plugins, material)
-    checkpoint = Checkpoint(folder.checkpoint_file)
-    trainer = Trainer(spec, method, encoder, material, device, checkpoint, notify, place.workers)
+    trainer = Trainer(
+        spec,
+        build_method(spec, plugins, task),
+        build_encoder(spec, encoder, run_data),
+        run_data,
+        device,
+        checkpoint := Checkpoint(folder.checkpoint_file),
+        notify,
+        context.workers,
+    )
     notify(TrainingStarted())
     try:
         outcome = trainer.train()
     except RunFailed as error:
-        checkpoint.delete()  # going on from here would fail again
+        checkpoint.delete()  # a run that continued from it would fail again
         if not (spec.judged_on == "held-out" and isinstance(error, Diverged)):
             raise
         write_diverged_trial(spec, folder, str(error))
         notify(Warned(str(error)))
         return
-    write_result(spec, folder, task, material, outcome, device, notes)
+    write_result(spec, folder, task, run_data, outcome, device, notes)
     checkpoint.delete()
 
 
-def threads_of(spec: RunSpec, plugins: Plugins, place: RunContext) -> int | None:
-    """CPU threads of a run. They change the last bits of a number, so what is small always has one,
-    however many runs are made beside it."""
-    if place.threads:
-        return place.threads
-    if spec.freeze:
-        return Vector.threads
-    kind = plugins.datasets[spec.dataset].kind
-    return find_encoder(plugins.encoders, spec.backbone, kind).threads or place.cores
+def encoder_class(spec: RunSpec, plugins: Plugins) -> type[Encoder]:
+    """The encoder that the spec names, for the kind of data it names."""
+    return find_encoder(plugins.encoders, spec.backbone, plugins.datasets[spec.dataset].kind)
+
+
+def threads_of(spec: RunSpec, plugins: Plugins, context: RunContext) -> int | None:
+    """CPU threads of a run that is still to be made; None: its share of the cores is not known."""
+    return thread_count(spec, encoder_class(spec, plugins), context)
+
+
+def thread_count(spec: RunSpec, encoder: type[Encoder], context: RunContext) -> int | None:
+    """CPU threads of a run. They change the last bits of a number.
+
+    A small network therefore always has one, however many runs are made at the same time.
+    """
+    trained = Vector if spec.freeze else encoder
+    return context.threads or trained.threads or context.cores
 
 
 def open_task(spec: RunSpec, plugins: Plugins) -> Task:
-    return prepare(plugins.datasets[spec.dataset]())
+    """The prepared data set of a spec, which must still be the one that the spec was planned on."""
+    task = prepare(plugins.datasets[spec.dataset]())
+    if task.card.fingerprint != spec.data:
+        raise UserError(
+            f"data set {spec.dataset} was prepared anew since this run was planned; give the same "
+            "command again"
+        )
+    return task
 
 
 def build_method(spec: RunSpec, plugins: Plugins, task: Task) -> Method:
+    """The spec's method, with its hyper-parameters."""
     cls = plugins.methods[spec.method]
     torch.manual_seed(stream_seed(spec.seed, "method"))
     return cls(cls.Config(**spec.config), task.label_count)
 
 
-def build_encoder(spec: RunSpec, plugins: Plugins, run_data: RunData) -> Encoder:
-    """The encoder that is trained; on cached features there is nothing left of it to train."""
+def build_encoder(spec: RunSpec, encoder: type[Encoder], run_data: RunData) -> Encoder:
+    """The encoder that is trained. Cached features are trained on as they are."""
     rows = np.zeros(1, dtype=np.int64)
     example = run_data.train.view(rows, "plain", stream(spec.seed, "example"))[0]
     if spec.freeze:
         return Vector(example)
-    kind = plugins.datasets[spec.dataset].kind
     torch.manual_seed(stream_seed(spec.seed, "network"))
-    return encoders.build_encoder(
-        find_encoder(plugins.encoders, spec.backbone, kind), spec, example
-    )
+    return load_encoder(encoder, spec, example)
 
 
 def quieten() -> None:
-    """Silence third-party warnings that say nothing about the user's run."""
+    """Silence torch's own warnings: they say nothing about the user's run."""
     warnings.filterwarnings("ignore", category=UserWarning, module="torch")

@@ -24,7 +24,7 @@ from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.encoders import Encoder
-from ssmlbench.inputs.views import SplitInputs
+from ssmlbench.inputs.splits import SplitInputs
 from ssmlbench.kit.gradient_step import GradientStep
 from ssmlbench.kit.heads import Network, build_projection
 from ssmlbench.kit.method import Method
@@ -385,10 +385,10 @@ class Trainer:
 
     def _audit(self) -> dict[str, float]:
         made = self.method.pseudo_labels()
-        if made is None or self.material.audit is None or not len(self.pools.unlabelled):
+        if made is None or self.material.sealed is None or not len(self.pools.unlabelled):
             return {}
         targets, trust = (tensor.detach().float().cpu().numpy() for tensor in made)
-        return self.material.audit.pseudo_label_quality(self.rows["unlabelled"], targets, trust)
+        return self.material.sealed.pseudo_label_quality(self.rows["unlabelled"], targets, trust)
 
     def _finite_weights(self) -> bool:
         return all(bool(p.isfinite().all()) for p in self.network.parameters())

@@ -17,9 +17,11 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.data import Task, prepare
 from ssmlbench.data.user_data import data_class
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions
+from ssmlbench.inputs.loader import SplitLoader
+from ssmlbench.inputs.prepared import prepared_inputs
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs.execute import encoder_class
 from ssmlbench.runs.resolve import resolve
-from ssmlbench.training.run_data import input_loader, load_inputs
 from tests.datasets.test_datasets import names_of
 from tests.support.raw_layouts import jpeg, put
 from tests.support.tiny_models import save_tiny_bert
@@ -402,7 +404,7 @@ class Letters(Encoder):
 
 def test_a_strong_view_is_the_text_or_its_back_translation(tmp_path: Path) -> None:
     task = write_translated(tmp_path / "mine")
-    train = load_inputs(Letters, EncoderOptions(), task, "train")
+    train = prepared_inputs(Letters, EncoderOptions(), task, "train")
     rows, generator = np.arange(80), torch.Generator().manual_seed(0)
     for view in ("plain", "weak"):
         seen = train.view(rows, view, generator)
@@ -442,8 +444,8 @@ def test_back_translations_reach_the_frozen_features(tmp_path: Path) -> None:
         scaling="none",
     )
     task, cpu = prepare(plugins.datasets[name]()), torch.device("cpu")
-    load = input_loader(spec, plugins, task, cpu)
-    strong = load("train").values["strong"]  # type: ignore[attr-defined]
+    loader = SplitLoader(spec, encoder_class(spec, plugins), task, cpu)
+    strong = loader.features("train").values["strong"]
     # Of a text of one word nothing can be swapped or dropped: what differs is another text.
     assert len(torch.unique(strong[::2], dim=0)) == 2
     assert len(torch.unique(strong[1::2], dim=0)) == 1

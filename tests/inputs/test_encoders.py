@@ -17,13 +17,13 @@ from ssmlbench.checks.encoders import encoder_statements
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import CheckpointSaved, Event
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.inputs import prepared
 from ssmlbench.inputs.encoders import BUILTIN, Encoder, EncoderOptions, find_encoder
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
-from ssmlbench.training import run_data as material
 from tests.support.tiny_models import save_tiny_bert, write_data_plugin
 
 SCRATCH = {"weights": "none", "image_size": 32, "normalise": True}
@@ -334,7 +334,7 @@ def test_images_on_the_fly_give_the_bits_of_images_in_memory(
     choice = {"backbone": "squeezenet1_1", "weights": "none", "image_size": 32, "method": "cap"}
     spec = asked(tiny, dataset="tiny-images", **choice)
     execute(spec, tiny, RunContext(tmp_path / "memory", "cpu", 1))
-    monkeypatch.setattr(material, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(prepared, "IN_MEMORY_BYTES", 0)
     for workers in (0, 3):
         place = RunContext(tmp_path / str(workers), "cpu", 1, workers)
         execute(spec, tiny, place)
@@ -351,7 +351,7 @@ def test_a_killed_run_on_prefetched_images_resumes_with_equal_bits(
         if event == CheckpointSaved(2):
             raise Killed
 
-    monkeypatch.setattr(material, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(prepared, "IN_MEMORY_BYTES", 0)
     choice = {"backbone": "squeezenet1_1", "weights": "none", "image_size": 32, "method": "cap"}
     spec = asked(tiny, dataset="tiny-images", **{**choice, "epochs": 4})
     whole, broken = (RunContext(tmp_path / name, "cpu", 1, 2) for name in ("whole", "broken"))

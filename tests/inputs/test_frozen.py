@@ -24,13 +24,14 @@ from ssmlbench.data import prepare
 from ssmlbench.inputs import frozen as features
 from ssmlbench.inputs.encoders import find_encoder
 from ssmlbench.inputs.feature_cache import cached_features, features_root
-from ssmlbench.inputs.frozen import CachedInputs, FrozenEncoder
+from ssmlbench.inputs.frozen import FrozenEncoder
+from ssmlbench.inputs.prepared import prepared_inputs
+from ssmlbench.inputs.splits import CachedInputs
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
-from ssmlbench.runs.execute import execute
+from ssmlbench.runs.execute import encoder_class, execute
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
-from ssmlbench.training.run_data import input_loader, load_inputs
 from tests.support.tiny_models import save_tiny_bert, write_data_plugin
 
 BACKBONES: dict[str, dict[str, Any]] = {
@@ -70,9 +71,9 @@ def asked(plugins: Plugins, dataset: str, bert: Path | None = None, **fields: An
 
 def frozen(plugins: Plugins, spec: RunSpec, notify: Any = lambda event: None) -> FrozenEncoder:
     task = prepare(plugins.datasets[spec.dataset]())
-    cpu = torch.device("cpu")
-    spec = dataclasses.replace(spec, scaling="none")  # what is cached, before it is scaled
-    return input_loader(spec, plugins, task, cpu, notify=notify).__self__  # type: ignore[attr-defined]
+    return FrozenEncoder(
+        spec, encoder_class(spec, plugins), task, torch.device("cpu"), notify=notify
+    )
 
 
 # ------------------------------------------------------------------------------- end to end
@@ -110,7 +111,7 @@ def test_cached_features_are_what_the_encoder_gives(tiny: Plugins, bert: Path) -
     maker = frozen(tiny, spec)
     found = maker.inputs("test").view(np.arange(20), "plain", torch.Generator())
     cls = find_encoder(tiny.encoders, str(bert), "text")
-    raw = load_inputs(cls, maker.options, maker.task, "test")
+    raw = prepared_inputs(cls, maker.options, maker.task, "test")
     ids = raw.view(np.arange(20), "plain", torch.Generator())
     with torch.no_grad():
         expected = cls(ids[0], maker.options).eval()(ids)
@@ -178,8 +179,9 @@ def test_frozen_patches_are_cached_for_the_method_that_looks_at_them(
 def test_frozen_patches_are_what_the_encoder_gives(tiny: Plugins) -> None:
     maker = frozen(tiny, asked(tiny, "tiny-images"))
     found = maker.inputs("test").view(np.arange(5), "plain-patches", torch.Generator())
-    raw = load_inputs(maker.encoder, maker.options, maker.task, "test")
+    raw = prepared_inputs(maker.encoder, maker.options, maker.task, "test")
     with torch.no_grad():
+        assert maker._built is not None
         expected = maker._built(raw.view(np.arange(5), "plain-patches", torch.Generator()))
     assert found.shape == expected.shape
     assert torch.allclose(found, expected, atol=5e-3)  # half precision
@@ -259,17 +261,17 @@ def test_a_killed_computation_goes_on_at_the_next_shard(
     spec = asked(tiny, "tiny-text", bert)
     maker = frozen(tiny, spec, kill)
     with pytest.raises(Killed):
-        maker._features("train", "strong", 0)
+        maker.features("train", "strong", 0)
     folder = maker.folder("train", "strong", 0)
     assert not folder.complete
     kept = folder.shard_file(0).stat().st_mtime_ns
     events: list[Event] = []
-    resumed = frozen(tiny, spec, events.append)._features("train", "strong", 0)
+    resumed = frozen(tiny, spec, events.append).features("train", "strong", 0)
     assert [e.done for e in events if isinstance(e, Encoding)] == [48, 60]
     assert folder.shard_file(0).stat().st_mtime_ns == kept
     assert folder.about["shards"] == 4
     monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "undisturbed"))
-    assert torch.equal(resumed, frozen(tiny, spec)._features("train", "strong", 0))
+    assert torch.equal(resumed, frozen(tiny, spec).features("train", "strong", 0))
 
 
 def compute(plugin: str, backbone: str, cache: str, pause: float, out: str) -> None:
@@ -286,7 +288,7 @@ def compute(plugin: str, backbone: str, cache: str, pause: float, out: str) -> N
         time.sleep(pause)
 
     spec = asked(plugins, "tiny-text", Path(backbone))
-    found = frozen(plugins, spec, notify)._features("train", "strong", 0)
+    found = frozen(plugins, spec, notify).features("train", "strong", 0)
     Path(out).write_text(json.dumps([*events, {"sum": float(found.float().sum())}]))
 
 

@@ -10,9 +10,12 @@ import pytest
 import torch
 
 from ssmlbench.core.errors import UserError
-from ssmlbench.inputs.frozen import CachedInputs
-from ssmlbench.inputs.scaling import CHUNK_ROWS, Scale, scaled_inputs
-from ssmlbench.inputs.views import Inputs, SplitInputs, StoredInputs, vector_views
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.inputs.encoders import Vector
+from ssmlbench.inputs.loader import SplitLoader
+from ssmlbench.inputs.scaling import CHUNK_ROWS, Scale
+from ssmlbench.inputs.splits import CachedInputs, Inputs, SplitInputs, StoredInputs
+from ssmlbench.inputs.views import vector_views
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.resolve import resolve
 
@@ -55,6 +58,18 @@ def cached(values: torch.Tensor) -> SplitInputs:
     return CachedInputs({"plain": values, "weak": values, "strong": values}, 1)
 
 
+class Splits(SplitLoader):
+    """A loader of splits that are in memory already."""
+
+    def __init__(self, splits: dict[str, SplitInputs]):
+        spec = RunSpec("bce", "tiny", scaling="standard")
+        super().__init__(spec, Vector, None, torch.device("cpu"))  # type: ignore[arg-type]
+        self.splits = splits
+
+    def unscaled(self, split: str) -> SplitInputs:
+        return self.splits[split]
+
+
 @pytest.mark.parametrize("kept", [inputs_of, stored, cached])
 def test_test_rows_are_put_on_the_scale_of_the_training_rows(
     kept: Callable[[torch.Tensor], SplitInputs],
@@ -66,9 +81,9 @@ def test_test_rows_are_put_on_the_scale_of_the_training_rows(
     }
     expected = Scale.of(inputs_of(splits["train"]))
     for order in (("train", "test"), ("test", "train")):
-        load = scaled_inputs(lambda split: kept(splits[split]))
+        loader = Splits({name: kept(values) for name, values in splits.items()})
         for split in order:
-            seen = load(split).view(np.arange(5), "plain", generator)
+            seen = loader.load(split).view(np.arange(5), "plain", generator)
             torch.testing.assert_close(seen, expected(splits[split][:5]))
 
 

@@ -9,16 +9,15 @@ import pytest
 import torch
 
 from ssmlbench.core.prefetch import ahead
-from ssmlbench.inputs.randaugment import OPERATIONS, cut_out, randaugment
+from ssmlbench.inputs.splits import Inputs, StoredInputs
 from ssmlbench.inputs.views import (
-    Inputs,
-    StoredInputs,
     feature_dropout,
     image_views,
     natural_views,
     noise_and_dropout,
     text_views,
 )
+from ssmlbench.inputs.views.randaugment import OPERATIONS, cut_out, randaugment
 
 PAD, CLS, SEP = 0, 2, 3
 
@@ -75,7 +74,7 @@ def test_strong_views_do_not_touch_the_global_generator(photographs: torch.Tenso
 
 @pytest.mark.parametrize("number", range(len(OPERATIONS)))
 def test_every_operation_keeps_the_shape(number: int, photographs: torch.Tensor) -> None:
-    from ssmlbench.inputs.randaugment import _functions
+    from ssmlbench.inputs.views.randaugment import _functions
 
     operation = OPERATIONS[number]
     if operation is None:

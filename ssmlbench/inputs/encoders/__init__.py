@@ -8,7 +8,7 @@ from __future__ import annotations
 from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions
 from ssmlbench.inputs.encoders.lookup import DEFAULT_BACKBONE, find_encoder
 from ssmlbench.inputs.encoders.small import SmallCnn, Vector
-from ssmlbench.inputs.encoders.weights import build_encoder, check_weights
+from ssmlbench.inputs.encoders.weights import check_weights, load_encoder
 
 BUILTIN: tuple[type[Encoder], ...] = (SmallCnn, Vector)
 
@@ -19,7 +19,7 @@ __all__ = [
     "EncoderOptions",
     "SmallCnn",
     "Vector",
-    "build_encoder",
     "check_weights",
     "find_encoder",
+    "load_encoder",
 ]

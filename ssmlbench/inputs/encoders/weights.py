@@ -49,7 +49,7 @@ def check_weights(encoder: type[Encoder], spec: RunSpec) -> None:
         )
 
 
-def build_encoder(encoder: type[Encoder], spec: RunSpec, example: Tensor) -> Encoder:
+def load_encoder(encoder: type[Encoder], spec: RunSpec, example: Tensor) -> Encoder:
     """Build an encoder from exactly the weights that the spec names.
 
     The weights are checked before and after loading: files that are replaced in between are noticed.

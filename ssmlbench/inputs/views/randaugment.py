@@ -1,5 +1,6 @@
-"""RandAugment and cutout for photographs, as the papers' image code has them: torchvision's
-functions, with every parameter drawn from the generator that is handed in.
+"""RandAugment and cutout for photographs, as in the papers' image code.
+
+The operations are torchvision's functions; every parameter is drawn from the generator passed in.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ OPERATIONS_A_ROW = 2
 CHANCE = 0.5  # that a drawn operation is applied
 LEVELS = 9  # a magnitude is drawn from 1..9 of 9
 GREY = 128
-CUTOUT_SIDE = 0.5  # of the image, before what lies outside is clipped
+CUTOUT_SIDE = 0.5  # of the image's side; what lies outside the image is clipped
 
 Operation = Callable[[Any, Tensor, float, float], Tensor]
 """(torchvision's functions, a 3 × S × S image, magnitude in 0..1, sign) → the image."""
 
 
 def randaugment(images: Tensor, generator: Generator) -> Tensor:
-    """Each row of B × 3 × S × S uint8 through two operations of the fifteen, then cutout."""
+    """Apply two of the fifteen operations to each row of B × 3 × S × S uint8, then cutout."""
     functions = _functions()
     rows = len(images)
     chosen = torch.randint(0, len(OPERATIONS), (rows, OPERATIONS_A_ROW), generator=generator)
     levels = torch.randint(1, LEVELS + 1, chosen.shape, generator=generator) / LEVELS
     applied = torch.rand(chosen.shape, generator=generator) < CHANCE
     signs = torch.randint(0, 2, chosen.shape, generator=generator) * 2 - 1
-    places = torch.rand((rows, OPERATIONS_A_ROW + 1, 2), generator=generator)
+    centres = torch.rand((rows, OPERATIONS_A_ROW + 1, 2), generator=generator)
     colours = torch.randint(0, 256, (rows, 3, 1, 1), generator=generator).to(torch.uint8)
     grey = torch.full((3, 1, 1), GREY, dtype=torch.uint8)
     done = []
@@ -41,10 +42,10 @@ def randaugment(images: Tensor, generator: Generator) -> Tensor:
                 continue
             operation, level = OPERATIONS[int(chosen[i, j])], float(levels[i, j])
             if operation is None:  # cutout, of up to 20 pixels of the 224 of the papers
-                image = cut_out(image, places[i, j], level * 20 / 224, grey)
+                image = cut_out(image, centres[i, j], level * 20 / 224, grey)
             else:
                 image = operation(functions, image, level, float(signs[i, j]))
-        done.append(cut_out(image, places[i, -1], CUTOUT_SIDE, colours[i]))
+        done.append(cut_out(image, centres[i, -1], CUTOUT_SIDE, colours[i]))
     return torch.stack(done)
 
 
@@ -100,5 +101,5 @@ OPERATIONS: tuple[Operation | None, ...] = (
     lambda v2, image, level, sign: v2.adjust_saturation(image, 1 + sign * 0.9 * level),
     lambda v2, image, level, sign: v2.solarize(image, 255 - 255 * level),
     lambda v2, image, level, sign: v2.adjust_brightness(image, 1 + sign * 0.9 * level),
-    None,  # a small cutout; it needs a place
+    None,  # a small cutout; it needs a centre
 )

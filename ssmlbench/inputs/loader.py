@@ -1,0 +1,59 @@
+"""From the name of a split to the inputs a run trains on."""
+
+from __future__ import annotations
+
+import torch
+
+from ssmlbench.core.events import Notify
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.data import Task
+from ssmlbench.inputs.encoders import Encoder, EncoderOptions
+from ssmlbench.inputs.frozen import FrozenEncoder
+from ssmlbench.inputs.prepared import prepared_inputs
+from ssmlbench.inputs.scaling import Scale
+from ssmlbench.inputs.splits import CachedInputs, SplitInputs
+
+
+class SplitLoader:
+    """Loads a run's splits: raw inputs, or features under `--freeze`, scaled under `--scaling`."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        encoder: type[Encoder],
+        task: Task,
+        device: torch.device,
+        workers: int = 0,
+        notify: Notify = lambda event: None,
+    ):
+        """device, workers, notify: for a frozen encoder, which runs while a split is loaded."""
+        self.spec = spec
+        self.encoder = encoder
+        self.task = task
+        self.frozen = FrozenEncoder(spec, encoder, task, device, workers, notify)
+        self._scale: Scale | None = None
+
+    def load(self, split: str) -> SplitInputs:
+        """The split as the run trains on it."""
+        return self.scaled(split) if self.spec.scaling == "standard" else self.unscaled(split)
+
+    def raw(self, split: str) -> SplitInputs:
+        """The split as the encoder takes it."""
+        return prepared_inputs(self.encoder, EncoderOptions.of(self.spec), self.task, split)
+
+    def features(self, split: str) -> CachedInputs:
+        """The frozen encoder's features of the split."""
+        return self.frozen.inputs(split)
+
+    def unscaled(self, split: str) -> SplitInputs:
+        """What is scaled, if anything is: features under `--freeze`, else raw inputs."""
+        return self.features(split) if self.spec.freeze else self.raw(split)
+
+    def scaled(self, split: str) -> SplitInputs:
+        """The split with every vector on the scale of the training rows."""
+        if self._scale is None:
+            train = self.unscaled("train")
+            self._scale = Scale.of(train)
+            if split == "train":
+                return train.scaled(self._scale)
+        return self.unscaled(split).scaled(self._scale)

@@ -1,0 +1,113 @@
+"""Views of images: small ones in a batch, photographs through RandAugment, and patches of both."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+from ssmlbench.inputs.views.base import View, identity
+
+PATCHES = 4
+"""Of an image, in its "-patches" views."""
+
+
+def image_views(flips: bool) -> dict[str, View]:
+    """Views of small B × C × H × W images, as floats in 0..1; mirrored if `flips` keeps labels."""
+    mirror: View = _mirror if flips else identity
+    views: dict[str, View] = {
+        "plain": lambda images, generator: _floats(images),
+        "weak": lambda images, generator: _shift(mirror(_floats(images), generator), generator),
+        "strong": lambda images, generator: _strong(mirror(_floats(images), generator), generator),
+    }
+    return views | {f"{name}-patches": _patched(view) for name, view in views.items()}
+
+
+def natural_views(flips: bool) -> dict[str, View]:
+    """Views of photographs, B × 3 × S × S uint8 in and out.
+
+    Weak mirrors; strong mirrors, applies RandAugment and cuts out a square.
+    """
+    from ssmlbench.inputs.views.randaugment import randaugment
+
+    weak: View = _mirror if flips else identity
+
+    def strong(images: Tensor, generator: Generator) -> Tensor:
+        return randaugment(weak(images, generator), generator)
+
+    views: dict[str, View] = {"plain": identity, "weak": weak, "strong": strong}
+    return views | {f"{name}-patches": _patched(view) for name, view in views.items()}
+
+
+def _patched(view: View) -> View:
+    """Cut the view in 2 × 2 patches and resize each to the whole image: B rows become 4B.
+
+    The patches of row i are rows 4i … 4i + 3.
+    """
+
+    def patches(images: Tensor, generator: Generator) -> Tensor:
+        seen = view(images, generator)
+        height, width = seen.shape[2:]
+        cut = [
+            half
+            for band in (seen[:, :, : height // 2], seen[:, :, height - height // 2 :])
+            for half in (band[..., : width // 2], band[..., width - width // 2 :])
+        ]
+        together = torch.stack(cut, dim=1).flatten(0, 1)
+        size = (height, width)
+        large = F.interpolate(together.float(), size=size, mode="bilinear", align_corners=False)
+        return large.round_().to(seen.dtype) if seen.dtype == torch.uint8 else large
+
+    return patches
+
+
+def _floats(images: Tensor) -> Tensor:
+    return images.float() / 255 if images.dtype == torch.uint8 else images
+
+
+def _mirror(images: Tensor, generator: Generator) -> Tensor:
+    chosen = torch.rand(len(images), generator=generator) < 0.5
+    return torch.where(chosen[:, None, None, None], images.flip(3), images)
+
+
+def _shift(images: Tensor, generator: Generator) -> Tensor:
+    """Each image by -1, 0 or 1 pixel along each axis, filled with black."""
+    batch, channels, height, width = images.shape
+    padded = F.pad(images, (1, 1, 1, 1))
+    top, left = torch.randint(0, 3, (2, batch, 1), generator=generator)
+    rows = (top + torch.arange(height))[:, None, :, None]
+    columns = (left + torch.arange(width))[:, None, None, :]
+    image = torch.arange(batch)[:, None, None, None]
+    return padded[image, torch.arange(channels)[None, :, None, None], rows, columns]
+
+
+def _strong(images: Tensor, generator: Generator) -> Tensor:
+    """Shift, re-light, add noise and cut out."""
+    lit = _relight(_shift(images, generator), generator)
+    return _cutout(lit, generator).clamp_(0.0, 1.0)
+
+
+def _uniform(low: float, high: float, shape: tuple[int, ...], generator: Generator) -> Tensor:
+    return torch.rand(shape, generator=generator) * (high - low) + low
+
+
+def _relight(images: Tensor, generator: Generator) -> Tensor:
+    """Contrast, brightness and Gaussian noise."""
+    shape = (len(images), 1, 1, 1)
+    contrast = _uniform(0.6, 1.4, shape, generator)
+    brightness = _uniform(-0.1, 0.1, shape, generator)
+    noise = _uniform(0.0, 0.1, shape, generator)
+    return images * contrast + brightness + noise * torch.randn(images.shape, generator=generator)
+
+
+def _cutout(images: Tensor, generator: Generator) -> Tensor:
+    """Blacken one square of 0.4 of the shorter side, anywhere."""
+    batch, _, height, width = images.shape
+    size = round(0.4 * min(height, width))
+    top = torch.randint(1 - size, height, (batch, 1), generator=generator)
+    left = torch.randint(1 - size, width, (batch, 1), generator=generator)
+    rows, columns = torch.arange(height) - top, torch.arange(width) - left
+    inside = ((rows >= 0) & (rows < size))[:, :, None] & ((columns >= 0) & (columns < size))[
+        :, None
+    ]
+    return images.masked_fill(inside[:, None], 0.0)
