@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ssmlbench.cli.dispatch import near
 from ssmlbench.core.hyperparameters import search_of
+from ssmlbench.core.paths import near
 from ssmlbench.core.registry import location
 
 if TYPE_CHECKING:

@@ -1,160 +1,128 @@
-"""From a list of run specs to an engine: where, how many at a time, and what the user is told."""
+"""What `run` and `tune` share: the options of the engines, and printing what a dispatch does."""
 
 from __future__ import annotations
 
-import os
+import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
-from ssmlbench.core.errors import UserError
+from ssmlbench.cli.options import key_values
+from ssmlbench.core.paths import near
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.grid.engines import engines
 
 if TYPE_CHECKING:
-    from ssmlbench.grid import Summary
-    from ssmlbench.grid.display import Display
+    from ssmlbench.grid import Dispatch, Submission, Summary
     from ssmlbench.plugins.loader import Plugins
-    from ssmlbench.runs.context import RunContext
 
-ENGINES = ("local", "ray", "slurm")
+
+def engine_parameters() -> list[inspect.Parameter]:
+    """`--engine` and the options of all engines, as parameters of a command."""
+    known = [engines()[name] for name in engines()]
+    names = ", ".join(f"{cls.name}: {cls.help}" for cls in known)
+    about = Annotated[str, typer.Option("--engine", help=f"Where runs are made. {names}.")]
+    parameters = [_parameter("engine", about, "local")]
+    for cls in known:
+        for option in cls.options:
+            kind: Any = list[str] | None if option.example else str | None
+            help_ = f"--engine {cls.name}: {option.help}"
+            declared = Annotated[kind, typer.Option(f"--{option.name}", help=help_)]
+            parameters.append(_parameter(_python_name(option.name), declared, None))
+    return parameters
+
+
+def engine_options(typed: Mapping[str, Any]) -> dict[str, Any]:
+    """The engines' options that were typed, by name; key=value texts as a mapping."""
+    values = {}
+    for name in engines():
+        for option in engines()[name].options:
+            value = typed.get(_python_name(option.name))
+            if value:
+                values[option.name] = (
+                    key_values(value, f"--{option.name}", option.example)
+                    if option.example
+                    else value
+                )
+    return values
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def _python_name(option: str) -> str:
+    return option.replace("-", "_")
 
 
 @dataclass
-class Dispatch:
-    """How the runs of one command are made."""
+class GridCommand:
+    """Makes the runs of one command, or shows what would be made."""
 
-    place: RunContext
-    engine: str = "local"
-    jobs: int | None = None  # None: what the machine can carry
-    workers: int | None = None
-    address: str | None = None  # of a Ray cluster
-    slurm: Mapping[str, str] = field(default_factory=dict)
+    dispatch: Dispatch
     quiet: bool = False
     dry_run: bool = False
     console: Console = field(default_factory=Console)
 
-    def check_device(self) -> None:
-        """On a cluster the device is another machine's: there only the name can be checked."""
-        from ssmlbench.training.device import DEVICES, pick_device
-
-        if self.engine == "local" or self.place.device not in DEVICES:
-            pick_device(self.place.device)
-
     def make(self, specs: Sequence[RunSpec], plugins: Plugins) -> None:
-        """Make the runs, or show what would be made; the exit code is 2 if one failed."""
+        """Make the runs; the exit code is 2 if one failed, 130 after Ctrl-C."""
         from ssmlbench.cli.dry_run import show_plan
-
-        if self.engine == "local":
-            self._share_machine(specs, plugins)
-        if self.dry_run:
-            show_plan(specs, plugins, self.place, self.jobs or 1, self.console)
-            return
-        check_writable(self.place.results)
-        if self.engine == "slurm":
-            self._submit(specs, plugins)
-            return
+        from ssmlbench.grid import Submission
         from ssmlbench.grid.display import Display
 
+        plan = self.dispatch.plan(specs, plugins)
+        if self.dry_run:
+            show_plan(specs, plugins, plan.context, plan.jobs or 1, self.console)
+            return
+        for note in plan.notes:
+            self._print(f"warning: {note}")
         try:
             with Display(self.console, len(specs), self.quiet) as display:
-                summary = self._run(specs, plugins, display)
+                outcome = self.dispatch.run(plan, display.report)
         except KeyboardInterrupt:
             left = len(specs) - display.closed
             runs = "run" if left == 1 else "runs"
             self._stop(f"stopped with {left} {runs} left; the same command goes on from here")
-        self._tell(summary)
-        if summary.failed:
+        if isinstance(outcome, Submission):
+            self._print_submission(outcome)
+            return
+        self._print_summary(outcome)
+        if outcome.failed:
             raise typer.Exit(2)
 
-    def _share_machine(self, specs: Sequence[RunSpec], plugins: Plugins) -> None:
-        """Decide how many runs are made at a time here, and what each gets of the cores."""
-        from ssmlbench.grid.resources import Machine, threads_wanted
-        from ssmlbench.runs.folder import RunFolder
-
-        self.machine = Machine.here(self.place.device)
-        if self.jobs is None:
-            open_ = [s for s in specs if not RunFolder.of(self.place.results, s).finished]
-            self.jobs = self.machine.jobs(threads_wanted(open_, plugins, self.place))
-        cores = self.machine.cores
-        share = max(1, cores // self.jobs)
-        workers = share if self.workers is None else self.workers
-        self.place = replace(self.place, workers=workers, cores=share)
-        if self.jobs * (self.place.threads or 1) > cores and not self.dry_run:
-            each = f" with --threads {self.place.threads}" if self.place.threads else ""
-            self.console.print(
-                f"warning: --jobs {self.jobs}{each} on {cores} cores: the runs will share them",
-                highlight=False,
-            )
-
-    def _run(self, specs: Sequence[RunSpec], plugins: Plugins, display: Display) -> Summary:
-        if self.engine == "local":
-            from ssmlbench import grid
-
-            assert self.jobs is not None
-            gpus = self.machine.gpus
-            return grid.run_all(specs, plugins, self.place, self.jobs, display.report, gpus)
-        from ssmlbench.grid.engines.ray import run_all
-
-        place = replace(self.place, workers=1 if self.workers is None else self.workers)
-        return run_all(specs, plugins, place, self.jobs, display.report, self.address)
-
-    def _submit(self, specs: Sequence[RunSpec], plugins: Plugins) -> None:
-        from ssmlbench.grid.engines.slurm import submit
-
-        place = replace(self.place, workers=1 if self.workers is None else self.workers)
-        made = submit(specs, plugins, place, self.jobs, self.slurm)
+    def _print_submission(self, submission: Submission) -> None:
         if not self.quiet:
-            for line in made.lines():
-                self.console.print(line, highlight=False, soft_wrap=True)
-            self.console.print(
-                f"`ssmlbench status --results {near(self.place.results)}` shows how they are doing",
-                highlight=False,
-                soft_wrap=True,
-            )
+            for line in submission.lines():
+                self._print(line)
+            self._print(f"`ssmlbench status --results {self._results}` shows how they are doing")
 
-    def _tell(self, summary: Summary) -> None:
-        """The last lines: what failed, once more and together, and the count."""
-        results = near(self.place.results)
+    def _print_summary(self, summary: Summary) -> None:
+        """What failed, once more and together, and the counts."""
         if len(summary.failed) > 1 or (summary.failed and summary.done):
             for spec, text in summary.failed:
-                self._say(f"failed: {spec}: {text.splitlines()[0]}")
+                self._print(f"failed: {spec}: {text.splitlines()[0]}")
         if not self.quiet:
-            self._say(
-                f"{summary.done} done, {summary.already} already there, "
-                f"{len(summary.failed)} failed; `ssmlbench compare --results {results}` shows them"
+            self._print(
+                f"{summary.done} done, {summary.already} already there, {len(summary.failed)} "
+                f"failed; `ssmlbench compare --results {self._results}` shows them"
             )
         if summary.failed:
-            self._say(
-                f"`ssmlbench status --failed --results {results}` shows the errors; the same "
+            self._print(
+                f"`ssmlbench status --failed --results {self._results}` shows the errors; the same "
                 "command tries again"
             )
 
-    def _say(self, line: str) -> None:
+    @property
+    def _results(self) -> str:
+        return str(near(self.dispatch.context.results))
+
+    def _print(self, line: str) -> None:
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    def _stop(self, line: str) -> None:
+    def _stop(self, line: str) -> NoReturn:
         Console(stderr=True).print(line, highlight=False, soft_wrap=True)
         raise typer.Exit(130)
-
-
-def near(folder: Path) -> Path:
-    """As seen from here, if it is below."""
-    here = Path.cwd()
-    return folder.relative_to(here) if folder.is_relative_to(here) else folder
-
-
-def check_writable(results: Path) -> None:
-    try:
-        results.mkdir(parents=True, exist_ok=True)
-        probe = results / f".writable-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise UserError(
-            f"cannot write to {near(results)}: {error.strerror}; choose another folder with "
-            "--results"
-        ) from None

@@ -142,3 +142,14 @@ def one_of(value: str, allowed: tuple[str, ...], name: str) -> None:
 
     if value not in allowed:
         raise UserError(f"{name} {value}: no such choice.{did_you_mean(value, allowed)}")
+
+
+def key_values(texts: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
+    """`["loss=bce"]` → {"loss": "bce"}."""
+    pairs = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"{option} {text}: expected key=value, e.g. {option} {example}")
+        pairs[key.strip()] = value.strip()
+    return pairs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,9 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from ssmlbench.cli.dispatch import ENGINES, Dispatch
-from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad, load_plugins, one_of, typed_list
-from ssmlbench.core.errors import UserError
+from ssmlbench.cli.dispatch import GridCommand, engine_options, engine_parameters
+from ssmlbench.cli.options import (
+    DataDir,
+    PluginFiles,
+    SkipBad,
+    key_values,
+    load_plugins,
+    typed_list,
+)
 
 if TYPE_CHECKING:
     from ssmlbench.core.spec import RunSpec
@@ -117,9 +124,6 @@ def run(
     skip_bad: SkipBad = False,
     results: Annotated[Path, typer.Option(help="Where finished runs are kept.")] = Path("results"),
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
-    engine: Annotated[
-        str, typer.Option(help="Who makes the runs: local, ray, or slurm (submit and exit).")
-    ] = "local",
     jobs: Annotated[
         int | None,
         typer.Option(help="Runs made at the same time. [one a GPU, or all the cores can carry]"),
@@ -128,13 +132,6 @@ def run(
         int | None,
         typer.Option(help="CPU threads of a run. [1; fine-tuned encoders: a share of the cores]"),
     ] = None,
-    address: Annotated[
-        str | None, typer.Option(help="--engine ray: the cluster's. [one is started here]")
-    ] = None,
-    slurm: Annotated[
-        list[str] | None,
-        typer.Option(help="--engine slurm: key=value, e.g. partition=gpu; may be repeated."),
-    ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Threads of a run that decode images. [the cores it has]")
     ] = None,
@@ -142,18 +139,30 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the runs and what is done; make none.")
     ] = False,
+    **of_engines: Any,
 ) -> None:
     """Train: one run, or every combination of the lists given. Finished runs are never made twice."""
-    typed = dict(locals())  # by name: `tune` reads the same options
+    typed = {**locals(), **of_engines}  # by name: `tune` reads the same options
     values = values_of(typed)
-    dispatch = dispatch_of(typed, results)
+    command = command_of(typed, results)
     plugins = load_plugins([*values["plugin"]])
     specs = specs_of(values, plugins, typed)
     if tuned:
         from ssmlbench.grid.study import tuned_specs
 
         specs = tuned_specs(specs, plugins, results)
-    dispatch.make(specs, plugins)
+    command.make(specs, plugins)
+
+
+def _signature() -> inspect.Signature:
+    """The options above, and after --device those of the engines."""
+    *own, _ = inspect.signature(run, eval_str=True).parameters.values()
+    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+    place = 1 + [p.name for p in own].index("device")
+    return inspect.Signature([*own[:place], *engine_parameters(), *own[place:]])
+
+
+run.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
 def values_of(typed: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,37 +174,26 @@ def values_of(typed: Mapping[str, Any]) -> dict[str, Any]:
         name: typed_list(typed[name], kind, f"--{name}") for name, kind in AXES.items()
     }
     values |= {name: typed[name.replace("-", "_")] for name in (*FIXED, "seeds")}
-    values |= {"set": _settings(typed["set_"]), "plugin": tuple(typed["plugin"] or ())}
+    values |= {
+        "set": key_values(typed["set_"], "--set", "loss=bce"),
+        "plugin": tuple(typed["plugin"] or ()),
+    }
     given = {name: value for name, value in values.items() if value not in (None, ())}
     return merged(read_grid(typed["grid"]) if typed["grid"] else {}, given)
 
 
-def dispatch_of(typed: Mapping[str, Any], results: Path) -> Dispatch:
-    """Where and how the runs are made."""
+def command_of(typed: Mapping[str, Any], results: Path) -> GridCommand:
+    """Where and how the runs are made, and what is printed."""
+    from ssmlbench.grid import Dispatch
     from ssmlbench.runs.context import RunContext
     from ssmlbench.runs.execute import quieten
 
     quieten()
-    one_of(typed["engine"], ENGINES, "--engine")
-    for name, least in (("jobs", 1), ("threads", 1), ("workers", 0)):
-        if typed[name] is not None and typed[name] < least:
-            raise UserError(f"--{name} {typed[name]}: must be at least {least}")
-    if typed["address"] and typed["engine"] != "ray":
-        raise UserError(f"--address {typed['address']} is for --engine ray")
-    if typed["slurm"] and typed["engine"] != "slurm":
-        raise UserError(f"--slurm {typed['slurm'][0]} is for --engine slurm")
-    dispatch = Dispatch(
-        RunContext(results.resolve(), typed["device"], typed["threads"]),
-        typed["engine"],
-        typed["jobs"],
-        typed["workers"],
-        typed["address"],
-        _pairs(typed["slurm"], "--slurm", "partition=gpu"),
-        typed["quiet"],
-        typed["dry_run"],
-    )
-    dispatch.check_device()
-    return dispatch
+    context = RunContext(results.resolve(), typed["device"], typed["threads"])
+    options = engine_options(typed)
+    dispatch = Dispatch(context, typed["engine"], typed["jobs"], typed["workers"], options)
+    dispatch.check()
+    return GridCommand(dispatch, typed["quiet"], typed["dry_run"])
 
 
 def specs_of(
@@ -216,17 +214,3 @@ def specs_of(
         adapter = plugins.datasets[plugins.data_set(name)](data_dir=typed["data_dir"])
         prepare_shown(adapter, typed["skip_bad"], Console(), quiet=typed["quiet"])
     return grid.expand(plugins, asked)
-
-
-def _settings(texts: list[str] | None) -> dict[str, str]:
-    return _pairs(texts, "--set", "loss=bce")
-
-
-def _pairs(texts: list[str] | None, option: str, example: str) -> dict[str, str]:
-    pairs = {}
-    for text in texts or ():
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise UserError(f"{option} {text}: expected key=value, e.g. {option} {example}")
-        pairs[key.strip()] = value.strip()
-    return pairs

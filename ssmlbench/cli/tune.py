@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ssmlbench.cli.options import load_plugins
-from ssmlbench.cli.run import dispatch_of, run, specs_of, values_of
+from ssmlbench.cli.run import command_of, run, specs_of, values_of
 from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -31,22 +31,22 @@ def tune(
         raise UserError(f"--trials {trials}: must be at least 1, e.g. --trials 20")
     results: Path = typed["results"]
     values = values_of({**typed, "seed": str(seed), "seeds": None})
-    dispatch = dispatch_of(typed, trials_root(results))
+    command = command_of(typed, trials_root(results))
     plugins = load_plugins([*values["plugin"]])
     bases = specs_of(values, plugins, typed)
     studies = [Study.of(base, plugins, trials) for base in bases]
     for note in dict.fromkeys(held_out_note(base, plugins) for base in bases):
-        if not dispatch.quiet:
-            dispatch.console.print(note, highlight=False, soft_wrap=True)
+        if not command.quiet:
+            command.console.print(note, highlight=False, soft_wrap=True)
     try:
-        dispatch.make([spec for study in studies for spec in study.specs()], plugins)
+        command.make([spec for study in studies for spec in study.specs()], plugins)
     finally:  # some trials may have failed, or be on a cluster still: the other studies are closed
-        closed = [] if dispatch.dry_run else [(study, close(study, results)) for study in studies]
+        closed = [] if command.dry_run else [(study, close(study, results)) for study in studies]
         finished = [(study, records) for study, records in closed if records]
-        if finished and not dispatch.quiet:
-            dispatch.console.print(_winners(finished))
+        if finished and not command.quiet:
+            command.console.print(_winners(finished))
         if len(finished) < len(closed):
-            dispatch.console.print(
+            command.console.print(
                 f"{len(closed) - len(finished)} of {len(closed)} studies have trials to be made; "
                 "the same command goes on from here",
                 highlight=False,

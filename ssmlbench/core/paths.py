@@ -1,4 +1,4 @@
-"""Where the built-in plugins lie, and where prepared data and cached features go."""
+"""Where the built-in plugins lie, where prepared data and cached features go, how paths are shown."""
 
 from __future__ import annotations
 
@@ -19,3 +19,9 @@ def cache_root() -> Path:
     if chosen:
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ssmlbench"
+
+
+def near(folder: Path) -> Path:
+    """The path relative to the working directory, if it is below it: shorter to read and to type."""
+    here = Path.cwd()
+    return folder.relative_to(here) if folder.is_relative_to(here) else folder

@@ -1,4 +1,4 @@
-"""What goes to another machine with a run: where it is made, and the plugin files' own text."""
+"""What another machine needs to make a run: its context, and the text of the plugin files."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ VARIABLES = ("SSMLBENCH_CACHE", "SSMLBENCH_DATA")
 class RunPayload:
     """Everything beside its spec that a process elsewhere needs to make a run."""
 
-    place: RunContext
+    context: RunContext
     plugins: tuple[tuple[str, str | None], ...]  # path, and text (None: a folder or an ARFF file)
     variables: Mapping[str, str]
 
     @classmethod
-    def of(cls, plugins: Plugins, place: RunContext) -> RunPayload:
+    def of(cls, plugins: Plugins, context: RunContext) -> RunPayload:
+        """Read the plugin files and the environment variables of this process."""
         files = [Path(file) for file in plugins.files]
         texts = [f.read_text(encoding="utf-8") if f.suffix == ".py" else None for f in files]
-        there = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-        return cls(place, tuple(zip(map(str, files), texts, strict=True)), there)
+        variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+        return cls(context, tuple(zip(map(str, files), texts, strict=True)), variables)
 
     def run(self, spec: RunSpec, notify: Notify = lambda event: None) -> Closing:
         """Make the run in this process and return its last event."""
@@ -43,14 +44,14 @@ class RunPayload:
 
         os.environ.update(self.variables)
         quieten()
-        return run_one(spec, Plugins(self._files()), self.place, notify)
+        return run_one(spec, Plugins(self._files()), self.context, notify)
 
     def _files(self) -> Sequence[str]:
         return [path if text is None else _file_with(path, text) for path, text in self.plugins]
 
 
 def _file_with(path: str, text: str) -> str:
-    """The plugin's file where it was, if this machine has it as it was; else a copy of it."""
+    """The plugin's path, if this machine has the same text there; else the path of a copy."""
     file = Path(path)
     try:
         if file.read_text(encoding="utf-8") == text:

@@ -54,24 +54,24 @@ class Summary:
         return note
 
 
-def not_made(specs: Sequence[RunSpec], place: RunContext, note: Listener) -> list[RunSpec]:
+def not_made(specs: Sequence[RunSpec], context: RunContext, note: Listener) -> list[RunSpec]:
     """The runs an engine has to make; of those that are made, `note` is told."""
     waiting = []
     for spec in specs:
-        if RunFolder.of(place.results, spec).finished:
+        if RunFolder.of(context.results, spec).finished:
             note(spec, AlreadyDone())
         else:
             waiting.append(spec)
     return waiting
 
 
-def run_one(spec: RunSpec, plugins: Plugins, place: RunContext, notify: Notify) -> Closing:
+def run_one(spec: RunSpec, plugins: Plugins, context: RunContext, notify: Notify) -> Closing:
     """The closing event of a run: done, already, or failed with the reason, which its folder keeps."""
     from ssmlbench.runs.execute import execute
 
-    folder = RunFolder.of(place.results, spec)
+    folder = RunFolder.of(context.results, spec)
     try:
-        made = execute(spec, plugins, place, notify) == "done"
+        made = execute(spec, plugins, context, notify) == "done"
         return _done(folder) if made else AlreadyDone()
     except Exception as error:
         # execute lets nothing else through but what its own bugs raise

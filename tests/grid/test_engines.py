@@ -17,6 +17,7 @@ import pytest
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Done, EpochEnded, Event, Failed, Resumed, Waiting
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.grid import Dispatch, GridPlan, Submission, Summary
 from ssmlbench.grid.engines import ray as ray_engine
 from ssmlbench.grid.engines import slurm as slurm_engine
 from ssmlbench.grid.payload import RunPayload
@@ -76,14 +77,15 @@ def test_a_ray_worker_killed_in_the_middle_changes_no_bit_and_a_failing_run_stop
             os.kill(killed[0], signal.SIGKILL)
             hold.unlink()
 
-    summary = ray_engine.run_all([held, broken], plugins, place, None, report)
+    summary = Dispatch(place, "ray").run(GridPlan([held, broken], plugins, place), report)
+    assert isinstance(summary, Summary)
     assert (summary.done, len(summary.failed)) == (1, 1)
     assert "broken on purpose" in summary.failed[0][1]
     assert [method for method, e in events if isinstance(e, Resumed)] == ["held"]
     one, two = (RunFolder.of(p.results, held).scores_file for p in (undisturbed, place))
     assert one.read_bytes() == two.read_bytes()
     assert states(place.results) == {"held": "done", "broken": "failed"}
-    assert ray_engine.run_all([held], plugins, place, None, report).already == 1
+    assert Dispatch(place, "ray").run(GridPlan([held], plugins, place), report).already == 1
 
 
 def test_what_happened_between_two_looks_at_a_folder() -> None:
@@ -113,15 +115,28 @@ def test_a_plugin_goes_along_to_a_machine_that_does_not_have_it(
     tmp_path: Path, plugins: Plugins
 ) -> None:
     (spec,) = specs_of(plugins, "held")
-    carried = RunPayload.of(plugins, RunContext(tmp_path / "results", "cpu"))
+    payload = RunPayload.of(plugins, RunContext(tmp_path / "results", "cpu"))
     for file in tmp_path.glob("*.py"):
         file.unlink()
-    there = Plugins(carried._files())
+    there = Plugins(payload._files())
     assert code_digest(there.methods["held"]) == spec.code
-    assert isinstance(carried.run(spec), Done)
+    assert isinstance(payload.run(spec), Done)
 
 
 # ------------------------------------------------------------------------------- Slurm
+
+
+def submit(
+    specs: list[RunSpec],
+    plugins: Plugins,
+    place: RunContext,
+    jobs: int | None,
+    options: dict[str, str],
+) -> Submission:
+    dispatch = Dispatch(place, "slurm", jobs, options={"slurm": options})
+    submission = dispatch.run(dispatch.plan(specs, plugins))
+    assert isinstance(submission, Submission)
+    return submission
 
 
 def test_jobs_are_submitted_once_and_tell_the_results_folder_how_they_end(
@@ -132,13 +147,13 @@ def test_jobs_are_submitted_once_and_tell_the_results_folder_how_they_end(
     specs = specs_of(plugins, "broken", "held", "bce")
     place, options = RunContext(tmp_path / "results", "cpu"), {"cluster": "local"}
     execute(specs[2], plugins, place)
-    made = slurm_engine.submit(specs, plugins, place, 1, options)
+    made = submit(specs, plugins, place, 1, options)
     assert (len(made.jobs), made.already) == (2, 1)
     assert states(place.results) in (
         {"broken": "queued", "held": "queued", "bce": "done"},
         {"broken": "running", "held": "queued", "bce": "done"},
     )
-    again = slurm_engine.submit(specs, plugins, place, 1, options)
+    again = submit(specs, plugins, place, 1, options)
     assert (again.jobs, again.underway) == ([], 2)
     wait_for(lambda: states(place.results).get("held") == "running")
     assert states(place.results)["broken"] == "failed"  # and stopped nobody
@@ -147,7 +162,7 @@ def test_jobs_are_submitted_once_and_tell_the_results_folder_how_they_end(
     wait_for(lambda: not slurm_engine.underway(place.results))
     assert "broken on purpose" in next((place.results / ".slurm").glob("*_log.out")).read_text()
     execute(specs[0], plugins, place)  # now that nothing holds it
-    assert slurm_engine.submit(specs, plugins, place, 1, options).already == 3
+    assert submit(specs, plugins, place, 1, options).already == 3
     assert not queue_folder(place.results).exists()
     assert board(place.results)
 
@@ -212,6 +227,6 @@ def test_an_engine_without_its_cluster_is_one_line(
     monkeypatch.setenv("PATH", str(tmp_path))
     place = RunContext(tmp_path / "results", "cpu")
     with pytest.raises(UserError, match="there is no srun here"):
-        slurm_engine.submit(specs_of(plugins, "bce"), plugins, place, None, {})
+        submit(specs_of(plugins, "bce"), plugins, place, None, {})
     with pytest.raises(UserError, match="must be slurm or local"):
-        slurm_engine.submit(specs_of(plugins, "bce"), plugins, place, None, {"cluster": "big"})
+        submit(specs_of(plugins, "bce"), plugins, place, None, {"cluster": "big"})

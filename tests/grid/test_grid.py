@@ -116,7 +116,10 @@ def make_here(
         for method in methods
         for seed in range(seeds)
     ]
-    return grid.run_all(specs, plugins, place, jobs, report), specs, place
+    dispatch = grid.Dispatch(place, jobs=jobs)
+    summary = dispatch.run(dispatch.plan(specs, plugins), report)
+    assert isinstance(summary, grid.Summary)
+    return summary, specs, place
 
 
 def one_by_one(files: list[Path], results: Path, methods: list[str], seeds: int) -> list[Event]:

@@ -1,1 +1,24 @@
-"""Where the runs of a grid are made: on this machine, on Ray, on Slurm."""
+"""Where the runs of a grid are made. Every module of this folder that defines an `Engine` adds one."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from ssmlbench.core.registry import Registry
+from ssmlbench.grid.engines.base import Engine
+
+
+def engines() -> Registry[Engine]:
+    """The engines by name, found in this folder: there is no list to edit."""
+    found: Registry[Engine] = Registry("engine")
+    for module in pkgutil.iter_modules(__path__):
+        names = vars(importlib.import_module(f"{__name__}.{module.name}")).values()
+        for cls in names:
+            if isinstance(cls, type) and issubclass(cls, Engine) and _defined_in(cls, module.name):
+                found.add(cls)
+    return found
+
+
+def _defined_in(cls: type[Engine], module: str) -> bool:
+    return cls.__module__ == f"{__name__}.{module}" and "name" in vars(cls)

@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -20,53 +21,69 @@ from typing import TYPE_CHECKING
 
 from ssmlbench.core.events import Closing, Event, Failed, Listener, Retried
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.grid.queue_file import queued
-from ssmlbench.grid.run_one import Summary, not_made, run_one
+from ssmlbench.grid.engines.base import GridPlan, WaitingEngine
+from ssmlbench.grid.resources import Machine, threads_wanted
+from ssmlbench.grid.run_one import run_one
 from ssmlbench.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
     from ssmlbench.runs.context import RunContext
 
-DEATHS = 2
+MAX_DEATHS = 2
 """Workers a run may lose before it counts as failed."""
 
 
-def run_all(
-    specs: Sequence[RunSpec],
-    plugins: Plugins,
-    place: RunContext,
-    jobs: int,
-    report: Listener,
-    gpus: int = 0,
-) -> Summary:
-    """Make every run that is not made, `jobs` at a time; with GPUs, each worker on one of them."""
-    summary = Summary()
-    note = summary.counting(report)
-    waiting = not_made(specs, place, note)
-    if not waiting:
-        return summary
-    with queued(place.results, waiting, "local"):
-        if len(waiting) == 1:
-            (spec,) = waiting
-            note(spec, run_one(spec, plugins, place, partial(report, spec)))
-        else:
-            jobs = min(jobs, len(waiting))
-            WorkerPool(plugins.files, place, jobs, gpus).make(waiting, note)
-    return summary
+class LocalEngine(WaitingEngine):
+    """Worker processes on this machine."""
+
+    name = "local"
+    help = "this machine"
+
+    def check(self, context: RunContext) -> None:
+        """Raise a UserError if the device is not there."""
+        from ssmlbench.training.device import pick_device
+
+        pick_device(context.device)
+
+    def plan(self, specs: Sequence[RunSpec], plugins: Plugins, context: RunContext) -> GridPlan:
+        """Share the cores and GPUs of this machine among the runs made at the same time."""
+        machine = Machine.here(context.device)
+        jobs = self.jobs
+        if jobs is None:
+            left = [spec for spec in specs if not RunFolder.of(context.results, spec).finished]
+            jobs = machine.jobs(threads_wanted(left, plugins, context))
+        cores = max(1, machine.cores // jobs)
+        workers = cores if self.workers is None else self.workers
+        notes = []
+        if jobs * (context.threads or 1) > machine.cores:
+            each = f" with --threads {context.threads}" if context.threads else ""
+            notes.append(f"--jobs {jobs}{each} on {machine.cores} cores: the runs will share them")
+        context = replace(context, workers=workers, cores=cores)
+        return GridPlan(specs, plugins, context, jobs, tuple(notes))
+
+    def make(self, plan: GridPlan, listener: Listener) -> None:
+        """Make a single run in this process, several in a pool of workers, each on one GPU."""
+        if len(plan.specs) == 1:
+            (spec,) = plan.specs
+            listener(spec, run_one(spec, plan.plugins, plan.context, partial(listener, spec)))
+            return
+        jobs = min(plan.jobs or 1, len(plan.specs))
+        gpus = Machine.here(plan.context.device).gpus
+        WorkerPool(plan.plugins.files, plan.context, jobs, gpus).make(plan.specs, listener)
 
 
 class Worker:
     """A process that makes one run after another, and the pipe to it."""
 
-    def __init__(self, plugin_files: Sequence[str], place: RunContext, slot: int, gpus: int):
+    def __init__(self, plugin_files: Sequence[str], context: RunContext, slot: int, gpus: int):
         """slot: its number among the workers of the pool; decides which GPU it uses."""
-        context = multiprocessing.get_context("spawn")
+        spawn = multiprocessing.get_context("spawn")
         self.slot = slot
-        self.pipe, theirs = context.Pipe()
+        self.pipe, theirs = spawn.Pipe()
         gpu = own_gpu(slot, gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
-        self.process = context.Process(
-            target=_work, args=(theirs, plugin_files, place, gpu), daemon=True
+        self.process = spawn.Process(
+            target=_work, args=(theirs, plugin_files, context, gpu), daemon=True
         )
         with _no_interrupts():
             self.process.start()
@@ -118,7 +135,7 @@ def _start_tracker_quietly() -> None:
 
 
 def _work(
-    pipe: Connection, plugin_files: Sequence[str], place: RunContext, gpu: str | None
+    pipe: Connection, plugin_files: Sequence[str], context: RunContext, gpu: str | None
 ) -> None:
     if gpu is not None:  # read by CUDA when it is first asked for something
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
@@ -139,7 +156,7 @@ def _work(
             spec = RunSpec.from_dict(pipe.recv())
         except EOFError:
             return
-        send(run_one(spec, plugins, place, send))
+        send(run_one(spec, plugins, context, send))
 
 
 def _end_with_parent() -> None:
@@ -153,16 +170,16 @@ def _end_with_parent() -> None:
 class WorkerPool:
     """The workers of one grid."""
 
-    def __init__(self, plugin_files: Sequence[str], place: RunContext, jobs: int, gpus: int):
+    def __init__(self, plugin_files: Sequence[str], context: RunContext, jobs: int, gpus: int):
         self.plugin_files = plugin_files
-        self.place = place
+        self.context = context
         self.jobs = jobs
         self.gpus = gpus
         self.workers: list[Worker] = []
         _start_tracker_quietly()
         self.deaths: Counter[str] = Counter()
 
-    def make(self, specs: Sequence[RunSpec], note: Listener) -> None:
+    def make(self, specs: Sequence[RunSpec], listener: Listener) -> None:
         waiting = list(specs)[::-1]
         try:
             while waiting or any(worker.spec for worker in self.workers):
@@ -176,7 +193,7 @@ class WorkerPool:
                             waiting.append(spec)
                     if isinstance(event, Closing):
                         worker.spec = None
-                    note(spec, event)
+                    listener(spec, event)
         finally:
             for worker in self.workers:
                 worker.stop()
@@ -187,7 +204,7 @@ class WorkerPool:
             if not idle:
                 taken = {worker.slot for worker in self.workers}
                 slot = next(i for i in range(self.jobs) if i not in taken)
-                idle.append(Worker(self.plugin_files, self.place, slot, self.gpus))
+                idle.append(Worker(self.plugin_files, self.context, slot, self.gpus))
                 self.workers.append(idle[-1])
             idle.pop().give(waiting.pop())
 
@@ -207,7 +224,7 @@ class WorkerPool:
         self.workers.remove(worker)
         self.deaths[spec.hash] += 1
         text = f"its worker process died (exit {worker.process.exitcode})"
-        if self.deaths[spec.hash] < DEATHS:
+        if self.deaths[spec.hash] < MAX_DEATHS:
             return Retried(f"{text}; tried once more")
-        RunFolder.of(self.place.results, spec).record_failure(spec, f"{text}, twice")
+        RunFolder.of(self.context.results, spec).record_failure(spec, f"{text}, twice")
         return Failed(f"{text}, twice")

@@ -1,5 +1,7 @@
-"""The Ray engine: every run is a task of a cluster, which retries it from its checkpoint if its
-worker dies. What is shown of a run comes from its folder, which all machines must see."""
+"""The Ray engine: every run is a task of a cluster, retried from its checkpoint if its worker dies.
+
+The progress of a run is read from its folder, which all machines must see.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,9 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import EpochEnded, Event, Failed, Listener, Resumed, Waiting, Warned
 from ssmlbench.core.files import read_json
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.grid.engines.base import EngineOption, GridPlan, WaitingEngine
 from ssmlbench.grid.payload import RunPayload
-from ssmlbench.grid.queue_file import queued
 from ssmlbench.grid.resources import threads_wanted
-from ssmlbench.grid.run_one import Summary, not_made
 from ssmlbench.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -24,38 +25,30 @@ if TYPE_CHECKING:
 
 RETRIES = 3
 """Workers a run may lose before it counts as failed: machines of a cluster come and go."""
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 """How often the folders of the runs under way are read."""
-KNOCK_SECONDS = 10.0
+CONNECT_SECONDS = 10.0
 STORE_BYTES = 100 * 2**20
 """Ray's shared memory on a cluster started here: tasks pass nothing but specs."""
 
 
-def run_all(
-    specs: Sequence[RunSpec],
-    plugins: Plugins,
-    place: RunContext,
-    jobs: int | None,
-    report: Listener,
-    address: str | None = None,
-) -> Summary:
-    """Make every run that is not made as tasks on the cluster at `address`, or on one started here.
+class RayEngine(WaitingEngine):
+    """Tasks on a Ray cluster, or on one started on this machine."""
 
-    jobs: tasks handed to Ray at a time; None: all, and it makes as many as there are cores for.
-    """
-    ray = _import_ray()
-    summary = Summary()
-    note = summary.counting(report)
-    waiting = not_made(specs, place, note)
-    if not waiting:
-        return summary
-    _connect(ray, address)
-    try:
-        with queued(place.results, waiting, "ray"):
-            _Tasks(ray, plugins, place, note).make(waiting, jobs or len(waiting))
-    finally:
-        ray.shutdown()
-    return summary
+    name = "ray"
+    help = "a Ray cluster"
+    options = (EngineOption("address", "the cluster's; without it, one is started here."),)
+
+    def make(self, plan: GridPlan, listener: Listener) -> None:
+        """Hand the runs to Ray; without --jobs all at once, and Ray uses the cores there are."""
+        ray = _import_ray()
+        _connect(ray, self.given.get("address"))
+        try:
+            _Tasks(ray, plan.plugins, plan.context, listener).make(
+                plan.specs, plan.jobs or len(plan.specs)
+            )
+        finally:
+            ray.shutdown()
 
 
 def _import_ray() -> Any:
@@ -79,18 +72,18 @@ def _connect(ray: Any, address: str | None) -> None:
         }
     try:
         if address is not None:
-            _knock(address)
+            _check_port(address)
         ray.init(address=address or "local", **options)
     except (OSError, ValueError, RuntimeError) as error:
         line = str(error).strip().splitlines()[0]
         raise UserError(f"--address {address}: no Ray cluster answers ({line})") from None
 
 
-def _knock(address: str) -> None:
-    """Ray itself tries for minutes before it says that nobody is there."""
+def _check_port(address: str) -> None:
+    """Fail at once where no port answers; Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
 
 
 def make_run(payload: RunPayload, spec: Mapping[str, Any]) -> list[Event]:
@@ -108,14 +101,14 @@ def make_run(payload: RunPayload, spec: Mapping[str, Any]) -> list[Event]:
 class _Tasks:
     """The tasks of one grid."""
 
-    def __init__(self, ray: Any, plugins: Plugins, place: RunContext, note: Listener):
+    def __init__(self, ray: Any, plugins: Plugins, context: RunContext, listener: Listener):
         self.ray = ray
         self.plugins = plugins
-        self.place = place
-        self.note = note
-        self.carried = ray.put(RunPayload.of(plugins, place))
+        self.context = context
+        self.listener = listener
+        self.payload = ray.put(RunPayload.of(plugins, context))
         self.spec_of: dict[Any, RunSpec] = {}  # by the task's reference
-        self.told: dict[str, Mapping[str, Any]] = {}  # by the run's hash, its progress as last seen
+        self.progress: dict[str, Mapping[str, Any]] = {}  # by the run's hash, as last read
 
     def make(self, specs: Sequence[RunSpec], at_once: int) -> None:
         waiting = list(specs)[::-1]
@@ -123,25 +116,27 @@ class _Tasks:
             while waiting or self.spec_of:
                 while waiting and len(self.spec_of) < at_once:
                     self._hand_out(waiting.pop())
-                ready, _ = self.ray.wait(list(self.spec_of), timeout=LOOK_SECONDS)
+                ready, _ = self.ray.wait(list(self.spec_of), timeout=POLL_SECONDS)
                 for task in ready:
                     self._close(task)
                 for spec in self.spec_of.values():
-                    self._look(spec)
+                    self._poll(spec)
         finally:
             for task in self.spec_of:  # Ctrl-C: the checkpoints stay
                 self.ray.cancel(task, force=True)
 
     def _hand_out(self, spec: RunSpec) -> None:
-        (threads,) = threads_wanted([spec], self.plugins, self.place)
-        gpus = self.place.device in ("auto", "cuda") and self.ray.cluster_resources().get("GPU", 0)
+        (threads,) = threads_wanted([spec], self.plugins, self.context)
+        gpus = self.context.device in ("auto", "cuda") and self.ray.cluster_resources().get(
+            "GPU", 0
+        )
         task = self.ray.remote(make_run).options(
             num_cpus=threads or 1,
             num_gpus=1 if gpus else 0,
             max_retries=RETRIES,
             name=str(spec),
         )
-        self.spec_of[task.remote(self.carried, spec.as_dict())] = spec
+        self.spec_of[task.remote(self.payload, spec.as_dict())] = spec
 
     def _close(self, task: Any) -> None:
         spec = self.spec_of.pop(task)
@@ -150,22 +145,22 @@ class _Tasks:
         except self.ray.exceptions.RayError as error:
             line = str(error).strip().splitlines()[0]
             text = f"its Ray worker died {RETRIES + 1} times, or Ray could not run it: {line}"
-            RunFolder.of(self.place.results, spec).record_failure(spec, text, str(error))
+            RunFolder.of(self.context.results, spec).record_failure(spec, text, str(error))
             events = [Failed(text)]
-        seen = self.told.get(spec.hash, {}).get("resumed") is not None
+        seen = self.progress.get(spec.hash, {}).get("resumed") is not None
         for event in events:
             if not (seen and isinstance(event, Resumed)):
-                self.note(spec, event)
+                self.listener(spec, event)
 
-    def _look(self, spec: RunSpec) -> None:
-        """Tell what is new in a run's folder, in the events a run here would have sent."""
-        progress = read_json(RunFolder.of(self.place.results, spec).progress_file)
+    def _poll(self, spec: RunSpec) -> None:
+        """Report what is new in a run's folder, as the events a local run would have sent."""
+        progress = read_json(RunFolder.of(self.context.results, spec).progress_file)
         if progress is None:
             return
-        before = self.told.get(spec.hash, {})
-        self.told[spec.hash] = progress
+        before = self.progress.get(spec.hash, {})
+        self.progress[spec.hash] = progress
         for event in events_between(before, progress):
-            self.note(spec, event)
+            self.listener(spec, event)
 
 
 def events_between(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Event]:

@@ -1,4 +1,4 @@
-"""The Slurm engine: the runs as job arrays through submitit. Submit and exit; `status` tells the rest.
+"""The Slurm engine: the runs as job arrays through submitit. It submits and exits.
 
 A run that is made, or that Slurm still has queued or running, is not submitted again. A job that
 runs out of time is queued again by submitit, and goes on from its checkpoint.
@@ -15,24 +15,21 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.events import Closing
+from ssmlbench.core.events import Closing, Listener
 from ssmlbench.core.files import read_json
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.grid.engines.base import Engine, EngineOption, GridPlan, Submission
 from ssmlbench.grid.payload import RunPayload
 from ssmlbench.grid.queue_file import queue_folder, remove_queue, sweep, write_queue
 from ssmlbench.grid.resources import threads_wanted
 from ssmlbench.grid.run_one import not_made
 from ssmlbench.runs.folder import RunFolder
-
-if TYPE_CHECKING:
-    from ssmlbench.plugins.loader import Plugins
-    from ssmlbench.runs.context import RunContext
 
 ARRAY_RUNS = 1000
 """Jobs in one array: Slurm's own default limit."""
@@ -43,50 +40,32 @@ TIMEOUTS = 20
 RENAMED = {"cpus": "cpus_per_task", "gpus": "gpus_per_node", "name": "job_name"}
 
 
-@dataclass
-class Submission:
-    """What was handed to Slurm, and what was not."""
-
-    jobs: list[str] = field(default_factory=list)
-    already: int = 0
-    underway: int = 0
-    logs: Path = Path()
-
-    def lines(self) -> Iterator[str]:
-        arrays = sorted({job.partition("_")[0] for job in self.jobs})
-        skipped = f"{self.already} already there, {self.underway} queued or running already"
-        if self.jobs:
-            yield f"submitted {len(self.jobs)} runs as job {', '.join(arrays)}; {skipped}"
-            yield f"their logs are in {self.logs}"
-        else:
-            yield f"nothing to submit: {skipped}"
-
-
 class Job:
-    """What a job calls. A class of its own, since submitit asks it what to do when time is up."""
+    """The runs of one job. submitit calls `checkpoint` when its time is up."""
 
-    def __init__(self, carried: RunPayload, specs: Sequence[RunSpec]):
-        self.carried = carried
+    def __init__(self, payload: RunPayload, specs: Sequence[RunSpec]):
+        self.payload = payload
         self.specs = [spec.as_dict() for spec in specs]
 
     def __call__(self) -> list[Closing]:
+        """Make the runs, with their progress as lines of the job's log."""
         from ssmlbench.grid.display import Display
 
         specs = [RunSpec.from_dict(spec) for spec in self.specs]
         events = []
         with Display(_log_console(), len(specs)) as display:
             for spec in specs:
-                event = self.carried.run(spec, partial(display.report, spec))
+                event = self.payload.run(spec, partial(display.report, spec))
                 display.report(spec, event)
                 events.append(event)
         return events
 
     def checkpoint(self) -> Any:
-        """Time is up: back into the queue, and on from the run's own checkpoint."""
+        """Queue the job again; the run continues from its own checkpoint."""
         from submitit.helpers import DelayedSubmission
 
         for spec in self.specs:
-            folder = RunFolder.of(self.carried.place.results, RunSpec.from_dict(spec))
+            folder = RunFolder.of(self.payload.context.results, RunSpec.from_dict(spec))
             folder.progress_file.unlink(missing_ok=True)
         return DelayedSubmission(self)
 
@@ -97,46 +76,54 @@ def _log_console() -> Any:
     return Console(force_terminal=False, width=160)
 
 
-def submit(
-    specs: Sequence[RunSpec],
-    plugins: Plugins,
-    place: RunContext,
-    jobs: int | None,
-    options: Mapping[str, str],
-) -> Submission:
-    """Submit every run that is neither made nor with Slurm already.
+class SlurmEngine(Engine):
+    """Job arrays of a Slurm cluster: submit and exit."""
 
-    jobs: how many are made at a time; None: as many as Slurm lets. options: the --slurm texts.
-    """
-    submitit = _import_submitit()
-    options = dict(options)
-    cluster = options.pop("cluster", "slurm")
-    if cluster not in ("slurm", "local"):
-        raise UserError(f"--slurm cluster={cluster}: must be slurm or local")
-    logs = place.results / ".slurm"
-    made = Submission(logs=logs)
-    waiting = not_made(specs, place, lambda spec, event: None)
-    made.already = len(specs) - len(waiting)
-    with_slurm = underway(place.results)
-    waiting = [s for s in waiting if RunFolder.of(place.results, s).path not in with_slurm]
-    made.underway = len(specs) - made.already - len(waiting)
-    if not waiting:
-        return made
-    wanted = threads_wanted(waiting, plugins, place)
-    executor = _executor(submitit, cluster, logs, options, max(t or 1 for t in wanted), jobs)
-    carried = RunPayload.of(plugins, place)
-    previous = None
-    for chunk in _chunks(waiting, cluster, jobs):
-        if previous and jobs:  # or each array would make so many at a time
-            executor.update_parameters(dependency=f"afterany:{previous}")
-        names = _submit_array(submitit, executor, [Job(carried, runs) for runs in chunk])
-        previous = names[0].partition("_")[0]
-        of_run = [name for name, runs in zip(names, chunk, strict=True) for _ in runs]
-        runs = [spec for runs in chunk for spec in runs]
-        file = queue_folder(place.results) / f"slurm-{previous}-{time.time_ns()}.json"
-        write_queue(file, place.results, runs, "slurm", of_run, cluster=cluster)
-        made.jobs += of_run
-    return made
+    name = "slurm"
+    help = "Slurm jobs (submit and exit)"
+    options = (
+        EngineOption("slurm", "key=value, e.g. partition=gpu; may be repeated.", "partition=gpu"),
+    )
+
+    def run(self, plan: GridPlan, listener: Listener) -> Submission:
+        """Submit every run that is neither finished nor with Slurm already.
+
+        The jobs outlive this process: of the events, only AlreadyDone reaches the listener.
+        """
+        submitit = _import_submitit()
+        options = dict(self.given.get("slurm") or {})
+        cluster = options.pop("cluster", "slurm")
+        if cluster not in ("slurm", "local"):
+            raise UserError(f"--slurm cluster={cluster}: must be slurm or local")
+        results = plan.context.results
+        submission = Submission(logs=results / ".slurm")
+        not_finished = not_made(plan.specs, plan.context, listener)
+        submission.already = len(plan.specs) - len(not_finished)
+        with_slurm = underway(results)
+        waiting = [s for s in not_finished if RunFolder.of(results, s).path not in with_slurm]
+        submission.underway = len(not_finished) - len(waiting)
+        if waiting:
+            threads = max(t or 1 for t in threads_wanted(waiting, plan.plugins, plan.context))
+            executor = _executor(submitit, cluster, submission.logs, options, threads, plan.jobs)
+            self._submit(submitit, executor, cluster, replace(plan, specs=waiting), submission)
+        return submission
+
+    def _submit(
+        self, submitit: Any, executor: Any, cluster: str, plan: GridPlan, submission: Submission
+    ) -> None:
+        results = plan.context.results
+        payload = RunPayload.of(plan.plugins, plan.context)
+        previous = None
+        for chunk in _chunks(plan.specs, cluster, plan.jobs):
+            if previous and plan.jobs:  # otherwise every array would make so many at a time
+                executor.update_parameters(dependency=f"afterany:{previous}")
+            names = _submit_array(submitit, executor, [Job(payload, runs) for runs in chunk])
+            previous = names[0].partition("_")[0]
+            of_run = [name for name, runs in zip(names, chunk, strict=True) for _ in runs]
+            runs = [spec for runs in chunk for spec in runs]
+            file = queue_folder(results) / f"slurm-{previous}-{time.time_ns()}.json"
+            write_queue(file, results, runs, self.name, of_run, detached=True, cluster=cluster)
+            submission.jobs += of_run
 
 
 def _chunks(
@@ -228,52 +215,48 @@ def _submit_array(submitit: Any, executor: Any, jobs: Sequence[Job]) -> list[str
         return [str(job.job_id) for job in submitted]
     except submitit.core.utils.FailedJobError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        told = [line for line in lines if "error" in line.lower()] or lines[-1:]
-        raise UserError(f"--engine slurm: sbatch refuses: {'; '.join(told)}") from None
+        errors = [line for line in lines if "error" in line.lower()] or lines[-1:]
+        raise UserError(f"--engine slurm: sbatch refuses: {'; '.join(errors)}") from None
 
 
 def underway(results: Path) -> set[Path]:
-    """The folders of the runs that jobs submitted earlier still have before them.
+    """The folders of the runs that jobs submitted earlier will still make, or are making.
 
-    What is told of jobs that are gone is taken away.
+    Queue files of jobs that are gone are deleted.
     """
     sweep(results)
-    found: set[Path] = set()
+    slurm_jobs = _SlurmJobs()
+    folders: set[Path] = set()
     for file in sorted(queue_folder(results).glob("slurm-*.json")):
-        told = read_json(file)
-        if told is None:
+        queue = read_json(file)
+        if queue is None:
             continue
-        alive = {run["folder"] for run in told["runs"] if _alive(run["job"], told)}
+        if queue["cluster"] == "local":
+            here = queue["host"] == socket.gethostname()
+            alive = [run for run in queue["runs"] if here and _process_exists(int(run["job"]))]
+        else:
+            alive = [run for run in queue["runs"] if run["job"] in slurm_jobs.names]
         if not alive:
             remove_queue(file)
-        found |= {results / folder for folder in alive}
-    _ASKED.clear()
-    return found
+        folders |= {results / run["folder"] for run in alive}
+    return folders
 
 
-_ASKED: dict[str, set[str]] = {}
-"""What squeue said, for the length of one question."""
+class _SlurmJobs:
+    """Asks squeue at most once."""
 
-
-def _alive(job: str, told: Mapping[str, Any]) -> bool:
-    if told["cluster"] == "local":
-        return told["host"] == socket.gethostname() and _process_exists(int(job))
-    if "squeue" not in _ASKED:
-        _ASKED["squeue"] = _squeue()
-    return job in _ASKED["squeue"]
-
-
-def _squeue() -> set[str]:
-    """The jobs of this user that are queued or running, an array's one by one."""
-    command = ["squeue", "--noheader", "--array", "--format=%i", f"--user={getpass.getuser()}"]
-    try:
-        asked = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    except (OSError, subprocess.SubprocessError) as error:
-        told = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1:]
-        raise UserError(
-            f"--engine slurm: squeue does not say what is queued already: {''.join(told)}"
-        ) from None
-    return set(asked.stdout.split())
+    @cached_property
+    def names(self) -> set[str]:
+        """The jobs of this user that are queued or running, an array's one by one."""
+        command = ["squeue", "--noheader", "--array", "--format=%i", f"--user={getpass.getuser()}"]
+        try:
+            answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        except (OSError, subprocess.SubprocessError) as error:
+            lines = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1:]
+            raise UserError(
+                f"--engine slurm: squeue does not say what is queued already: {''.join(lines)}"
+            ) from None
+        return set(answer.stdout.split())
 
 
 def _process_exists(pid: int) -> bool:

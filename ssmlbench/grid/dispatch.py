@@ -1,0 +1,100 @@
+"""From a list of run specs to an engine. Prints nothing: what happens goes to a listener."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.events import Event, Listener
+from ssmlbench.core.paths import near
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.core.suggestions import one_of
+from ssmlbench.grid.engines import engines
+from ssmlbench.grid.engines.base import Engine, GridPlan, Submission
+from ssmlbench.grid.run_one import Summary
+
+if TYPE_CHECKING:
+    from ssmlbench.plugins.loader import Plugins
+    from ssmlbench.runs.context import RunContext
+
+
+def ignore(spec: RunSpec, event: Event) -> None:
+    """Listen to nothing."""
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """Where and how runs are made; nothing here changes their numbers.
+
+    `plan` decides how the machine is shared, `run` makes the planned runs:
+
+        dispatch = Dispatch(RunContext(Path("results")), jobs=2)
+        summary = dispatch.run(dispatch.plan(specs, plugins), listener)
+    """
+
+    context: RunContext
+    engine: str = "local"
+    jobs: int | None = None  # runs at a time; None: the engine decides
+    workers: int | None = None  # threads of a run that read inputs; None: the engine decides
+    options: Mapping[str, Any] = field(default_factory=dict)  # the engine's own, by name
+
+    def check(self) -> None:
+        """Raise a UserError if no run can be made like this."""
+        least = (("jobs", self.jobs, 1), ("threads", self.context.threads, 1))
+        for name, value, lowest in (*least, ("workers", self.workers, 0)):
+            if value is not None and value < lowest:
+                raise UserError(f"--{name} {value}: must be at least {lowest}")
+        self._engine.check(self.context)
+
+    @cached_property
+    def _engine(self) -> Engine:
+        known = engines()
+        one_of(self.engine, known, "--engine")
+        given = {name: value for name, value in self.options.items() if value}
+        own = {option.name for option in known[self.engine].options}
+        for name, value in given.items():
+            if name not in own:
+                raise UserError(_not_its_option(name, value, self.engine))
+        return known[self.engine](self.jobs, self.workers, given)
+
+    def plan(self, specs: Sequence[RunSpec], plugins: Plugins) -> GridPlan:
+        """Decide how many runs are made at a time, and what each gets of the machine."""
+        self.check()
+        return self._engine.plan(specs, plugins, self.context)
+
+    def run(self, plan: GridPlan, listener: Listener = ignore) -> Summary | Submission:
+        """Make the planned runs that are not finished, or submit them.
+
+        Ctrl-C ends the runs under way; their checkpoints stay.
+        """
+        check_writable(plan.context.results)
+        return self._engine.run(plan, listener)
+
+
+def _not_its_option(name: str, value: Any, engine: str) -> str:
+    """An option that another engine reads, or none."""
+    known = engines()
+    typed = next((f"{k}={v}" for k, v in value.items()), "") if isinstance(value, dict) else value
+    for other in known:
+        if any(option.name == name for option in known[other].options):
+            return f"--{name} {typed} is for --engine {other}"
+    return f"--{name} {typed}: --engine {engine} has no such option"
+
+
+def check_writable(results: Path) -> None:
+    """Raise a UserError if nothing can be written to the results folder."""
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        probe = results / f".writable-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UserError(
+            f"cannot write to {near(results)}: {error.strerror}; choose another folder with "
+            "--results"
+        ) from None

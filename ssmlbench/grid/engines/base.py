@@ -1,0 +1,121 @@
+"""What an engine is: it makes the runs of a grid somewhere, or hands them to whoever will."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ssmlbench.core.events import Listener
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.grid.queue_file import queued
+from ssmlbench.grid.run_one import Summary, not_made
+
+if TYPE_CHECKING:
+    from ssmlbench.plugins.loader import Plugins
+    from ssmlbench.runs.context import RunContext
+
+
+@dataclass(frozen=True)
+class EngineOption:
+    """An option of `ssmlbench run` that only one engine reads."""
+
+    name: str  # as typed, without the dashes
+    help: str
+    example: str = ""  # key=value, for an option that may be repeated; its value is a mapping
+
+
+@dataclass(frozen=True)
+class GridPlan:
+    """The runs an engine is given, and how it will make them."""
+
+    specs: Sequence[RunSpec]
+    plugins: Plugins
+    context: RunContext
+    jobs: int | None = None  # runs at a time; None: as many as the engine's machines can take
+    notes: tuple[str, ...] = ()  # what the user should know before it starts
+
+
+@dataclass
+class Submission:
+    """What was handed to a queue that outlives this process, and what was not."""
+
+    jobs: list[str] = field(default_factory=list)  # the queue's name for each run's job
+    already: int = 0
+    underway: int = 0
+    logs: Path = Path()
+
+    def lines(self) -> Iterator[str]:
+        """The submission in words."""
+        arrays = sorted({job.partition("_")[0] for job in self.jobs})
+        skipped = f"{self.already} already there, {self.underway} queued or running already"
+        if self.jobs:
+            yield f"submitted {len(self.jobs)} runs as job {', '.join(arrays)}; {skipped}"
+            yield f"their logs are in {self.logs}"
+        else:
+            yield f"nothing to submit: {skipped}"
+
+
+class Engine(ABC):
+    """Makes the runs of a grid. To add one: a subclass with a `name`, in a file of this folder.
+
+    One that waits for its runs is a `WaitingEngine`; one that submits and exits defines `run`.
+    """
+
+    name: ClassVar[str]
+    help: ClassVar[str]  # a few words, shown by `ssmlbench run --help`
+    options: ClassVar[tuple[EngineOption, ...]] = ()
+
+    def __init__(
+        self,
+        jobs: int | None = None,
+        workers: int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ):
+        """Take --jobs, --workers and this engine's own options, by name; None: not given."""
+        self.jobs = jobs
+        self.workers = workers
+        self.given = dict(options or {})
+
+    def check(self, context: RunContext) -> None:
+        """Raise a UserError if no run can be made in this context.
+
+        The device is another machine's by default, so that only its name is checked.
+        """
+        from ssmlbench.training.device import DEVICES, pick_device
+
+        if context.device not in DEVICES:
+            pick_device(context.device)
+
+    def plan(self, specs: Sequence[RunSpec], plugins: Plugins, context: RunContext) -> GridPlan:
+        """Decide how many runs are made at a time, and what each gets of its machine."""
+        workers = 1 if self.workers is None else self.workers
+        return GridPlan(specs, plugins, replace(context, workers=workers), self.jobs)
+
+    @abstractmethod
+    def run(self, plan: GridPlan, listener: Listener) -> Summary | Submission:
+        """Make every run of the plan that is not finished, or hand it to a queue."""
+
+
+class WaitingEngine(Engine):
+    """An engine that stays until its runs have ended."""
+
+    def run(self, plan: GridPlan, listener: Listener) -> Summary:
+        """Make every run that is not finished, and count how they ended."""
+        summary = Summary()
+        count = summary.counting(listener)
+        waiting = not_made(plan.specs, plan.context, count)
+        if waiting:
+            with queued(plan.context.results, waiting, self.name):
+                self.make(replace(plan, specs=waiting), count)
+        return summary
+
+    @abstractmethod
+    def make(self, plan: GridPlan, listener: Listener) -> None:
+        """Make the plan's runs, none of which is finished; the listener gets every event.
+
+        `ssmlbench.grid.run_one.run_one` makes one run in this process and returns its last event;
+        `RunPayload.run` does the same on a machine that has neither the plugins nor the settings.
+        """
