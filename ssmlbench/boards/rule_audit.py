@@ -8,37 +8,28 @@ alone: metrics taken from different epochs break the identity too.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ssmlbench.boards.published import Printed
+from ssmlbench.boards.papers import Interval, LabelDensity, Paper
+from ssmlbench.boards.published import PublishedValue
 
 IDENTITY = "Hamming / (2 (1 - Micro-F1)) = (predicted density + true density) / 2, for any rule"
-
-KNOWN_DENSITY = {  # HML Table 1: mean positives a row (printed to 0.01) over the number of labels
-    "voc2012": (1.435 / 20, 1.445 / 20),
-    "coco2014": (2.915 / 80, 2.925 / 80),
-}
 
 OUT_OF_LINE = 0.2
 IN_LINE = 0.05
 """A ratio this far from neighbours that agree this well is one number misprinted, not a rule."""
 UNMOVED = 0.001
-"""A metric that moves by a smaller part over all π did not learn from the labels."""
+"""A metric whose relative change over all π is smaller did not learn from the labels."""
+
+RowKey = tuple[Paper, str, str, str]
 
 
-@dataclass(frozen=True)
-class Interval:
-    low: float
-    high: float
-
-    def meets(self, other: Interval) -> bool:
-        return self.low <= other.high and other.low <= self.high
-
-    @property
-    def middle(self) -> float:
-        return (self.low + self.high) / 2
+def row_key(value: PublishedValue) -> RowKey:
+    """Return what the values of one audited row share: paper, data set, regime and method."""
+    return value.paper, value.dataset, value.regime, value.paper_method
 
 
 @dataclass(frozen=True)
@@ -52,35 +43,46 @@ class Ratio:
 
 @dataclass(frozen=True)
 class AuditedRow:
-    """One method on one data set, over π."""
+    """One method of one paper on one data set, over π."""
 
-    dataset: str
-    method: str
-    printed_method: str
+    first: PublishedValue  # stands for the row: its paper, data set, regime and method
     ratios: tuple[Ratio, ...]
-    density: Interval | None  # the true one; None where nothing tells
-    inferred: bool  # the density is that of rows that are constant, not a data set's card
+    density: LabelDensity | None  # the true one, if it is known or can be inferred
+    inferred: bool = False  # the density follows from rows with a constant ratio, not from a source
+
+    @property
+    def dataset(self) -> str:
+        """Our name of the data set."""
+        return self.first.dataset
+
+    @property
+    def method(self) -> str:
+        """Our name of the method, or the paper's."""
+        return self.first.method
 
     @property
     def constant(self) -> bool:
-        """One number within rounding at every π, of which there are several."""
+        """Whether one number lies within the rounding of the ratios at all of several π."""
         return len(self.ratios) > 1 and max(ratio.interval.low for ratio in self.ratios) <= min(
             ratio.interval.high for ratio in self.ratios
         )
 
     def fits_top_k(self, ratio: Ratio) -> bool:
-        return self.density is not None and ratio.interval.meets(self.density)
+        """Whether the true density lies within the rounding of the ratio."""
+        return self.density is not None and ratio.interval.meets(self.density.interval)
 
     @property
     def top_k(self) -> bool:
+        """Whether every ratio of the row fits top-k."""
         return self.constant and all(map(self.fits_top_k, self.ratios))
 
     def predicted_share(self, ratio: Ratio) -> float | None:
-        """How many labels were predicted for each true one: 2 ratio / density - 1."""
-        return 2 * ratio.value / self.density.middle - 1 if self.density else None
+        """Return how many labels were predicted for each true one: 2 ratio / density - 1."""
+        return 2 * ratio.value / self.density.interval.middle - 1 if self.density else None
 
     @property
     def verdict(self) -> str:
+        """The rule that the row can come from, in words."""
         if self.top_k:
             return "constant: fits top-k‡"
         if self.constant:
@@ -90,22 +92,29 @@ class AuditedRow:
         return f"not constant: threshold or fitted, not top-k{but}"
 
 
-def audit(entries: Iterable[Printed]) -> list[AuditedRow]:
-    """Every published row with both columns, in the files' order."""
-    cells: dict[tuple[str, str, str], dict[str, dict[str, Printed]]] = defaultdict(
+def audit_rules(values: Sequence[PublishedValue]) -> list[AuditedRow]:
+    """Return every published row with both columns, in the files' order.
+
+    Pass the values of all papers: a density that one paper prints, or that its rows imply, holds for
+    the rows of the others.
+    """
+    rows: dict[RowKey, dict[str, dict[str, PublishedValue]]] = defaultdict(
         lambda: defaultdict(dict)
     )
-    for entry in entries:
-        cells[entry.dataset, entry.method, entry.printed_method][entry.level][entry.metric] = entry
-    rows = [
-        AuditedRow(*key, ratios, _known(key[0]), False)
-        for key, levels in cells.items()
-        if (ratios := _ratios(levels))
-    ]
-    return _with_inferred_densities(rows)
+    for value in values:
+        rows[row_key(value)][value.level][value.metric] = value
+    known = _known_densities(values)
+    audited = []
+    for levels in rows.values():
+        if ratios := _ratios(levels):
+            first = next(iter(next(iter(levels.values())).values()))
+            audited.append(AuditedRow(first, ratios, known.get(first.dataset)))
+    return _with_inferred_densities(audited)
 
 
-def ratio_of(micro_f1: Printed, hamming: Printed) -> Ratio:
+def ratio_of(micro_f1: PublishedValue, hamming: PublishedValue) -> Ratio:
+    """Return the ratio of two values of one cell, with the interval that their rounding leaves."""
+
     def at(f1: float, loss: float) -> float:
         return loss / (2 * (1 - f1))
 
@@ -115,7 +124,7 @@ def ratio_of(micro_f1: Printed, hamming: Printed) -> Ratio:
     return Ratio(micro_f1.level, at(f, h), Interval(low, high))
 
 
-def _ratios(levels: dict[str, dict[str, Printed]]) -> tuple[Ratio, ...]:
+def _ratios(levels: dict[str, dict[str, PublishedValue]]) -> tuple[Ratio, ...]:
     return tuple(
         ratio_of(metrics["micro_f1"], metrics["hamming"])
         for metrics in levels.values()
@@ -123,24 +132,28 @@ def _ratios(levels: dict[str, dict[str, Printed]]) -> tuple[Ratio, ...]:
     )
 
 
-def _known(dataset: str) -> Interval | None:
-    return Interval(*KNOWN_DENSITY[dataset]) if dataset in KNOWN_DENSITY else None
+def _known_densities(values: Iterable[PublishedValue]) -> dict[str, LabelDensity]:
+    """The densities that the papers print, by data set; the first paper's where several do."""
+    found: dict[str, LabelDensity] = {}
+    for paper in dict.fromkeys(value.paper for value in values):
+        for dataset, density in paper.label_density.items():
+            found.setdefault(dataset, density)
+    return found
 
 
 def _with_inferred_densities(rows: Sequence[AuditedRow]) -> list[AuditedRow]:
-    """Where no card tells the density, two or more rows with one and the same constant do."""
-    inferred: dict[str, Interval] = {}
+    """Where no paper prints the density, two or more rows with the same constant ratio imply it."""
+    inferred: dict[str, LabelDensity] = {}
     for dataset in {row.dataset for row in rows if row.density is None}:
         constant = [row for row in rows if row.dataset == dataset and row.constant]
         ratios = [ratio.interval for row in constant for ratio in row.ratios]
         if len(constant) > 1:
             low, high = max(r.low for r in ratios), min(r.high for r in ratios)
             if low <= high:
-                inferred[dataset] = Interval(low, high)
+                source = "inferred: the one constant of the rows that fit"
+                inferred[dataset] = LabelDensity(Interval(low, high), source)
     return [
-        AuditedRow(
-            row.dataset, row.method, row.printed_method, row.ratios, inferred[row.dataset], True
-        )
+        dataclasses.replace(row, density=inferred[row.dataset], inferred=True)
         if row.density is None and row.dataset in inferred
         else row
         for row in rows
@@ -154,17 +167,16 @@ def _with_inferred_densities(rows: Sequence[AuditedRow]) -> list[AuditedRow]:
 class Misprint:
     """A printed number that does not look like the others, and why."""
 
-    dataset: str
-    method: str
-    metric: str
-    what: str
+    value: PublishedValue
+    reason: str
 
 
-def misprints(entries: Sequence[Printed], rows: Sequence[AuditedRow]) -> list[Misprint]:
-    return [*_out_of_line(entries, rows), *_odd_digits(entries), *_unmoved(entries)]
+def find_misprints(values: Sequence[PublishedValue], rows: Sequence[AuditedRow]) -> list[Misprint]:
+    """Return numbers out of line with their neighbours, with odd digits, or the same at every π."""
+    return [*_out_of_line(values, rows), *_odd_digits(values), *_unmoved(values)]
 
 
-def _out_of_line(entries: Sequence[Printed], rows: Sequence[AuditedRow]) -> list[Misprint]:
+def _out_of_line(values: Sequence[PublishedValue], rows: Sequence[AuditedRow]) -> list[Misprint]:
     found = []
     for row in rows:
         for ratio in row.ratios:
@@ -173,57 +185,54 @@ def _out_of_line(entries: Sequence[Printed], rows: Sequence[AuditedRow]) -> list
                 continue
             middle = sorted(others)[len(others) // 2]
             if abs(ratio.value / middle - 1) > OUT_OF_LINE:
-                found.append(_explained(entries, row, ratio, middle))
+                found.append(_explained(values, row, ratio, middle))
     return found
 
 
 def _explained(
-    entries: Sequence[Printed], row: AuditedRow, ratio: Ratio, middle: float
+    values: Sequence[PublishedValue], row: AuditedRow, ratio: Ratio, middle: float
 ) -> Misprint:
-    mine = [e for e in entries if e.printed_method == row.printed_method]
-    here = next(
-        e for e in mine if (e.dataset, e.level, e.metric) == (row.dataset, ratio.level, "hamming")
-    )
+    """The Hamming loss behind the ratio, and the data sets it may have been copied from."""
+    losses = [v for v in values if (v.metric, v.level) == ("hamming", ratio.level)]
+    here = next(v for v in losses if row_key(v) == row_key(row.first))
     twins = [
-        e.dataset
-        for e in mine
-        if e.dataset != row.dataset
-        and (e.level, e.metric, e.digits) == (here.level, here.metric, here.digits)
+        v.dataset
+        for v in losses
+        if (v.paper, v.paper_method, v.digits) == (here.paper, here.paper_method, here.digits)
+        and v.dataset != here.dataset
     ]
     copied = f"; it is the value of {' and '.join(twins)} at the same π" if twins else ""
-    what = (
+    return Misprint(
+        here,
         f"π {ratio.level}: {here.digits} gives {ratio.value:.4f} where the other π give about "
-        f"{middle:.4f}{copied}: probable copying error"
+        f"{middle:.4f}{copied}: probable copying error",
     )
-    return Misprint(row.dataset, row.method, "hamming", what)
 
 
-def _odd_digits(entries: Sequence[Printed]) -> list[Misprint]:
-    """More digits than any other number of the paper has: a slipped key."""
-    usual: dict[str, Counter[int]] = defaultdict(Counter)
-    for entry in entries:
-        usual[entry.paper][entry.decimals] += 1
+def _odd_digits(values: Sequence[PublishedValue]) -> list[Misprint]:
+    """A number with more digits than any other of the paper: a typing error."""
+    counts: dict[Paper, Counter[int]] = defaultdict(Counter)
+    for value in values:
+        counts[value.paper][value.decimals] += 1
     return [
         Misprint(
-            entry.dataset,
-            entry.method,
-            entry.metric,
-            f"π {entry.level}: printed {entry.digits}, the only one with {entry.decimals} digits: "
+            value,
+            f"π {value.level}: printed {value.digits}, the only one with {value.decimals} digits: "
             "probable typing error",
         )
-        for entry in entries
-        if usual[entry.paper][entry.decimals] == 1 < len(entries)
+        for value in values
+        if counts[value.paper][value.decimals] == 1 < counts[value.paper].total()
     ]
 
 
-def _unmoved(entries: Sequence[Printed]) -> list[Misprint]:
-    series: dict[tuple[str, str, str, str], list[Printed]] = defaultdict(list)
-    for entry in entries:
-        series[entry.dataset, entry.method, entry.printed_method, entry.metric].append(entry)
+def _unmoved(values: Sequence[PublishedValue]) -> list[Misprint]:
+    series: dict[tuple[RowKey, str], list[PublishedValue]] = defaultdict(list)
+    for value in values:
+        series[row_key(value), value.metric].append(value)
     found = []
-    for (dataset, method, _, metric), members in series.items():
-        values = [entry.value for entry in members]
-        if len(members) > 2 and max(values) - min(values) <= UNMOVED * max(values):
-            what = f"hardly moves over π: {', '.join(entry.digits for entry in members)}"
-            found.append(Misprint(dataset, method, metric, what))
+    for members in series.values():
+        numbers = [value.value for value in members]
+        if len(members) > 2 and max(numbers) - min(numbers) <= UNMOVED * max(numbers):
+            digits = ", ".join(value.digits for value in members)
+            found.append(Misprint(members[0], f"hardly moves over π: {digits}"))
     return found

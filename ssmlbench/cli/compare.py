@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +30,7 @@ from ssmlbench.core.spec import OPTIONS
 
 if TYPE_CHECKING:
     from ssmlbench.boards.leaderboard import Board, Query
+    from ssmlbench.boards.published import PublishedValue
     from ssmlbench.boards.render import Document
     from ssmlbench.runs.finished import Finished
 
@@ -56,6 +58,13 @@ def compare(
     published: Annotated[
         bool, typer.Option("--published", help="The papers' numbers beside ours.")
     ] = False,
+    papers: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A folder with tables of further papers, for --published (the default with it) or "
+            "--audit; may be repeated."
+        ),
+    ] = None,
     audit: Annotated[
         bool,
         typer.Option("--audit", help="Which decision rule the papers' F1 and Hamming can be from."),
@@ -83,6 +92,7 @@ def compare(
 
     one_of(format_, ("table", *TEXT_FORMATS), "--format")
     one_of(over, ("cells", "seeds"), "--over")
+    published = published or (bool(papers) and not audit)
     query = read_query(
         dataset=dataset,
         pi=pi,
@@ -95,7 +105,7 @@ def compare(
         draws=bootstrap,
     )
     if audit:
-        print_document(_audit(query), format_, wide_console())
+        print_document(_audit(query, papers or ()), format_, wide_console())
         return
     runs = _runs(results, files, may_be_none=published)
     if export:
@@ -104,7 +114,9 @@ def compare(
     boards = build_boards(runs, query)
     if not boards and not published:
         raise nothing_fits(runs)
-    document = _beside_the_papers(boards, query) if published else boards_document(boards)
+    document = (
+        _beside_the_papers(boards, query, papers or ()) if published else boards_document(boards)
+    )
     if stats:
         document.add(_statistics(boards, query, over))
     print_document(document, format_, wide_console())
@@ -150,42 +162,43 @@ def _command(query: Query) -> str:
     return shlex.join(["ssmlbench", "compare", *words, "--export", "leaderboards/measured"])
 
 
-def _audit(query: Query) -> Document:
-    from ssmlbench.boards.published import read_published
-    from ssmlbench.boards.render.papers import audit_document
-    from ssmlbench.boards.rule_audit import audit, misprints
+def _audit(query: Query, papers: Sequence[Path]) -> Document:
+    from ssmlbench.boards.published import is_method, read_published
+    from ssmlbench.boards.render.rule_audit import audit_document
+    from ssmlbench.boards.rule_audit import audit_rules, find_misprints
 
-    entries = read_published()
-    rows = audit(entries)  # of everything: rows tell each other's density
-    found = misprints(entries, rows)
+    values = read_published(papers)
+    rows = audit_rules(values)  # before the filters: rows imply each other's density
+    misprints = find_misprints(values, rows)
 
-    def asked(dataset: str, method: str) -> bool:
-        return (not query.datasets or dataset in query.datasets) and (
-            not query.methods or method in query.methods
+    def wanted(value: PublishedValue) -> bool:
+        return (not query.datasets or value.dataset in query.datasets) and (
+            not query.methods or is_method(value, query.methods)
         )
 
-    rows = [row for row in rows if asked(row.dataset, row.method)]
+    rows = [row for row in rows if wanted(row.first)]
     if not rows:
         raise UserError(
             "--audit: no published row with Micro-F1 and Hamming loss fits; leave --dataset or --method "
             "out to see all"
         )
-    return audit_document(rows, [m for m in found if asked(m.dataset, m.method)])
+    return audit_document(rows, [misprint for misprint in misprints if wanted(misprint.value)])
 
 
-def _beside_the_papers(boards: list[Board], query: Query) -> Document:
-    from ssmlbench.boards.published import read_published, side_by_side, wanted
+def _beside_the_papers(boards: list[Board], query: Query, papers: Sequence[Path]) -> Document:
+    from ssmlbench.boards.published import filtered, read_published
     from ssmlbench.boards.render import boards_document
-    from ssmlbench.boards.render.papers import side_by_side_document
-    from ssmlbench.boards.rule_audit import audit
+    from ssmlbench.boards.render.side_by_side import side_by_side_document
+    from ssmlbench.boards.rule_audit import audit_rules
+    from ssmlbench.boards.side_by_side import side_by_side
 
-    entries = read_published()
-    tables = side_by_side(wanted(entries, query), boards)
+    values = read_published(papers)
+    tables = side_by_side(filtered(values, query), boards)
     if not tables:
         raise UserError(
             "--published: no paper here has such numbers; without --published compare shows ours"
         )
-    document = side_by_side_document(tables, audit(entries), query.decision)
+    document = side_by_side_document(tables, audit_rules(values), query.decision)
     joined = [table.board for table in tables]
     document.add(boards_document([board for board in boards if board not in joined]))
     return document

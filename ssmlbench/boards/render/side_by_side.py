@@ -1,0 +1,179 @@
+"""The papers' numbers beside ours as a document."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ssmlbench.boards.papers import Paper
+from ssmlbench.boards.published import PublishedValue
+from ssmlbench.boards.render.boards import RULES, cell_text, setting_text
+from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection, texts
+from ssmlbench.boards.rule_audit import AuditedRow, RowKey, row_key
+from ssmlbench.boards.side_by_side import JoinedRow, SideBySide
+from ssmlbench.core.spec import REGIME_NUMBERS
+from ssmlbench.protocol.metrics import METRICS
+
+
+def side_by_side_document(
+    tables: Sequence[SideBySide], audited: Sequence[AuditedRow], decision: str
+) -> Document:
+    top_k = {row_key(row.first) for row in audited if row.top_k}
+    sections = []
+    for table in tables:
+        panels = [_panel(table, metric, top_k, decision) for metric in table.metrics]
+        title = f"{table.dataset} · {table.regime} · papers and ours"
+        sections.append(TableSection(title, panels, _notes(table, top_k, decision)))
+    records = [record for table in tables for record in _records(table, top_k, decision)]
+    return Document(sections, records, "published")
+
+
+def _panel(table: SideBySide, metric: str, top_k: set[RowKey], decision: str) -> Panel:
+    about = METRICS[metric]
+    arrow = "↑" if about.higher_is_better else "↓"
+    ours_mark = "‡" if decision == "top-k" and about.uses_decision else ""
+    levels = [level for level in table.levels if _there(table, metric, level)]
+    headers = [f"{about.title} {arrow}", "paper's name", "source"]
+    columns: list[list[Entry]] = []
+    for level in levels:
+        at = f" {REGIME_NUMBERS[table.regime].symbol}={level}" if level else ""
+        measured = any(row.measured and (metric, level) in row.measured.cells for row in table.rows)
+        headers += [f"paper{at}"]
+        columns.append(_paper_column(table, metric, level, top_k))
+        if measured:
+            headers += [f"ours{ours_mark}{at}", "Δ"]
+            columns += _our_columns(table, metric, level)
+    rows = []
+    for i, row in enumerate(table.rows):
+        if not any((metric, level) in row.published for level in levels) and not row.measured:
+            continue
+        rows.append([*texts(*_names(table, row, metric)), *(column[i] for column in columns)])
+    return Panel(headers, rows, left=3)
+
+
+def _there(table: SideBySide, metric: str, level: str) -> bool:
+    return any(
+        (metric, level) in row.published
+        or (row.measured is not None and (metric, level) in row.measured.cells)
+        for row in table.rows
+    )
+
+
+def _names(table: SideBySide, row: JoinedRow, metric: str) -> tuple[str, str, str]:
+    first = row.first
+    ours = f"{row.method} †" if row.measured and _oracle(table) else row.method
+    if first is None:
+        return ours, DASH, DASH
+    mark = " †" if first.selected_on_test else ""
+    shown = [e for e in row.published.values() if e.metric == metric] or [first]
+    return ours, f"{first.paper_method}{mark}", _source_text(shown)
+
+
+def _source_text(entries: Sequence[PublishedValue]) -> str:
+    """`BBAM-NeurIPS24-slides-T2, T4`: a paper's tables, its name once."""
+    sources = dict.fromkeys(source for entry in entries for source in entry.sources)
+    tables: dict[str, list[str]] = defaultdict(list)
+    for source in sources:
+        name, dash, table = source.rpartition("-")
+        tables[name + dash].append(table)
+    return ", ".join(name + ", ".join(members) for name, members in tables.items())
+
+
+def _oracle(table: SideBySide) -> bool:
+    return table.board is not None and table.board.selection == "oracle"
+
+
+def _paper_column(table: SideBySide, metric: str, level: str, top_k: set[RowKey]) -> list[Entry]:
+    published = [row.published.get((metric, level)) for row in table.rows]
+    places = _places([e.value if e else None for e in published], METRICS[metric].higher_is_better)
+    return [
+        Entry(_printed_text(entry, top_k), place) if entry else Entry(DASH)
+        for entry, place in zip(published, places, strict=True)
+    ]
+
+
+def _printed_text(entry: PublishedValue, top_k: set[RowKey]) -> str:
+    text = f"{entry.value:.{entry.decimals}f}"
+    if entry.std is not None:
+        text += f" ± {entry.std:.{entry.decimals}f}"
+    by_rule = METRICS[entry.metric].uses_decision
+    return f"{text}‡" if by_rule and row_key(entry) in top_k else text
+
+
+def _our_columns(table: SideBySide, metric: str, level: str) -> list[list[Entry]]:
+    ours, differences = [], []
+    for row in table.rows:
+        cell = row.measured.cells.get((metric, level)) if row.measured else None
+        ours.append(Entry(cell_text(cell, METRICS[metric]), cell.place if cell else 0))
+        difference = row.difference(metric, level)
+        differences.append(Entry(DASH if difference is None else f"{difference:+.4f}"))
+    return [ours, differences]
+
+
+def _places(values: Sequence[float | None], higher_is_better: bool) -> list[int]:
+    present = [value for value in values if value is not None]
+    return [
+        0
+        if value is None
+        else 1 + sum(other > value if higher_is_better else other < value for other in present)
+        for value in values
+    ]
+
+
+def _notes(table: SideBySide, top_k: set[RowKey], decision: str) -> list[str]:
+    entries = [entry for row in table.rows for entry in row.published.values()]
+    notes = [
+        f"{paper.citation}: {_setup(paper)}{paper.decision_rule}."
+        for paper in dict.fromkeys(entry.paper for entry in entries)
+    ]
+    if any(entry.selected_on_test for entry in entries) or _oracle(table):
+        notes.append("† the epoch was selected on the test set; a paper's: by its released code.")
+    if table.board is None:
+        return [*notes, "Ours: no finished run here yet."]
+    rule = f"{RULES[decision]}; " if any(METRICS[m].uses_decision for m in table.metrics) else ""
+    notes.append(f"Ours: {rule}{setting_text(table.board.setting)}; mean ± std over seeds.")
+    notes.append(
+        "Δ is ours less the paper's. Protocols, encoders and schedules differ: it is no test of either."
+    )
+    return notes
+
+
+def _setup(paper: Paper) -> str:
+    return f"{paper.setup}; " if paper.setup else ""
+
+
+def _records(table: SideBySide, top_k: set[RowKey], decision: str) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = []
+    for row in table.rows:
+        for metric in table.metrics:
+            for level in table.levels:
+                entry = row.published.get((metric, level))
+                cell = row.measured.cells.get((metric, level)) if row.measured else None
+                if not entry and not cell:
+                    continue
+                by_rule = METRICS[metric].uses_decision
+                fits = entry is not None and row_key(entry) in top_k
+                found.append(
+                    {
+                        "dataset": table.dataset,
+                        "regime": table.regime,
+                        "level": level,
+                        "method": row.method,
+                        "metric": metric,
+                        "paper": entry.paper.key if entry else "",
+                        "source": _source_text([entry]) if entry else "",
+                        "paper_method": entry.paper_method if entry else "",
+                        "published": entry.value if entry else None,
+                        "published_std": entry.std if entry else None,
+                        "published_fits_top_k": fits if entry and by_rule else None,
+                        "published_selected_on_test": entry.selected_on_test if entry else None,
+                        "measured": cell.mean if cell else None,
+                        "measured_std": cell.std if cell else None,
+                        "seeds": len(cell.seeds) if cell else None,
+                        "difference": row.difference(metric, level),
+                        "decision": decision if cell and by_rule else "",
+                        "selection": table.board.selection if cell and table.board else "",
+                    }
+                )
+    return found
