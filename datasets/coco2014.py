@@ -35,7 +35,8 @@ val2014/COCO_val2014_000000000042.jpg
 
     @cached_property
     def _categories(self) -> dict[int, str]:
-        return self._index("test")["categories"]  # the smaller of two files with the same list
+        index = self._index("test")  # the smaller of two files with the same list
+        return dict(index["categories"])
 
     def label_names(self) -> list[str]:
         return list(self._categories.values())

@@ -90,7 +90,8 @@ def draw_canvas(
         glyph = change(glyphs[random.choice(sources[digit])], random)
         canvas[:, SIDE * slot : SIDE * (slot + 1)] = glyph
     noisy = canvas + NOISE * random.normal(size=canvas.shape)
-    return np.rint(255 * noisy.clip(0, 1)).astype(np.uint8)
+    pixels: NDArray[np.uint8] = np.rint(255 * noisy.clip(0, 1)).astype(np.uint8)
+    return pixels
 
 
 def change(glyph: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
@@ -102,5 +103,7 @@ def change(glyph: NDArray[np.float64], random: np.random.Generator) -> NDArray[n
     matrix = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn) + slant, np.cos(turn)]]) / scale
     centre = np.full(2, (SIDE - 1) / 2)
     offset = centre - matrix @ centre + random.uniform(-MOVE, MOVE, 2)
-    moved = affine_transform(np.pad(glyph, (SIDE - len(glyph)) // 2), matrix, offset, order=1)
-    return moved * random.uniform(DIMMEST, 1.0)
+    moved: NDArray[np.float64] = affine_transform(
+        np.pad(glyph, (SIDE - len(glyph)) // 2), matrix, offset, order=1
+    )
+    return np.asarray(moved * random.uniform(DIMMEST, 1.0))

@@ -12,8 +12,7 @@ from ssmlbench.api import BadRow, DatasetAdapter, Published, Row, numbered_lines
 
 
 class NusWide(DatasetAdapter):
-    """Flickr photographs, 81 concepts; the official train and test lists, or those of the re-crawl
-    that the papers use (Cole et al., CVPR 2021)."""
+    """Flickr photographs, 81 concepts; the official lists, or the papers' (Cole et al., CVPR 2021)."""
 
     name = "nuswide"
     kind = "image"
@@ -43,7 +42,7 @@ Flickr/…
             return ["the re-crawl's files do not name their columns: labels are numbered as there"]
         return [
             "the papers' row counts are those of a re-crawl (Cole et al., CVPR 2021); the official "
-            "lists are longer, and images no longer to be had need --skip-bad"
+            "lists are longer, and images that are gone need --skip-bad"
         ]
 
     @property
@@ -87,17 +86,17 @@ Flickr/…
                 raise self.missing(f"{self.where(file)} is missing")
         with ExitStack() as stack:  # 81 files side by side: nothing is held but a line of each
             columns = [stack.enter_context(file.open(encoding="ascii")) for file in files]
-            for (number, line), *cells in zip_longest(
-                numbered_lines(listing), *columns, fillvalue=(0, "")
-            ):
-                where = self.where(listing, number or None)
-                digits = [cell.strip() if isinstance(cell, str) else "" for cell in cells]
-                if not line.strip():
+            names = (line.strip() for _, line in numbered_lines(listing))
+            rows = zip_longest(names, *columns, fillvalue="")
+            for number, (name, *cells) in enumerate(rows, start=1):
+                where = self.where(listing, number)
+                digits = [cell.strip() for cell in cells]
+                if not name:
                     yield BadRow(where, "the label files have more lines than the image list")
                 elif wrong := [k for k, digit in enumerate(digits) if digit not in ("0", "1")]:
                     reason = f"{files[wrong[0]].name} has {digits[wrong[0]]!r}, expected 0 or 1"
                     yield BadRow(where, reason)
                 else:
-                    name = line.strip().replace("\\", "/")
+                    name = name.replace("\\", "/")
                     labels = tuple(k for k, digit in enumerate(digits) if digit == "1")
                     yield Row(images / name, labels, name, where)

@@ -1,14 +1,34 @@
 """ssmlbench: one honest benchmark for semi-supervised multi-label learning.
 
-The public names are those of `ssmlbench.api`, loaded when they are first used: `import ssmlbench`
-does not import torch.
+The public names are those of `ssmlbench.api`. They are loaded when they are first used: importing
+ssmlbench does not import torch.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+# isort: off
+if TYPE_CHECKING:  # what a notebook uses; a plugin file imports from ssmlbench.api
+    from ssmlbench.api import (
+        Boards as Boards,
+        RunResult as RunResult,
+        RunResults as RunResults,
+        UserError as UserError,
+        compare as compare,
+        datasets as datasets,
+        methods as methods,
+    )
+# isort: on
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(import_module("ssmlbench.api"), name)
+    api = import_module("ssmlbench.api")
+    if name not in api.__all__:
+        raise AttributeError(f"module 'ssmlbench' has no attribute {name!r}")
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *import_module("ssmlbench.api").__all__]

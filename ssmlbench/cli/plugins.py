@@ -21,23 +21,25 @@ def methods(
     plugin: PluginFiles = None,
 ) -> None:
     """What methods there are, or everything about one."""
-    from ssmlbench.cli import catalogue
+    from ssmlbench.cli.catalogue import method_page, methods_markdown, overview
+    from ssmlbench.plugins.catalogue import method_catalogue
 
-    found = load_plugins(plugin)
+    catalogue = method_catalogue(load_plugins(plugin))
     console = Console()
     if markdown:
-        console.out(catalogue.methods_markdown(found), highlight=False)
+        console.out(methods_markdown(catalogue), highlight=False)
     elif name is None:
-        wide_console().print(catalogue.method_table(found))
+        wide_console().print(overview(catalogue))
     else:
-        console.print(catalogue.method_page(found.methods[name]))
+        console.print(method_page(catalogue[name]))
 
 
 def datasets_command(plugin: PluginFiles = None) -> None:
     """What data sets there are."""
-    from ssmlbench.cli import catalogue
+    from ssmlbench.cli.catalogue import overview
+    from ssmlbench.plugins.catalogue import dataset_catalogue
 
-    wide_console().print(catalogue.dataset_table(load_plugins(plugin)))
+    wide_console().print(overview(dataset_catalogue(load_plugins(plugin))))
 
 
 @new_app.command("method")
@@ -48,7 +50,7 @@ def new_method(
     """Write a commented, working method to start from."""
     from ssmlbench.cli.templates import write_method
 
-    file = write_method(name, folder)
+    file = write_method(name, folder, load_plugins(None).methods)
     Console().print(
         f"wrote {file}\n  ssmlbench check {file}\n"
         f"  ssmlbench run --plugin {file} --method {name} --dataset multidigits --pi 0.05",

@@ -88,10 +88,12 @@ Search = Between | Choice
 
 
 def between(low: float, high: float, *, log: bool = False) -> Between:
+    """Let `ssmlbench tune` draw from low to high; whole numbers if both are written as such."""
     return Between(low, high, log)
 
 
 def choice(*values: Any) -> Choice:
+    """Let `ssmlbench tune` draw one of a few values."""
     return Choice(values)
 
 

@@ -64,7 +64,8 @@ def test_help_comes_without_torch() -> None:
         (("compare", "--results", "."), "no finished run"),
         (("methods", "bbma"), "Did you mean bbam"),
         (("check", "nothing.py"), "does not exist"),
-        (("new", "method", "My Method"), "no name for a method"),
+        (("new", "method", "My Method"), "not a method's name"),
+        (("new", "method", "bbam"), "there is a method called 'bbam' already"),
     ],
     ids=lambda value: " ".join(value[-2:]) if isinstance(value, tuple) else "",
 )
@@ -149,7 +150,12 @@ def test_what_there_is_can_be_listed_and_read(ssmlbench: Call) -> None:
     listed = ssmlbench("methods").stdout
     assert "bbam" in listed
     page = ssmlbench("methods", "bbam").stdout
-    for word in ("negatives_per_positive", "η; none keeps every negative", "5.0", "cosine"):
+    for word in (
+        "negatives_per_positive",
+        "η; none keeps every negative",
+        "float | none",
+        "cosine",
+    ):
         assert word in page
     assert "multidigits" in ssmlbench("datasets").stdout
 

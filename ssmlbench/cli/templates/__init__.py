@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -10,12 +11,14 @@ from string import Template
 from ssmlbench.core.errors import UserError
 
 
-def write_method(name: str, folder: Path) -> Path:
-    """Write NAME as a method file in `folder`; nothing that is there is overwritten."""
+def write_method(name: str, folder: Path, taken: Container[str] = ()) -> Path:
+    """Write NAME as a method file in `folder`; no file is overwritten, and no name is used twice."""
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
         raise UserError(
-            f"{name!r} is no name for a method: small letters, digits, - and _, e.g. my-method"
+            f"{name!r} is not a method's name: use small letters, digits, - and _, e.g. my-method"
         )
+    if name in taken:
+        raise UserError(f"there is a method called {name!r} already; choose another name")
     file = folder / f"{name.replace('-', '_')}.py"
     template = Template((files(__package__) / "method.py.txt").read_text(encoding="utf-8"))
     title = re.sub(r"[-_]+", " ", name).title()

@@ -1,0 +1,140 @@
+"""`ssmlbench.compare()`: the boards of `ssmlbench compare`, for Python and notebooks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from ssmlbench.boards.leaderboard import Board, Query, build_boards
+from ssmlbench.core.arguments import several
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.spec import REGIME_NUMBERS
+from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.protocol.metrics import METRICS
+from ssmlbench.runs.finished import Finished, read_finished
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Several = str | Iterable[str] | None
+Numbers = float | str | Iterable[float] | None
+Paths = str | Path | Iterable[str | Path]
+
+
+class Boards(Sequence[Board]):
+    """Leaderboards: one for each data set, regime and setting. A notebook shows them as tables."""
+
+    def __init__(self, boards: Iterable[Board]):
+        self._boards = tuple(boards)
+
+    @overload
+    def __getitem__(self, index: int) -> Board: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Boards: ...
+
+    def __getitem__(self, index: int | slice) -> Board | Boards:
+        return Boards(self._boards[index]) if isinstance(index, slice) else self._boards[index]
+
+    def __len__(self) -> int:
+        return len(self._boards)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return one row for each cell: data set, regime, level, method, metric, mean, std, …
+
+        The table of a paper: `.pivot(index="method", columns=["metric", "level"], values="mean")`.
+        """
+        from ssmlbench.boards.render import boards_to_pandas
+
+        return boards_to_pandas(self)
+
+    def to_markdown(self) -> str:
+        """Return Markdown tables, each with its notes."""
+        from ssmlbench.boards.render import boards_to_markdown
+
+        return boards_to_markdown(self)
+
+    def to_latex(self) -> str:
+        r"""Return LaTeX tables that a paper can \input."""
+        from ssmlbench.boards.render import boards_to_latex
+
+        return boards_to_latex(self)
+
+    def to_html(self) -> str:
+        """Return HTML tables, each with its notes."""
+        from ssmlbench.boards.render import boards_to_html
+
+        return boards_to_html(self)
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def __repr__(self) -> str:
+        return self.to_markdown()
+
+
+def compare(
+    results: Paths = "results",
+    *,
+    dataset: Several = None,
+    method: Several = None,
+    regime: Several = None,
+    pi: Numbers = None,
+    metric: Several = None,
+    decision: str = "calibrated",
+    selection: Several = None,
+    convention: str = "default",
+    bootstrap: int = 0,
+    **numbers: Numbers,
+) -> Boards:
+    """Build the leaderboards of the finished runs, as `ssmlbench compare` prints them.
+
+    results: one results folder or several.
+    dataset, method, regime, pi, selection: only these runs; one value, a list, or `"a,b"`.
+    metric: the columns: `micro_f1`, `macro_f1`, `map`, `hamming`, `one_loss`, `seconds_per_epoch`,
+        `peak_memory_mb`. By default the five metrics.
+    decision: the rule that turns scores into label sets: `calibrated`, `threshold`, `top-k`.
+    convention: `default`, or `released` (labels without a test positive count 0, ties favour the
+        model).
+    bootstrap: this many draws for 95 % intervals over test rows; 0 for none.
+    numbers: other regimes' numbers, as pi is that of `semi`: `share=0.5`.
+    """
+    known = {option.name for option in REGIME_NUMBERS.values()}
+    for name in numbers:
+        if name not in known:
+            raise UserError(f"compare() has no argument {name!r}.{did_you_mean(name, known)}")
+    conventions = ("default", "released")
+    if convention not in conventions:
+        close = did_you_mean(convention, conventions)
+        raise UserError(f"convention {convention!r}: no such convention.{close}")
+    asked: dict[str, Any] = {"pi": pi, **numbers}
+    query = Query(
+        datasets=several(dataset, str, "dataset"),
+        regimes=several(regime, str, "regime"),
+        numbers={name: several(value, float, name) for name, value in asked.items()},
+        methods=several(method, str, "method"),
+        selections=several(selection, str, "selection"),
+        metrics=several(metric, str, "metric") or tuple(METRICS),
+        decision=decision,
+        convention=convention,
+        draws=bootstrap,
+    )
+    roots = [results] if isinstance(results, str | Path) else results
+    runs, complaints = read_finished(map(Path, roots))
+    for complaint in complaints:
+        warnings.warn(complaint, stacklevel=2)
+    boards = build_boards(runs, query)
+    if not boards:
+        raise nothing_fits(runs)
+    return Boards(boards)
+
+
+def nothing_fits(runs: Sequence[Finished]) -> UserError:
+    """Return the error for a query that no finished run fits."""
+    return UserError(
+        f"none of the {len(runs)} finished runs fits; `ssmlbench run` makes more"
+        if runs
+        else "no finished run here yet; `ssmlbench run` makes one"
+    )

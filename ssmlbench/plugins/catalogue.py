@@ -1,0 +1,214 @@
+"""What methods and data sets there are, as small typed tables: for Python and the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.hyperparameters import as_typed, search_of
+from ssmlbench.core.registry import location
+from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.plugins.loader import Plugins
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ssmlbench.data import DatasetAdapter, Kind
+    from ssmlbench.kit.method import Method
+
+
+@dataclass(frozen=True)
+class HyperParameter:
+    """One field of a method's Config, as texts that can be typed."""
+
+    name: str
+    default: str
+    kind: str  # its type, or the values it may have
+    search: str  # what `ssmlbench tune` draws from; empty: nothing
+    meaning: str
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """What a method says of itself."""
+
+    name: str
+    title: str  # the idea, in a sentence
+    paper: str
+    regimes: tuple[str, ...]
+    head: str
+    hyperparameters: tuple[HyperParameter, ...]
+    differences: tuple[str, ...]  # where paper, released code and this file differ
+    file: Path | str
+
+    COLUMNS: ClassVar[tuple[str, ...]] = ("name", "title", "paper", "regimes", "file")
+
+    @classmethod
+    def of(cls, method: type[Method]) -> MethodInfo:
+        """Read it off a method class."""
+        projection = " on the 512-256 projection" if method.projection == "mlp" else ""
+        return cls(
+            method.name,
+            first_paragraph(method),
+            method.paper,
+            tuple(sorted(method.regimes)),
+            method.head + projection,
+            tuple(_hyperparameters(method.Config)),
+            tuple(method.differences),
+            location(method),
+        )
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What a data set says of itself."""
+
+    name: str
+    title: str
+    kind: Kind
+    backbone: str  # the encoder used when none is named
+    citation: str
+    licence: str
+    file: Path | str
+
+    COLUMNS: ClassVar[tuple[str, ...]] = (
+        "name",
+        "title",
+        "kind",
+        "backbone",
+        "citation",
+        "licence",
+        "file",
+    )
+
+    @classmethod
+    def of(cls, adapter: type[DatasetAdapter]) -> DatasetInfo:
+        """Read it off a data set class."""
+        return cls(
+            adapter.name,
+            first_paragraph(adapter),
+            adapter.kind,
+            adapter.backbone,
+            adapter.citation,
+            adapter.licence,
+            location(adapter),
+        )
+
+
+Info = TypeVar("Info", bound="MethodInfo | DatasetInfo")
+
+
+class Catalogue(Mapping[str, Info], Generic[Info]):
+    """Plugins by name. A notebook shows it as a table."""
+
+    def __init__(self, what: str, entries: Iterable[Info]) -> None:
+        self.what = what
+        self._entries: dict[str, Info] = {entry.name: entry for entry in entries}
+
+    def __getitem__(self, name: str) -> Info:
+        if name not in self._entries:
+            raise UserError(f"unknown {self.what} {name!r}.{did_you_mean(name, self._entries)}")
+        return self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def rows(self) -> list[dict[str, str]]:
+        """Return the columns of the overview as texts, one dictionary for each plugin."""
+        return [
+            {name: _text(getattr(entry, name)) for name in entry.COLUMNS}
+            for entry in self._entries.values()
+        ]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the overview as a DataFrame with the names as its index."""
+        import pandas as pd
+
+        return pd.DataFrame.from_records(self.rows(), index="name")
+
+    def __repr__(self) -> str:
+        width = max(map(len, self._entries), default=0)
+        lines = [f"{name:{width}}  {entry.title}" for name, entry in self._entries.items()]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = self.rows()
+        head = "".join(f"<th>{escape(name)}</th>" for name in (rows[0] if rows else ()))
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row.values()) + "</tr>"
+            for row in rows
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def methods(plugin: str | Path | Iterable[str | Path] = ()) -> Catalogue[MethodInfo]:
+    """List the methods by name, as `ssmlbench methods` does.
+
+    plugin: one plugin file or several; what they hold is listed too.
+    """
+    return method_catalogue(Plugins([plugin] if isinstance(plugin, str | Path) else plugin))
+
+
+def datasets(plugin: str | Path | Iterable[str | Path] = ()) -> Catalogue[DatasetInfo]:
+    """List the data sets by name, as `ssmlbench datasets` does.
+
+    plugin: plugin files, data folders or ARFF files, one or several; they are listed too.
+    """
+    return dataset_catalogue(Plugins([plugin] if isinstance(plugin, str | Path) else plugin))
+
+
+def method_catalogue(plugins: Plugins) -> Catalogue[MethodInfo]:
+    """List the methods of loaded plugins."""
+    registry = plugins.methods
+    return Catalogue("method", [MethodInfo.of(registry[name]) for name in registry])
+
+
+def dataset_catalogue(plugins: Plugins) -> Catalogue[DatasetInfo]:
+    """List the data sets of loaded plugins."""
+    registry = plugins.datasets
+    return Catalogue("data set", [DatasetInfo.of(registry[name]) for name in registry])
+
+
+def first_paragraph(cls: type[Any]) -> str:
+    """Return the first paragraph of the docstring, on one line."""
+    return " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
+
+
+def _hyperparameters(config: type[Any]) -> Iterator[HyperParameter]:
+    hints = typing.get_type_hints(config)
+    for field in dataclasses.fields(config):
+        yield HyperParameter(
+            field.name,
+            as_typed(field.default),
+            _kind_text(hints[field.name]),
+            str(search_of(field) or ""),
+            field.metadata.get("meaning", ""),
+        )
+
+
+def _kind_text(kind: Any) -> str:
+    """`float | None` → "float | none", Literal["a", "b"] → "a | b"."""
+    origin = typing.get_origin(kind)
+    if origin is typing.Literal or origin in (typing.Union, types.UnionType):
+        return " | ".join(map(_kind_text, typing.get_args(kind)))
+    if kind is type(None):
+        return "none"
+    return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
+def _text(value: Any) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,153 @@
+"""Finished runs as objects for Python and notebooks: metrics, scores, history, folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.runs.finished import Finished
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class StoredScores:
+    """What a run kept of the test set."""
+
+    scores: npt.NDArray[np.float32]  # N × K, in [0, 1]
+    truth: npt.NDArray[np.bool_]  # N × K
+    thresholds: npt.NDArray[np.float32]  # K, of the calibrated decision rule
+
+
+class RunResult:
+    """One finished run. Files are read when they are first needed."""
+
+    def __init__(self, run: Finished):
+        self._run = run
+
+    @property
+    def spec(self) -> RunSpec:
+        """Everything that can change the run's number, with every default filled in."""
+        return self._run.spec
+
+    @property
+    def folder(self) -> Path:
+        """Where the run's files lie."""
+        return self._run.folder
+
+    def metrics(
+        self, decision: str = "calibrated", convention: str = "default"
+    ) -> dict[str, float]:
+        """Return the metrics on the test set, by key (`map`, `micro_f1`, …), under a decision rule.
+
+        convention: `default`, or `released` (labels without a test positive count 0).
+        """
+        stored = self._run.result["metrics"]
+        if decision not in stored:
+            raise UserError(f"decision {decision!r}: no such rule.{did_you_mean(decision, stored)}")
+        if convention not in stored[decision]:
+            close = did_you_mean(convention, stored[decision])
+            raise UserError(f"convention {convention!r}: no such convention.{close}")
+        return dict(stored[decision][convention])
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """What it took: `seconds`, `seconds_per_epoch`, `peak_memory_mb`."""
+        return dict(self._run.result["cost"])
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the number must know, e.g. bad rows that were left out."""
+        return list(self._run.result.get("notes", ()))
+
+    @cached_property
+    def scores(self) -> StoredScores:
+        """The scores of the test rows, their true labels, and the calibrated thresholds."""
+        from safetensors.numpy import load_file
+
+        file = self.folder / "scores.safetensors"
+        if not file.is_file():
+            raise UserError(f"{file} is not there: the run's scores were deleted or not copied")
+        stored = load_file(file)
+        return StoredScores(
+            stored["scores"], stored["truth"].astype(np.bool_), stored["thresholds"]
+        )
+
+    @cached_property
+    def history(self) -> pd.DataFrame:
+        """One row for each epoch: losses, seconds, and how good the pseudo-labels were."""
+        import pandas as pd
+
+        file = self.folder / "history.csv"
+        if not file.is_file():
+            raise UserError(f"{file} is not there: the run's history was deleted or not copied")
+        return pd.read_csv(file)
+
+    def __repr__(self) -> str:
+        return f"<RunResult {self.spec}: {_shown(self.metrics())}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(key)}</td><td>{value:.4f}</td></tr>"
+            for key, value in self.metrics().items()
+        )
+        return f"<p><b>{escape(str(self.spec))}</b> (calibrated)</p><table>{rows}</table>"
+
+
+class RunResults(Sequence[RunResult]):
+    """The finished runs of a grid, in the order in which they were asked for."""
+
+    def __init__(self, runs: Iterable[RunResult]):
+        self._runs = tuple(runs)
+
+    @overload
+    def __getitem__(self, index: int) -> RunResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> RunResults: ...
+
+    def __getitem__(self, index: int | slice) -> RunResult | RunResults:
+        return RunResults(self._runs[index]) if isinstance(index, slice) else self._runs[index]
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def to_pandas(self, decision: str = "calibrated", convention: str = "default") -> pd.DataFrame:
+        """Return one row for each run: method, data set, regime, its number, seed, the metrics."""
+        import pandas as pd
+
+        return pd.DataFrame.from_records(
+            [
+                {
+                    "method": run.spec.variant,
+                    "dataset": run.spec.dataset,
+                    "regime": run.spec.regime,
+                    "level": run.spec.regime_number,
+                    "seed": run.spec.seed,
+                    **run.metrics(decision, convention),
+                }
+                for run in self
+            ]
+        )
+
+    def __repr__(self) -> str:
+        lines = [f"  {run.spec}: {_shown(run.metrics())}" for run in self]
+        return "\n".join([f"<RunResults, {len(self)} runs", *lines]) + ">"
+
+    def _repr_html_(self) -> str:
+        return str(self.to_pandas().to_html(index=False, float_format=lambda v: f"{v:.4f}"))
+
+
+def _shown(metrics: dict[str, float]) -> str:
+    return ", ".join(f"{key} {value:.4f}" for key, value in metrics.items())
