@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import re
 
+from ssmlbench.core.spec import REGIME_NUMBERS
 from ssmlbench.plugins.loader import Plugins, load_file
+from ssmlbench.protocol.regimes import REGIMES
 from tests.conftest import ROOT
 
 
 def test_every_data_set_is_on_the_data_page(plugins: Plugins) -> None:
     page = (ROOT / "docs" / "datasets.md").read_text()
     assert [name for name in plugins.datasets if f"`{name}`" not in page] == []
+
+
+def test_the_protocol_page_has_the_table_of_regimes() -> None:
+    page = (ROOT / "docs" / "protocol.md").read_text()
+    table = page.partition("| regime | what is known |\n| --- | --- |\n")[2].partition("\n\n")[0]
+    first = [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines()]
+    assert [cell.split("`")[1] for cell in first] == list(REGIMES)
+    flags = {name: REGIME_NUMBERS[name].flag for name in REGIMES if name in REGIME_NUMBERS}
+    assert [cell for cell in first if "--" in cell and flags[cell.split("`")[1]] not in cell] == []
 
 
 def test_links_between_the_documents_lead_somewhere() -> None:

@@ -15,7 +15,6 @@ from ssmlbench.cli.options import (
     OnlyDatasets,
     OnlyMethods,
     OnlyMetrics,
-    OnlyPis,
     OnlyRegimes,
     OnlySelections,
     ResultsFolders,
@@ -25,6 +24,7 @@ from ssmlbench.cli.options import (
     read_runs,
     wide_console,
 )
+from ssmlbench.cli.run_options import number_parameters, with_options
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import OPTIONS
 
@@ -35,14 +35,16 @@ if TYPE_CHECKING:
     from ssmlbench.runs.finished import Finished
 
 
+@with_options(numbers=number_parameters())
 def compare(
+    *,
     results: ResultsFolders = None,
     files: Annotated[
         list[Path] | None,
         typer.Option("--from", help="A file of --export instead of results; may be repeated."),
     ] = None,
     dataset: OnlyDatasets = None,
-    pi: OnlyPis = None,
+    numbers: dict[str, str | None],
     regime: OnlyRegimes = None,
     method: OnlyMethods = None,
     metric: OnlyMetrics = None,
@@ -95,7 +97,7 @@ def compare(
     published = published or (bool(papers) and not audit)
     query = read_query(
         dataset=dataset,
-        pi=pi,
+        numbers=numbers,
         regime=regime,
         method=method,
         metric=metric,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.spec import OPTIONS
 
 if TYPE_CHECKING:
     from ssmlbench.boards.leaderboard import Board, Query
@@ -35,7 +36,6 @@ ResultsFolders = Annotated[
     typer.Option("--results", help="Results folder; may be repeated. [results]"),
 ]
 OnlyDatasets = Annotated[str | None, typer.Option(help="Only these data sets.")]
-OnlyPis = Annotated[str | None, typer.Option(help="Only these π.")]
 OnlyRegimes = Annotated[str | None, typer.Option(help="Only these regimes.")]
 OnlyMethods = Annotated[str | None, typer.Option(help="Only these methods.")]
 OnlyMetrics = Annotated[
@@ -69,7 +69,7 @@ def typed_list(text: str | None, kind: type[T], what: str) -> tuple[T, ...]:
 def read_query(
     *,
     dataset: str | None,
-    pi: str | None,
+    numbers: Mapping[str, str | None],
     regime: str | None,
     method: str | None,
     metric: str | None,
@@ -78,7 +78,10 @@ def read_query(
     convention: str,
     draws: int = 0,
 ) -> Query:
-    """The query of the options by which `compare`, `report` and `plot` choose runs."""
+    """The query of the options by which `compare`, `report` and `plot` choose runs.
+
+    numbers: the texts of the regimes' numbers, by field of the run spec.
+    """
     from ssmlbench.boards.leaderboard import Query
     from ssmlbench.protocol.metrics import METRICS
 
@@ -86,7 +89,11 @@ def read_query(
     return Query(
         datasets=typed_list(dataset, str, "--dataset"),
         regimes=typed_list(regime, str, "--regime"),
-        numbers={"pi": typed_list(pi, float, "--pi")},
+        numbers={
+            name: typed_list(text, float, OPTIONS[name].flag)
+            for name, text in numbers.items()
+            if text is not None
+        },
         methods=typed_list(method, str, "--method"),
         selections=typed_list(selection, str, "--selection"),
         metrics=typed_list(metric, str, "--metric") or tuple(METRICS),

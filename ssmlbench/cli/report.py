@@ -14,7 +14,6 @@ from ssmlbench.cli.options import (
     OnlyDatasets,
     OnlyMethods,
     OnlyMetrics,
-    OnlyPis,
     OnlyRegimes,
     OnlySelections,
     ResultsFolders,
@@ -22,14 +21,17 @@ from ssmlbench.cli.options import (
     read_query,
     typed_list,
 )
+from ssmlbench.cli.run_options import number_parameters, with_options
 from ssmlbench.core.errors import UserError
 
 
+@with_options(numbers=number_parameters())
 def report(
+    *,
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
     results: ResultsFolders = None,
     dataset: OnlyDatasets = None,
-    pi: OnlyPis = None,
+    numbers: dict[str, str | None],
     regime: OnlyRegimes = None,
     method: OnlyMethods = None,
     metric: OnlyMetrics = None,
@@ -42,7 +44,7 @@ def report(
 
     query = read_query(
         dataset=dataset,
-        pi=pi,
+        numbers=numbers,
         regime=regime,
         method=method,
         metric=metric,
@@ -56,12 +58,14 @@ def report(
     typer.echo(f"{out}: {sum(len(board.runs) for board in boards)} runs")
 
 
+@with_options(numbers=number_parameters())
 def plot(
+    *,
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("figures"),
     format_: Annotated[str, typer.Option("--format", help="pdf, png, svg, or several.")] = "pdf",
     results: ResultsFolders = None,
     dataset: OnlyDatasets = None,
-    pi: OnlyPis = None,
+    numbers: dict[str, str | None],
     regime: OnlyRegimes = None,
     method: OnlyMethods = None,
     metric: OnlyMetrics = None,
@@ -79,7 +83,7 @@ def plot(
             raise UserError(f"--format {kind}: no such format.{did_you_mean(kind, FIGURE_FORMATS)}")
     query = read_query(
         dataset=dataset,
-        pi=pi,
+        numbers=numbers,
         regime=regime,
         method=method,
         metric=metric,

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-import inspect
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ssmlbench.cli.dispatch import engine_parameters
 from ssmlbench.cli.options import load_plugins
-from ssmlbench.cli.run import command_of, run, specs_of, values_of
+from ssmlbench.cli.run import command_of, specs_of
+from ssmlbench.cli.run_options import RequestOptions, Where, in_panel, run_parameters, with_options
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.run_options import WHAT, WHERE
 
 if TYPE_CHECKING:
     from ssmlbench.grid.study import Record, Study
 
 
+@with_options(
+    typed=run_parameters(without=("seed",)),
+    source=RequestOptions,
+    where=Where,
+    engine=in_panel(engine_parameters(), WHERE),
+)
 def tune(
-    trials: Annotated[int, typer.Option(help="Configurations drawn for every method.")],
-    seed: Annotated[int, typer.Option(help="Draws the labelled rows and the configurations.")] = 0,
-    **typed: Any,
+    trials: Annotated[
+        int, typer.Option(help="Configurations drawn for every method.", rich_help_panel=WHAT)
+    ],
+    typed: dict[str, Any],
+    source: RequestOptions,
+    where: Where,
+    engine: dict[str, Any],
+    seed: Annotated[
+        int,
+        typer.Option(help="Draws the labelled rows and the configurations.", rich_help_panel=WHAT),
+    ] = 0,
 ) -> None:
     """Draw configurations, train each, judge it on held-out labelled rows; `run --tuned` uses the best.
 
@@ -29,11 +44,11 @@ def tune(
 
     if trials < 1:
         raise UserError(f"--trials {trials}: must be at least 1, e.g. --trials 20")
-    results: Path = typed["results"]
-    values = values_of({**typed, "seed": str(seed), "seeds": None})
-    command = command_of(typed, trials_root(results))
-    plugins = load_plugins([*values["plugin"]])
-    bases = specs_of(values, plugins, typed)
+    results = where.results
+    request = source.request({**typed, "seed": (seed,)})
+    command = command_of(where, engine, trials_root(results))
+    plugins = load_plugins([*request.plugins])
+    bases = specs_of(request, plugins, source, command)
     studies = [Study.of(base, plugins, trials) for base in bases]
     for note in dict.fromkeys(held_out_note(base, plugins) for base in bases):
         if not command.quiet:
@@ -52,18 +67,6 @@ def tune(
                 highlight=False,
                 soft_wrap=True,
             )
-
-
-def _signature() -> inspect.Signature:
-    """What is typed for `tune` means what it means for `run`: the options are taken from there."""
-    own = list(inspect.signature(tune, eval_str=True).parameters.values())[:-1]
-    theirs = inspect.signature(run, eval_str=True).parameters
-    taken = [p for name, p in theirs.items() if name not in ("seed", "seeds", "tuned")]
-    keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *taken)]
-    return inspect.Signature(keyword)
-
-
-tune.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
 def _winners(closed: list[tuple[Study, list[Record]]]) -> Any:

@@ -1,7 +1,8 @@
-"""What a grid is asked for, from the command line, a grid file or both, and the specs it means."""
+"""A request for the runs of a grid, from the command line, a grid file or both, and the specs it means."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,132 +10,117 @@ from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import OPTIONS, REGIME_NUMBERS, RunSpec
-from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.core.suggestions import one_of
 from ssmlbench.protocol.regimes import REGIMES
 
 if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
 
-AXES = {option.key: option.kind for option in OPTIONS.values() if option.axis}
-"""What may be a list, under its name on the command line."""
-
-FIXED = {option.key: option.kind for option in OPTIONS.values() if not option.axis}
-"""What is the same for all runs of a grid, under its name on the command line."""
-
-CHOICES = {option.key: option.choices for option in OPTIONS.values() if option.choices} | {
-    "regime": tuple(REGIMES)
-}
+Axes = Mapping[str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
 class GridRequest:
-    """The axes of a grid, and what is the same for all its runs."""
+    """The options of a grid by their fields of RunSpec; an axis has a tuple of values."""
 
-    axes: Mapping[str, tuple[Any, ...]]  # by the names of AXES
+    values: Mapping[str, Any]
     settings: Mapping[str, str] = field(default_factory=dict)  # the --set texts
-    fixed: Mapping[str, Any] = field(default_factory=dict)  # by the names of RunSpec
-    exclude: tuple[Mapping[str, tuple[Any, ...]], ...] = ()
+    exclude: tuple[Axes, ...] = ()  # runs that are left out
+    plugins: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> GridRequest:
-        """values: by their names on the command line; axes are tuples, what is not asked is absent.
+    @property
+    def axes(self) -> Axes:
+        """The values of which there may be several."""
+        return {name: value for name, value in self.values.items() if OPTIONS[name].axis}
 
-        `seeds` is a number of seeds, `set` the settings, `exclude` the runs that are left out.
-        """
-        for name, allowed in CHOICES.items():
-            chosen = values.get(name, ())
-            for value in chosen if isinstance(chosen, tuple) else (chosen,):
-                if value not in allowed:
-                    raise UserError(
-                        f"--{name} {value}: no such choice.{did_you_mean(value, allowed)}"
-                    )
-        for name, example in (("method", "bbam"), ("dataset", "multidigits")):
-            if not values.get(name):
-                raise UserError(f"--{name} is missing, e.g. --{name} {example}")
-        axes = {name: values[name] for name in AXES if name in values}
-        axes.setdefault("regime", ("semi",))
-        for regime, number in REGIME_NUMBERS.items():
-            if regime in axes["regime"] and not axes.get(number.key):
-                raise UserError(f"{number.flag} is missing, e.g. {number.flag} {number.example}")
-        axes.setdefault("seed", _seeds(values.get("seeds", 1)))
-        fixed = {
-            "epoch_count" if name == "epoch" else name.replace("-", "_"): values[name]
-            for name in FIXED
-            if name in values
+    @property
+    def fixed(self) -> Mapping[str, Any]:
+        """The values that all runs share."""
+        return {name: value for name, value in self.values.items() if not OPTIONS[name].axis}
+
+    def overridden_by(self, typed: GridRequest) -> GridRequest:
+        """This request, of a file, with what was typed beside it in its place."""
+        # A setting typed for all methods is meant for those too that the file sets one by one.
+        kept = {
+            key: text
+            for key, text in self.settings.items()
+            if key not in typed.settings and key.rpartition(".")[2] not in typed.settings
         }
-        return cls(axes, values.get("set", {}), fixed, values.get("exclude", ()))
+        return GridRequest(
+            {**self.values, **typed.values},
+            {**kept, **typed.settings},
+            (*self.exclude, *typed.exclude),
+            (*self.plugins, *typed.plugins),
+        )
+
+    def completed(self, **defaults: Any) -> GridRequest:
+        """The request with the defaults of what it leaves open; an error for what is missing."""
+        own = {"regime": (RunSpec.regime,), "seed": (RunSpec.seed,)}
+        request = dataclasses.replace(self, values={**own, **defaults, **self.values})
+        for name, value in request.values.items():
+            for one in value if OPTIONS[name].axis else (value,):
+                OPTIONS[name].check(one)
+        for regime in request.values["regime"]:
+            one_of(regime, REGIMES, OPTIONS["regime"].flag)
+        needed = [OPTIONS["method"], OPTIONS["dataset"]]
+        needed += [n for regime, n in REGIME_NUMBERS.items() if regime in request.values["regime"]]
+        for option in needed:
+            if not request.values.get(option.name):
+                raise UserError(f"{option.flag} is missing, e.g. {option.flag} {option.example}")
+        return request
 
 
-def _seeds(count: int) -> tuple[int, ...]:
+def first_seeds(count: int) -> tuple[int, ...]:
+    """The seeds 0, 1, … of `--seeds COUNT`."""
     if count < 1:
         raise UserError(f"--seeds {count}: must be at least 1; --seed {count} names a single seed")
     return tuple(range(count))
 
 
-def merged(file: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
-    """What the grid file says, with what was typed in its place."""
-    kept = dict(file)
-    if {"seed", "seeds"} & set(typed):
-        kept = {name: value for name, value in kept.items() if name not in ("seed", "seeds")}
-    over = typed.get("set", {})
-    # A setting typed for all methods is meant for those too that the file sets one by one.
-    settings = {
-        key: text
-        for key, text in file.get("set", {}).items()
-        if key not in over and key.rpartition(".")[2] not in over
-    }
-    return {
-        **kept,
-        **typed,
-        "set": {**settings, **over},
-        "plugin": (*file.get("plugin", ()), *typed.get("plugin", ())),
-    }
-
-
-def expand(plugins: Plugins, asked: GridRequest) -> list[RunSpec]:
+def expand(plugins: Plugins, request: GridRequest) -> list[RunSpec]:
     """Every combination of the axes as a full spec, in the order typed, each once."""
     from ssmlbench.runs.resolve import resolve
 
-    asked = _by_name(plugins, asked)
+    request = _by_name(plugins, request.completed())
     specs = [
-        resolve(plugins, asked.settings, **asked.fixed, **cell)
-        for cell in _cells(asked.axes)
-        if not any(_matches(cell, table) for table in asked.exclude)
+        resolve(plugins, request.settings, **request.fixed, **cell)
+        for cell in _cells(request.axes)
+        if not any(_matches(cell, table) for table in request.exclude)
     ]
     if not specs:
         raise UserError("every run is excluded; nothing is left of the grid")
     return list({spec.hash: spec for spec in specs}.values())
 
 
-def _by_name(plugins: Plugins, asked: GridRequest) -> GridRequest:
-    """Data sets typed as paths under their names; a name that does not exist is told at once."""
+def _by_name(plugins: Plugins, request: GridRequest) -> GridRequest:
+    """Data sets typed as paths under their names; an error for a name that does not exist."""
 
-    def known(axes: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
-        named = dict(axes)
-        for method in axes.get("method", ()):
+    def known(values: Mapping[str, Any]) -> dict[str, Any]:
+        named = dict(values)
+        for method in values.get("method", ()):
             _ = plugins.methods[method]
-        if "dataset" in axes:
-            named["dataset"] = tuple(plugins.data_set(typed) for typed in axes["dataset"])
+        if "dataset" in values:
+            named["dataset"] = tuple(plugins.data_set(typed) for typed in values["dataset"])
             for name in named["dataset"]:
                 _ = plugins.datasets[name]
         return named
 
-    exclude = tuple(known(table) for table in asked.exclude)
-    return GridRequest(known(asked.axes), asked.settings, asked.fixed, exclude)
+    exclude = tuple(known(table) for table in request.exclude)
+    return dataclasses.replace(request, values=known(request.values), exclude=exclude)
 
 
-def _cells(axes: Mapping[str, tuple[Any, ...]]) -> Iterable[dict[str, Any]]:
+def _cells(axes: Axes) -> Iterable[dict[str, Any]]:
+    """One dictionary a run, by field; the first axes below vary slowest."""
+    numbers = {option.name: option.regime for option in REGIME_NUMBERS.values()}
+    others = [
+        name for name in axes if name not in ("regime", "dataset", "method", "seed", *numbers)
+    ]
+    names = ("dataset", *numbers, "method", *others, "seed")
     for regime in axes["regime"]:
-        numbers = {
-            number.name: axes[number.name] if number.regime == regime else (None,)
-            for number in REGIME_NUMBERS.values()
-        }
-        names = ("dataset", *numbers, "method", "seed")
-        for values in itertools.product(
-            axes["dataset"], *numbers.values(), axes["method"], axes["seed"]
-        ):
-            yield {"regime": regime, **dict(zip(names, values, strict=True))}
+        values = [(None,) if numbers.get(name, regime) != regime else axes[name] for name in names]
+        for cell in itertools.product(*values):
+            yield {"regime": regime, **dict(zip(names, cell, strict=True))}
 
 
-def _matches(cell: Mapping[str, Any], table: Mapping[str, tuple[Any, ...]]) -> bool:
-    return all(cell[name] in values for name, values in table.items())
+def _matches(cell: Mapping[str, Any], table: Axes) -> bool:
+    return all(cell.get(name) in values for name, values in table.items())

@@ -16,31 +16,29 @@ from pathlib import Path
 from typing import Any
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.hyperparameters import as_typed
+from ssmlbench.core.run_options import RunOption
+from ssmlbench.core.spec import OPTIONS
 from ssmlbench.core.suggestions import did_you_mean
-from ssmlbench.grid.request import AXES, FIXED
+from ssmlbench.grid.engines import engines
+from ssmlbench.grid.request import GridRequest, first_seeds
 
 PLURALS = {"methods": "method", "datasets": "dataset", "regimes": "regime"}
-PLACE = (
-    "results", "jobs", "threads", "workers", "device", "engine", "address", "slurm", "data-dir",
-    "skip-bad", "quiet", "dry-run", "grid",
+WHERE_KEYS = (
+    "results", "jobs", "threads", "workers", "device", "engine", "data-dir", "skip-bad", "quiet",
+    "dry-run", "grid",
 )  # fmt: skip
-"""Options of `run` that say where and how, not what: they are no part of a grid."""
+"""Options of `run`, beside those of the engines, that say where and how: they are no part of a grid."""
+
+BY_KEY = {option.key: option for option in OPTIONS.values()}
+AXES = {key: option for key, option in BY_KEY.items() if option.axis}
+OTHER_KEYS = ("seeds", "set", "exclude", "plugin")
 
 KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
-EXAMPLES = {
-    "method": '["bce", "cap"]',
-    "dataset": '["multidigits"]',
-    "regime": '["semi", "full"]',
-    "pi": "[0.05, 0.1]",
-    "share": "[0.5]",
-    "seed": "[0, 1, 2]",
-    "seeds": "3",
-    "plugin": '["my_method.py"]',
-}
 
 
-def read_grid(file: Path) -> dict[str, Any]:
-    """The file's values as GridRequest.of takes them, under their names on the command line."""
+def read_grid(file: Path) -> GridRequest:
+    """The request that the file holds."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -51,51 +49,69 @@ def read_grid(file: Path) -> dict[str, Any]:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"--grid {file}: not TOML: {error}") from None
-    values: dict[str, Any] = {}
-    for key, value in tables.items():
-        name = PLURALS.get(key, key.replace("_", "-"))
-        where = f"{file}: {key}"
-        if name in values:
-            raise UserError(f"{where} is there twice, as {key} and {name}; keep one")
-        values[name] = _value(name, value, where)
-    if {"seed", "seeds"} <= set(values):
+    found: dict[str, Any] = {}
+    for written, value in tables.items():
+        key = PLURALS.get(written, written.replace("_", "-"))
+        where = f"{file}: {written}"
+        if key in found:
+            raise UserError(f"{where} is there twice, as {written} and {key}; keep one")
+        found[key] = _value(key, value, where)
+    if {"seed", "seeds"} <= set(found):
         raise UserError(f"{file}: seed and seeds are both there; keep one")
-    return _from_its_folder(values, file.parent)
+    if "seeds" in found:
+        found["seed"] = first_seeds(found.pop("seeds"))
+    values = {BY_KEY[key].name: value for key, value in found.items() if key in BY_KEY}
+    return _from_its_folder(
+        GridRequest(
+            values, found.get("set", {}), found.get("exclude", ()), found.get("plugin", ())
+        ),
+        file.parent,
+    )
 
 
-def _value(name: str, value: Any, where: str) -> Any:
-    if name == "set":
+def _value(key: str, value: Any, where: str) -> Any:
+    if key == "set":
         return _settings(value, where)
-    if name == "exclude":
+    if key == "exclude":
         return _exclude(value, where)
-    if name == "seeds":
-        return _one(value, int, where, name)
-    if name == "plugin":
-        return _several(value, str, where, name)
-    if name in AXES:
-        return _several(value, AXES[name], where, name)
-    if name in FIXED:
-        return _one(value, FIXED[name], where, name)
-    if name in PLACE:
-        raise UserError(f"{where} says where or how runs are made; type --{name} instead")
-    known = [*AXES, *PLURALS, *FIXED, "seeds", "set", "exclude", "plugin"]
-    raise UserError(f"{where}: no such key.{did_you_mean(name, known)}")
+    if key == "seeds":
+        return _one(value, int, where, "seeds = 3")
+    if key == "plugin":
+        return _several(value, str, where, 'plugin = ["my_method.py"]')
+    if key in BY_KEY:
+        return _option(value, BY_KEY[key], where)
+    if key in where_keys():
+        raise UserError(f"{where} says where or how runs are made; type --{key} instead")
+    known = [*BY_KEY, *PLURALS, *OTHER_KEYS]
+    raise UserError(f"{where}: no such key.{did_you_mean(key, known)}")
 
 
-def _one(value: Any, kind: type, where: str, name: str) -> Any:
+def where_keys() -> set[str]:
+    """The options of `run` that say where and how runs are made."""
+    known = engines()
+    return {*WHERE_KEYS, *(option.name for name in known for option in known[name].options)}
+
+
+def _option(value: Any, option: RunOption, where: str) -> Any:
+    if not option.axis:
+        return _one(value, option.kind, where)
+    return _several(value, option.kind, where, f"{option.key} = [{_shown(option.example)}]")
+
+
+def _one(value: Any, kind: type, where: str, example: str = "") -> Any:
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind:  # a bool is no number here
-        example = f", e.g. {name} = {EXAMPLES[name]}" if name in EXAMPLES else ""
-        raise UserError(f"{where} = {_shown(value)}: must be {KINDS[kind]}{example}")
+        hint = f", e.g. {example}" if example else ""
+        raise UserError(f"{where} = {_shown(value)}: must be {KINDS[kind]}{hint}")
     return value
 
 
-def _several(value: Any, kind: type, where: str, name: str) -> tuple[Any, ...]:
+def _several(value: Any, kind: type, where: str, example: str) -> tuple[Any, ...]:
     values = value if isinstance(value, list) else [value]
     if not values:
-        raise UserError(f"{where} is empty, e.g. {name} = {EXAMPLES[name]}")
-    return tuple(_one(one, kind, where, name) for one in values)
+        raise UserError(f"{where} is empty, e.g. {example}")
+    return tuple(_one(one, kind, where, example) for one in values)
 
 
 def _settings(table: Any, where: str) -> dict[str, str]:
@@ -113,49 +129,48 @@ def _settings(table: Any, where: str) -> dict[str, str]:
 
 
 def _text(value: Any, where: str) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
     if isinstance(value, str | int | float):
-        return str(value)
+        return as_typed(value)
     raise UserError(f"{where} = {_shown(value)}: must be a text, a number, true or false")
 
 
 def _exclude(tables: Any, where: str) -> tuple[dict[str, tuple[Any, ...]], ...]:
     if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
         raise UserError(f'{where}: must be tables, e.g. [[exclude]] and below it method = "cap"')
-    found = []
+    parsed = []
     for number, table in enumerate(tables, start=1):
         if not table:
-            raise UserError(
-                f"{where} {number} is empty and would leave every run out; take it away"
-            )
+            raise UserError(f"{where} {number} is empty and would leave every run out; remove it")
         for key in table:
             if key not in AXES:
                 raise UserError(f"{where} {number}: no such key {key!r}.{did_you_mean(key, AXES)}")
-        found.append(
-            {k: _several(v, AXES[k], f"{where} {number}: {k}", k) for k, v in table.items()}
+        parsed.append(
+            {
+                AXES[key].name: _option(value, AXES[key], f"{where} {number}: {key}")
+                for key, value in table.items()
+            }
         )
-    return tuple(found)
+    return tuple(parsed)
 
 
-def _from_its_folder(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Plugin files, and data sets given as paths, are meant as seen from the grid file."""
+def _from_its_folder(request: GridRequest, folder: Path) -> GridRequest:
+    """Plugin files, and data sets given as paths, are relative to the grid file."""
     from ssmlbench.data.user_data import looks_like_path
 
     def path(text: str) -> str:
         return str(folder / Path(text).expanduser())
 
-    def data(table: dict[str, Any]) -> dict[str, Any]:
+    def data(table: Mapping[str, Any]) -> Mapping[str, Any]:
         typed = table.get("dataset", ())
         named = tuple(path(t) if looks_like_path(t) else t for t in typed)
         return {**table, "dataset": named} if typed else table
 
-    values = data(values)
-    if "plugin" in values:
-        values["plugin"] = tuple(map(path, values["plugin"]))
-    if "exclude" in values:
-        values["exclude"] = tuple(map(data, values["exclude"]))
-    return values
+    return GridRequest(
+        data(request.values),
+        request.settings,
+        tuple(map(data, request.exclude)),
+        tuple(map(path, request.plugins)),
+    )
 
 
 def _shown(value: Any) -> str:

@@ -10,7 +10,6 @@ import pytest
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.grid import GridRequest, expand
-from ssmlbench.grid.request import merged
 from ssmlbench.grid.toml_file import read_grid
 from ssmlbench.plugins.loader import Plugins
 from tests.runs.test_execute import DATASET
@@ -52,8 +51,8 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def runs(file: Path, **typed: Any) -> list[tuple[Any, ...]]:
-    values = merged(read_grid(file), typed)
-    specs = expand(Plugins(values["plugin"]), GridRequest.of(values))
+    request = read_grid(file).overridden_by(GridRequest(typed))
+    specs = expand(Plugins(request.plugins), request)
     return [(spec.method, spec.pi, spec.seed) for spec in specs]
 
 
@@ -68,8 +67,8 @@ def test_a_grid_file_is_every_combination_but_the_excluded(write: Callable[[str]
 
 
 def test_settings_and_axes_reach_the_specs(write: Callable[[str], Path]) -> None:
-    values = read_grid(write(GRID))
-    specs = expand(Plugins(values["plugin"]), GridRequest.of(values))
+    request = read_grid(write(GRID))
+    specs = expand(Plugins(request.plugins), request)
     cap = next(spec for spec in specs if spec.method == "cap")
     assert (cap.config["loss"], cap.config["positive_share"]) == ("bce", 0.5)
     assert {(spec.epochs, spec.batch_size) for spec in specs} == {(3, 16)}
@@ -79,15 +78,15 @@ def test_settings_and_axes_reach_the_specs(write: Callable[[str], Path]) -> None
 def test_what_is_typed_wins_over_the_file(write: Callable[[str], Path]) -> None:
     file = write(GRID)
     assert runs(file, method=("cap",), pi=(0.2,), seed=(7,)) == [("cap", 0.2, 7)]
-    assert len(runs(file, seeds=1)) == 3
-    values = merged(read_grid(file), {"epochs": 5, "set": {"loss": "asl"}})
-    assert values["epochs"] == 5
-    assert values["set"] == {"cap.positive_share": "0.5", "loss": "asl"}  # for cap too
+    assert len(runs(file, seed=(0,))) == 3
+    request = read_grid(file).overridden_by(GridRequest({"epochs": 5}, {"loss": "asl"}))
+    assert request.values["epochs"] == 5
+    assert request.settings == {"cap.positive_share": "0.5", "loss": "asl"}  # for cap too
 
 
 def test_a_setting_of_one_method_wins_over_one_of_all(write: Callable[[str], Path]) -> None:
-    values = read_grid(write('[set.cap]\nloss = "bce"\n[set]\nloss = "asl"\nx = true\ny = 1e-3\n'))
-    assert list(values["set"].items()) == [
+    request = read_grid(write('[set.cap]\nloss = "bce"\n[set]\nloss = "asl"\nx = true\ny = 1e-3\n'))
+    assert list(request.settings.items()) == [
         ("loss", "asl"),
         ("x", "true"),
         ("y", "0.001"),
@@ -104,9 +103,9 @@ def test_an_excluded_run_may_be_one_that_could_not_be_made(write: Callable[[str]
 
 
 def test_paths_are_seen_from_the_grid_file(write: Callable[[str], Path], tmp_path: Path) -> None:
-    values = read_grid(write('datasets = ["./mine", "tiny"]\nplugin = ["a.py", "/b.py"]\n'))
-    assert values["dataset"] == (str(tmp_path / "mine"), "tiny")
-    assert values["plugin"] == (str(tmp_path / "a.py"), "/b.py")
+    request = read_grid(write('datasets = ["./mine", "tiny"]\nplugin = ["a.py", "/b.py"]\n'))
+    assert request.values["dataset"] == (str(tmp_path / "mine"), "tiny")
+    assert request.plugins == (str(tmp_path / "a.py"), "/b.py")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +117,7 @@ def test_paths_are_seen_from_the_grid_file(write: Callable[[str], Path], tmp_pat
         ('methods = "bce"\nmethod = "cap"', "there twice"),
         ("seeds = 2\nseed = 1", "seed and seeds are both there"),
         ("seeds = [1, 2]", "seeds = [1, 2]: must be a whole number, e.g. seeds = 3"),
-        ('pi = ["few"]', 'pi = "few": must be a number, e.g. pi = [0.05, 0.1]'),
+        ('pi = ["few"]', 'pi = "few": must be a number, e.g. pi = [0.3]'),
         ("pi = []", "pi is empty"),
         ("pi = true", "must be a number"),
         ("method = 3", "must be a text"),

@@ -1,0 +1,193 @@
+"""Options that commands share, as groups: those of the run spec, and where runs are made.
+
+`with_options` adds groups to a command. The options of a run are not written here: they are the
+fields of the run spec that have a help text.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import typer
+
+from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad, key_values, typed_list
+from ssmlbench.core.hyperparameters import as_typed
+from ssmlbench.core.run_options import WHAT, WHERE, RunOption
+from ssmlbench.core.spec import OPTIONS, REGIME_NUMBERS
+from ssmlbench.grid.request import GridRequest
+from ssmlbench.protocol.regimes import REGIMES
+
+Parameters = Sequence[inspect.Parameter]
+Command = Callable[..., None]
+
+
+def with_options(**groups: Parameters | type[Any]) -> Callable[[Command], Command]:
+    """Replace arguments of a command by groups of options.
+
+    A group is a dataclass of Annotated fields, of which the command gets an instance, or a list of
+    parameters, of which it gets the values by name.
+    """
+
+    def decorate(command: Command) -> Command:
+        own = inspect.signature(command, eval_str=True).parameters
+        members = {
+            name: _fields_of(group) if isinstance(group, type) else list(group)
+            for name, group in groups.items()
+        }
+        options = [p for name in own for p in members.get(name, [own[name]])]
+
+        @functools.wraps(command)
+        def call(**typed: Any) -> None:
+            for name, group in groups.items():
+                values = {member.name: typed.pop(member.name) for member in members[name]}
+                typed[name] = group(**values) if isinstance(group, type) else values
+            command(**typed)
+
+        keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in options]
+        call.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def _fields_of(group: type[Any]) -> list[inspect.Parameter]:
+    """The fields of a dataclass as parameters of a command, in the panel that the class names."""
+    hints = typing.get_type_hints(group, include_extras=True)
+    fields = dataclasses.fields(group)
+    return in_panel([parameter(f.name, hints[f.name], f.default) for f in fields], group.PANEL)
+
+
+def parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    """One option of a command."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def in_panel(parameters: Parameters, panel: str) -> list[inspect.Parameter]:
+    """The same options, shown in a panel of `--help`."""
+    moved = []
+    for one in parameters:
+        kind, declared = typing.get_args(one.annotation)
+        declared = copy.copy(declared)
+        declared.rich_help_panel = panel
+        moved.append(one.replace(annotation=Annotated[kind, declared]))
+    return moved
+
+
+# -------------------------------------------------------------------------- options of the runs
+
+
+def run_parameters(without: Sequence[str] = ()) -> list[inspect.Parameter]:
+    """An option for every field of the run spec that a user may choose; an axis takes a list."""
+    return [_run_parameter(option) for name, option in OPTIONS.items() if name not in without]
+
+
+def _run_parameter(option: RunOption) -> inspect.Parameter:
+    text = option.help
+    if option.name == "regime":
+        text = f"{text}: {', '.join(REGIMES)}; or several."
+    switch = f"{option.flag}/--no-{option.key}" if option.kind is bool else option.flag
+    default = option.default_text or (
+        as_typed(option.default) if isinstance(option.default, str | int | float) else ""
+    )
+    declared = typer.Option(
+        switch, help=text, show_default=default or False, rich_help_panel=option.panel
+    )
+    kind: Any = str if option.axis else option.kind
+    return parameter(option.name, Annotated[kind | None, declared])
+
+
+@dataclass(frozen=True)
+class RequestOptions:
+    """The options of a grid request that are no field of the run spec."""
+
+    PANEL: ClassVar[str] = WHAT
+
+    grid: Annotated[
+        Path | None,
+        typer.Option(help="A TOML file with the axes and settings; what is typed beside it wins."),
+    ] = None
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="key=value: a hyper-parameter; method.key=value: of that method only."
+        ),
+    ] = None
+    plugin: PluginFiles = None
+    data_dir: DataDir = None
+    skip_bad: SkipBad = False
+
+    def request(self, typed: Mapping[str, Any]) -> GridRequest:
+        """The request of the grid file, if there is one, and of the run options that were typed."""
+        from ssmlbench.grid.toml_file import read_grid
+
+        values = {
+            name: typed_list(value, OPTIONS[name].kind, OPTIONS[name].flag)
+            if isinstance(value, str) and OPTIONS[name].axis
+            else value
+            for name, value in typed.items()
+            if value is not None
+        }
+        settings = key_values(self.set_, "--set", "loss=bce")
+        request = GridRequest(values, settings, plugins=tuple(self.plugin or ()))
+        return read_grid(self.grid).overridden_by(request) if self.grid else request
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where and how runs are made; no option here is part of what a run is."""
+
+    PANEL: ClassVar[str] = WHERE
+
+    results: Annotated[Path, typer.Option(help="Where finished runs are kept.")] = Path("results")
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto"
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            help="Runs made at the same time.",
+            show_default="one a GPU, or as many as the cores allow",
+        ),
+    ] = None
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            help="CPU threads of a run.",
+            show_default="1; fine-tuned encoders: a share of the cores",
+        ),
+    ] = None
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Threads of a run that decode images.", show_default="the cores it has"),
+    ] = None
+    quiet: Annotated[bool, typer.Option("--quiet", help="Only warnings and failures.")] = False
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show the runs and what is done; make none."),
+    ] = False
+
+
+# ------------------------------------------------------------------------- choosing finished runs
+
+
+def number_parameters() -> list[inspect.Parameter]:
+    """An option for the number of every regime, by which finished runs are chosen."""
+    return [
+        parameter(
+            option.name,
+            Annotated[
+                str | None,
+                typer.Option(
+                    option.flag, help=f"{option.regime}: only these values of {option.symbol}."
+                ),
+            ],
+        )
+        for option in REGIME_NUMBERS.values()
+    ]

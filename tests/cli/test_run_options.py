@@ -1,0 +1,81 @@
+"""An option that is declared in the run spec is known to the command line and to the grid file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from ssmlbench.cli import app
+from ssmlbench.cli.run_options import RequestOptions
+from ssmlbench.core.hyperparameters import as_typed
+from ssmlbench.core.run_options import PANELS, RunOption
+from ssmlbench.core.spec import OPTIONS
+from ssmlbench.grid.request import GridRequest
+from ssmlbench.grid.toml_file import BY_KEY, OTHER_KEYS, read_grid, where_keys
+from ssmlbench.protocol.regimes import REGIMES
+from tests.support.run_options import another_value
+
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def parsed(*arguments: str) -> GridRequest:
+    """The request that `ssmlbench run` makes of its arguments."""
+    typed = COMMANDS["run"].make_context("run", list(arguments)).params
+    source = RequestOptions(typed["grid"], typed["set_"], typed["plugin"])
+    return source.request({name: typed[name] for name in OPTIONS})
+
+
+def in_request(option: RunOption, value: Any) -> Any:
+    return (value,) if option.axis else value
+
+
+@pytest.mark.parametrize("option", OPTIONS.values(), ids=lambda option: option.name)
+def test_every_option_can_be_typed_and_written_in_a_grid_file(
+    option: RunOption, tmp_path: Path
+) -> None:
+    value = another_value(option)
+    words = [option.flag, as_typed(value)]
+    if option.kind is bool:
+        words = [option.flag if value else f"--no-{option.key}"]
+    written = f'"{value}"' if isinstance(value, str) else as_typed(value)
+    file = tmp_path / "grid.toml"
+    file.write_text(f"{option.key} = {written}\n")
+    expected = {option.name: in_request(option, value)}
+    assert parsed(*words).values == read_grid(file).values == expected
+
+
+def test_what_is_typed_wins_over_the_file_option_by_option(tmp_path: Path) -> None:
+    file = tmp_path / "grid.toml"
+    file.write_text("epochs = 3\nlr = 0.5\nseeds = 4\n")
+    request = parsed("--grid", str(file), "--epochs", "5", "--seed", "7")
+    assert request.values == {"epochs": 5, "lr": 0.5, "seed": (7,)}
+
+
+@pytest.mark.parametrize("command", ["run", "tune"])
+def test_help_shows_every_option_with_its_default_in_a_panel(command: str) -> None:
+    params = {param.name: param for param in COMMANDS[command].params}
+    for name, option in OPTIONS.items():
+        if command == "tune" and name == "seed":
+            continue  # its own: one seed
+        assert params[name].rich_help_panel == option.panel
+        assert option.help in params[name].help
+        assert params[name].show_default or not option.default_text
+    panels = [param.rich_help_panel for param in params.values() if param.name != "help"]
+    assert set(panels) == set(PANELS)
+    assert all(regime in params["regime"].help for regime in REGIMES)
+
+
+def test_every_option_of_run_is_a_key_of_the_grid_file_or_says_where_runs_are_made() -> None:
+    flags = {param.opts[0].removeprefix("--") for param in COMMANDS["run"].params}
+    known = {*BY_KEY, *OTHER_KEYS, *where_keys(), "tuned", "help"}
+    assert flags - known == set()
+
+
+def test_both_seed_and_seeds_are_refused() -> None:
+    from ssmlbench.core.errors import UserError
+
+    with pytest.raises(UserError, match="--seed and --seeds"):
+        app(["run", "--seed", "1", "--seeds", "2"], standalone_mode=False)
