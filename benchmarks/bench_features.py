@@ -7,9 +7,7 @@ of one core's own work, whatever else the machine does.
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,20 +15,19 @@ from torch import Tensor
 
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
-from ssmlbench.inputs.encoders import Encoder, EncoderOptions, Vector, find_encoder
-from ssmlbench.inputs.frozen import FrozenEncoder
+from ssmlbench.inputs.encoders import Encoder, EncoderOptions, Vector
+from ssmlbench.inputs.loader import SplitLoader
 from ssmlbench.inputs.splits import CachedInputs
 from ssmlbench.kit.heads import Network, build_projection
 from ssmlbench.kit.losses import bce
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.observation import observe
 from ssmlbench.protocol.sealed import SealedTruth
-from ssmlbench.runs.execute import build_method, open_task
+from ssmlbench.runs.execute import build_method, encoder_class, open_task
 from ssmlbench.runs.resolve import resolve
-from ssmlbench.training.checkpoint import Checkpoint
 from ssmlbench.training.device import make_repeatable
-from ssmlbench.training.run_data import RunData, build_run_data, load_inputs
-from ssmlbench.training.trainer import Trainer
+from ssmlbench.training.run_data import RunData, build_run_data
+from ssmlbench.training.trainer import Trainer, TrainingContext
 
 CPU = torch.device("cpu")
 ROWS, WIDTH, LABELS = 54_000, 384, 54
@@ -51,15 +48,14 @@ class Anew(Encoder):
 
 
 def epoch_seconds(trainer: Trainer, epoch: int) -> float:
-    """The time of this epoch, which stands for its phase."""
-    trainer.epoch = epoch
-    trainer._start_phase()
+    """The time of this epoch, the first of its phase."""
+    trainer.start_phase(epoch)
     began = time.process_time()
-    trainer._train_epoch()
+    trainer.train_epoch(epoch)
     return time.process_time() - began
 
 
-def encoding_anew(plugins: Plugins, folder: Path) -> None:
+def encoding_anew(plugins: Plugins) -> None:
     spec = resolve(
         plugins,
         {},
@@ -74,20 +70,17 @@ def encoding_anew(plugins: Plugins, folder: Path) -> None:
     )
     spec = dataclasses.replace(spec, scaling="none")
     task: Task = open_task(spec, plugins)
-    options = EncoderOptions.of(spec)
-    cls = find_encoder(plugins.encoders, spec.backbone, "image")
-
-    def raw(split: str) -> object:
-        return load_inputs(cls, options, task, split)
-
-    cached = FrozenEncoder(spec, cls, task, raw, CPU).inputs  # type: ignore[arg-type]
+    cls = encoder_class(spec, plugins)
+    loader = SplitLoader(spec, cls, task, CPU)
     seconds = {}
-    for name, load in (("cached", cached), ("anew", raw)):
-        material, _ = build_run_data(spec, task, load)  # type: ignore[arg-type]
-        example = material.train.view(np.zeros(1, dtype=np.int64), "plain", torch.Generator())[0]
-        encoder = Vector(example) if name == "cached" else Anew(cls(example, options))
+    for name, load in (("cached", loader.features), ("anew", loader.raw)):
+        run_data, _ = build_run_data(spec, task, load)
+        example = run_data.train.view(np.zeros(1, dtype=np.int64), "plain", torch.Generator())[0]
+        encoder = (
+            Vector(example) if name == "cached" else Anew(cls(example, EncoderOptions.of(spec)))
+        )
         method = build_method(spec, plugins, task)
-        trainer = Trainer(spec, method, encoder, material, CPU, Checkpoint(folder / "none"))
+        trainer = Trainer(spec, method, encoder, run_data, TrainingContext(CPU))
         method.setup(trainer.pools)
         seconds[name] = epoch_seconds(trainer, spec.warmup_epochs)
     print(
@@ -96,7 +89,7 @@ def encoding_anew(plugins: Plugins, folder: Path) -> None:
     )
 
 
-def frozen_trainer(method: str, plugins: Plugins, folder: Path) -> Trainer:
+def frozen_trainer(method: str, plugins: Plugins) -> Trainer:
     draw = torch.Generator().manual_seed(0)
     features = torch.randn(ROWS, WIDTH, generator=draw)
     mixing = torch.randn(WIDTH, LABELS, generator=draw) / WIDTH**0.5
@@ -107,10 +100,10 @@ def frozen_trainer(method: str, plugins: Plugins, folder: Path) -> Trainer:
     half = features.half()
     train = CachedInputs({"plain": half, "weak": half, "strong": half}, 1)
     test = CachedInputs({"plain": half[:1000]}, 1)
-    material = RunData(train, test, observe(truth, spec), SealedTruth(truth), truth[:1000])
+    run_data = RunData(train, test, observe(truth, spec), SealedTruth(truth), truth[:1000])
     cls = plugins.methods[method]
     made = cls(cls.Config(), LABELS)
-    trainer = Trainer(spec, made, Vector(features[0]), material, CPU, Checkpoint(folder / "none"))
+    trainer = Trainer(spec, made, Vector(features[0]), run_data, TrainingContext(CPU))
     made.setup(trainer.pools)
     return trainer
 
@@ -129,13 +122,13 @@ def bare_seconds(rows: int, steps: int) -> float:
     return time.process_time() - began
 
 
-def paper_length(plugins: Plugins, folder: Path) -> None:
+def paper_length(plugins: Plugins) -> None:
     print(f"{ROWS:,} × {WIDTH} cached features, 12 + 28 epochs on one core (from an epoch of each)")
     print("method   minutes   semi epoch / its bare steps")
     for method in ("bce", "cap", "bbam"):
-        trainer = frozen_trainer(method, plugins, folder)
+        trainer = frozen_trainer(method, plugins)
         mixed = bool(trainer.method.unlabelled_views)
-        steps = trainer._steps_an_epoch()
+        steps = trainer.batching.steps_an_epoch(warming_up=False)
         rows = trainer.spec.batch_size + trainer.spec.labelled_batch_size * mixed
         warm = epoch_seconds(trainer, 0)
         semi = epoch_seconds(trainer, trainer.warmup_epochs)
@@ -147,9 +140,8 @@ def paper_length(plugins: Plugins, folder: Path) -> None:
 def main() -> None:
     make_repeatable(1)
     plugins = Plugins()
-    with tempfile.TemporaryDirectory() as folder:
-        encoding_anew(plugins, Path(folder))
-        paper_length(plugins, Path(folder))
+    encoding_anew(plugins)
+    paper_length(plugins)
 
 
 if __name__ == "__main__":

@@ -17,28 +17,25 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from ssmlbench.checks.methods import spec_for
 from ssmlbench.inputs.encoders import Vector
+from ssmlbench.inputs.loader import SplitLoader
 from ssmlbench.inputs.splits import Inputs
 from ssmlbench.inputs.views import vector_views
-from ssmlbench.kit.gradient_step import GradientStep
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.observation import observe
 from ssmlbench.protocol.sealed import SealedTruth
-from ssmlbench.runs.execute import build_encoder, build_method, open_task
+from ssmlbench.runs.execute import build_encoder, build_method, encoder_class, open_task
 from ssmlbench.runs.resolve import resolve
-from ssmlbench.training.checkpoint import Checkpoint
 from ssmlbench.training.device import make_repeatable
-from ssmlbench.training.run_data import RunData, build_run_data, input_loader
-from ssmlbench.training.trainer import Trainer
+from ssmlbench.training.run_data import RunData, build_run_data
+from ssmlbench.training.trainer import Trainer, TrainingContext
 
 STEPS = {"small-cnn": 60, "vectors": 200, "resnet18": 8}
 BACKBONES = {
@@ -50,7 +47,7 @@ EPOCHS, MEASURED = 10, 6
 ROWS, WIDTH, LABELS = 2000, 384, 50  # of the vectors: a sentence encoder's features
 
 
-def on_images(name: str, plugins: Plugins, folder: Path, encoder: str) -> Trainer:
+def on_images(name: str, plugins: Plugins, encoder: str) -> Trainer:
     """The embedded data set, every weight of the encoder trained."""
     spec = resolve(
         plugins,
@@ -62,14 +59,14 @@ def on_images(name: str, plugins: Plugins, folder: Path, encoder: str) -> Traine
         **BACKBONES[encoder],
     )
     task = open_task(spec, plugins)
-    cpu = torch.device("cpu")
-    inputs = input_loader(spec, plugins, task, cpu)
-    material, _ = build_run_data(spec, task, inputs)
-    method, built = build_method(spec, plugins, task), build_encoder(spec, plugins, material)
-    return Trainer(spec, method, built, material, cpu, Checkpoint(folder / "none"))
+    cls, context = encoder_class(spec, plugins), TrainingContext()
+    loader = SplitLoader(spec, cls, task, context.device)
+    run_data, _ = build_run_data(spec, task, loader.load)
+    method, built = build_method(spec, plugins, task), build_encoder(spec, cls, run_data)
+    return Trainer(spec, method, built, run_data, context)
 
 
-def on_vectors(cls: type[Method], folder: Path) -> Trainer:
+def on_vectors(cls: type[Method]) -> Trainer:
     """A head on fixed features: the smallest step there is, where every small operation shows."""
     random = np.random.default_rng(0)
     truth = (random.random((ROWS, LABELS)) < 0.06).astype(np.int8)
@@ -78,54 +75,48 @@ def on_vectors(cls: type[Method], folder: Path) -> Trainer:
     spec = spec_for(
         cls, "semi", epochs=EPOCHS, warmup_epochs=1, batch_size=64, labelled_batch_size=32, pi=0.1
     )
-    material = RunData(inputs, inputs, observe(truth, spec), SealedTruth(truth), truth)
+    run_data = RunData(inputs, inputs, observe(truth, spec), SealedTruth(truth), truth)
     method = cls(cls.Config(), LABELS)
-    checkpoint = Checkpoint(folder / "none")
-    return Trainer(spec, method, Vector(values[0]), material, torch.device("cpu"), checkpoint)
+    return Trainer(spec, method, Vector(values[0]), run_data, TrainingContext())
 
 
 def measure(trainer: Trainer, steps: int) -> dict[str, float]:
     """Medians: a bare step's milliseconds, and ratios to it; "averaged" with the EMA pass in it."""
-    method = trainer.method
+    method, network, batching = trainer.method, trainer.model.network, trainer.batching
     method.setup(trainer.pools)
-    trainer.epoch = MEASURED - 1
-    trainer.pools.epoch = MEASURED
-    trainer._start_phase()
-    with torch.no_grad():
-        method.start_epoch(trainer.pools)
-    trainer.pools.forget()
-    plan = trainer._plan()
-    trainer.network.train()
-    parameters = [p for group in trainer.optimiser.param_groups for p in group["params"]]
-    method.start_steps(trainer.network)
-    bare_optimiser = torch.optim.AdamW(trainer.network.parameters(), lr=1e-3, fused=True)
+    epoch = MEASURED - 1
+    trainer.start_phase(epoch)
+    trainer.start_epoch(epoch)
+    plan = batching.plan(epoch, trainer.warming_up)
+    bare_optimiser = torch.optim.AdamW(network.parameters(), lr=1e-3, fused=True)
     found: dict[str, list[float]] = {"bare": [], "step": [], "views": [], "averaged": []}
     clock = time.process_time
     for i in range(steps):
         start = clock()
         step = i % len(plan)
-        seen = trainer._step_inputs(plan, step)
-        labelled, unlabelled = trainer._batches(plan.positions(step), seen)
+        inputs = batching.step_inputs(plan, step)
+        labelled, unlabelled = batching.step_batches(plan.positions(step), inputs)
         views = clock() - start
-        inputs = torch.cat(list(labelled.forward._inputs.values()))
+        together, averaged_inputs = (list(parts.values()) for parts in inputs)
 
+        seen = torch.cat(together)
         start = clock()
-        trainer.network(inputs)["logits"].square().mean().backward()
+        network(seen)["logits"].square().mean().backward()
         bare_optimiser.step()
         bare_optimiser.zero_grad(set_to_none=True)
         bare = clock() - start
 
         averaged = 0.0
-        if others := list(labelled.ema_forward._inputs.values()):
-            together = torch.cat(others)
+        if averaged_inputs:
+            seen = torch.cat(averaged_inputs)
             start = clock()
-            trainer._run_ema(together)
+            trainer.model.run_averaged(seen)
             averaged = clock() - start
 
         start = clock()
-        update = GradientStep(trainer.network, parameters, forward=labelled.forward)
+        update = trainer.gradient_step(labelled)
         method.step(labelled, unlabelled, update)
-        trainer._apply(update)
+        trainer.apply(update)
         whole = clock() - start
         found["bare"].append(1000 * bare)
         found["step"].append(whole / bare)
@@ -143,23 +134,18 @@ def main() -> None:
     make_repeatable(1)
     plugins = Plugins()
     names = chosen.methods or [n for n in plugins.methods if "semi" in plugins.methods[n].regimes]
-    with tempfile.TemporaryDirectory() as folder:
-        for on in chosen.on or ["small-cnn", "vectors"]:
-            print(f"{on:12}  bare ms   step/bare   views/bare   (bar: ≤ 1.10, flatmatch ≤ 2.2)")
-            for name in names:
-                if on == "vectors":
-                    trainer = on_vectors(plugins.methods[name], Path(folder))
-                else:
-                    trainer = on_images(name, plugins, Path(folder), on)
-                found = measure(trainer, STEPS[on])
-                note = (
-                    f"   {found['averaged']:.2f} with its averaged network's pass in the bare step"
-                )
-                print(
-                    f"{name:12} {found['bare']:8.2f} {found['step']:10.2f} {found['views']:12.2f}"
-                    + (note if trainer.method.unlabelled_ema_views else ""),
-                    flush=True,
-                )
+    for on in chosen.on or ["small-cnn", "vectors"]:
+        print(f"{on:12}  bare ms   step/bare   views/bare   (bar: ≤ 1.10, flatmatch ≤ 2.2)")
+        for name in names:
+            on_rows = on == "vectors"
+            trainer = on_vectors(plugins.methods[name]) if on_rows else on_images(name, plugins, on)
+            found = measure(trainer, STEPS[on])
+            note = f"   {found['averaged']:.2f} with its averaged network's pass in the bare step"
+            print(
+                f"{name:12} {found['bare']:8.2f} {found['step']:10.2f} {found['views']:12.2f}"
+                + (note if trainer.method.unlabelled_ema_views else ""),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

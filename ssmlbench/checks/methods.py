@@ -35,8 +35,9 @@ from ssmlbench.protocol.observation import Labels, observe
 from ssmlbench.protocol.regimes import REGIMES
 from ssmlbench.protocol.sealed import SealedTruth
 from ssmlbench.training.checkpoint import Checkpoint
+from ssmlbench.training.evaluation import Outcome
 from ssmlbench.training.run_data import RunData
-from ssmlbench.training.trainer import Outcome, Trainer
+from ssmlbench.training.trainer import Trainer, TrainingContext
 
 ROWS, TEST_ROWS, LABELS = 72, 24, 5
 
@@ -118,16 +119,14 @@ def train(
     truth = data.truth if truth is None else truth
     # The draw itself may read the true labels, so it always gets the toy's own.
     observation = observe(data.truth, spec)
-    material = RunData(data.train, data.test, observation, SealedTruth(truth), data.test_truth)
+    run_data = RunData(data.train, data.test, observation, SealedTruth(truth), data.test_truth)
     torch.manual_seed(stream_seed(spec.seed, "method"))
     method = cls(cls.Config(**spec.config), LABELS)
     torch.manual_seed(stream_seed(spec.seed, "network"))
     example = data.train.view(np.zeros(1, dtype=np.int64), "plain", torch.Generator())[0]
-    with tempfile.TemporaryDirectory() as scratch:
-        checkpoint = Checkpoint((folder or Path(scratch)) / "checkpoint.safetensors")
-        device = torch.device("cpu")
-        trainer = Trainer(spec, method, data.encoder(example), material, device, checkpoint, notify)
-        return trainer.train()
+    checkpoint = Checkpoint(folder / "checkpoint.safetensors") if folder else None
+    context = TrainingContext(torch.device("cpu"), checkpoint, notify)
+    return Trainer(spec, method, data.encoder(example), run_data, context).train()
 
 
 def same_bits(a: Outcome, b: Outcome) -> bool:

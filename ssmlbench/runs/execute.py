@@ -25,7 +25,7 @@ from ssmlbench.runs.result import write_diverged_trial, write_result
 from ssmlbench.training.checkpoint import Checkpoint
 from ssmlbench.training.device import make_repeatable, pick_device
 from ssmlbench.training.run_data import RunData, build_run_data
-from ssmlbench.training.trainer import Trainer
+from ssmlbench.training.trainer import Trainer, TrainingContext
 
 
 def execute(
@@ -69,16 +69,11 @@ def _make(
     run_data, notes = build_run_data(spec, task, loader.load)
     for note in notes:
         notify(Warned(note))
-    trainer = Trainer(
-        spec,
-        build_method(spec, plugins, task),
-        build_encoder(spec, encoder, run_data),
-        run_data,
-        device,
-        checkpoint := Checkpoint(folder.checkpoint_file),
-        notify,
-        context.workers,
-    )
+    method = build_method(spec, plugins, task)
+    trained_encoder = build_encoder(spec, encoder, run_data)
+    checkpoint = Checkpoint(folder.checkpoint_file)
+    training = TrainingContext(device, checkpoint, notify, context.workers)
+    trainer = Trainer(spec, method, trained_encoder, run_data, training)
     notify(TrainingStarted())
     try:
         outcome = trainer.train()

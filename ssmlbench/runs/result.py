@@ -18,15 +18,15 @@ from ssmlbench.data import Task
 from ssmlbench.protocol import metrics
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.schema import RESULT_VERSION, MetricValues, Result
+from ssmlbench.training.evaluation import Outcome
 from ssmlbench.training.run_data import RunData
-from ssmlbench.training.trainer import Outcome
 
 
 def write_result(
     spec: RunSpec,
     folder: RunFolder,
     task: Task,
-    material: RunData,
+    run_data: RunData,
     outcome: Outcome,
     device: torch.device,
     notes: list[str],
@@ -34,7 +34,7 @@ def write_result(
     """Scores and history first, result.json last: with it there, the run is finished."""
     import pandas as pd
 
-    truth = material.test_truth == 1
+    truth = run_data.test_truth == 1
     unfinished = temporary_beside(folder.scores_file)
     save_file(
         {
@@ -52,7 +52,7 @@ def write_result(
         "version": RESULT_VERSION,
         "spec": spec.as_dict(),
         "hash": spec.hash,
-        "observation": material.observation.digest,
+        "observation": run_data.observation.digest,
         "metrics": all_metrics(outcome, truth),
         "selected_epoch": outcome.selected_epoch,
         "steps": outcome.steps,

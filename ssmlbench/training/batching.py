@@ -1,32 +1,47 @@
-"""Which rows stand in which step of an epoch. Drawn from the seed and the epoch alone."""
+"""The batches of an epoch's steps: rows and views, drawn from the seed, the epoch and the step alone."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.kit.method import Method
+from ssmlbench.kit.pools import Batch, Forward, Pools
+from ssmlbench.training.model import Model
+from ssmlbench.training.run_data import RunData
+
+StepInputs = dict[tuple[str, str], Tensor]
+"""Inputs by (pool, view)."""
 
 
 @dataclass
 class EpochPlan:
     """The positions, in their pools, of the rows of every step of an epoch."""
 
+    epoch: int  # counted from 0
     labelled: list[Tensor]
     unlabelled: list[Tensor] | None = None
 
     def __len__(self) -> int:
         return len(self.labelled)
 
+    @property
+    def rows(self) -> int:
+        """Rows of all steps together."""
+        return sum(map(len, self.labelled)) + sum(map(len, self.unlabelled or []))
+
     def positions(self, step: int) -> dict[str, Tensor]:
-        found = {"labelled": self.labelled[step]}
-        if self.unlabelled is not None:
-            found["unlabelled"] = self.unlabelled[step]
-        return found
+        """Pool → positions of the rows of one step."""
+        if self.unlabelled is None:
+            return {"labelled": self.labelled[step]}
+        return {"labelled": self.labelled[step], "unlabelled": self.unlabelled[step]}
 
 
 def steps_an_epoch(spec: RunSpec, labelled: int, unlabelled: int, warming_up: bool) -> int:
@@ -40,19 +55,96 @@ def steps_an_epoch(spec: RunSpec, labelled: int, unlabelled: int, warming_up: bo
 def plan_epoch(
     spec: RunSpec, epoch: int, steps: int, labelled: int, unlabelled: int, mixed: bool
 ) -> EpochPlan:
-    """Steps of B_l labelled beside B_u unlabelled rows (mixed), or of B_u labelled rows where no
-    unlabelled ones are used, so that no step is starved.
+    """Draw the rows of every step of an epoch.
 
-    labelled, unlabelled: how many rows each pool has.
+    A mixed step has B_l labelled and B_u unlabelled rows; a step without unlabelled rows has B_u
+    labelled ones. labelled, unlabelled: how many rows each pool has.
     """
     size = spec.labelled_batch_size if mixed else spec.batch_size
     draw = stream(spec.seed, "labelled", epoch)
-    # Labelled rows are cycled and reshuffled; where they are all there is, once is an epoch.
+    # Labelled rows are cycled and reshuffled; without an unlabelled pool, an epoch is one pass.
     needed = steps * size if unlabelled else labelled
     passes = math.ceil(needed / labelled)
     cycled = torch.cat([torch.randperm(labelled, generator=draw) for _ in range(passes)])
     batches = list(cycled[:needed].split(size))
     if not mixed:
-        return EpochPlan(batches)
+        return EpochPlan(epoch, batches)
     order = torch.randperm(unlabelled, generator=stream(spec.seed, "unlabelled", epoch))
-    return EpochPlan(batches, list(order.split(spec.batch_size)))
+    return EpochPlan(epoch, batches, list(order.split(spec.batch_size)))
+
+
+class Batching:
+    """The batches of every step: which rows, which views of them, what is observed of them."""
+
+    def __init__(
+        self, spec: RunSpec, method: Method, run_data: RunData, model: Model, pools: Pools
+    ):
+        self.spec = spec
+        self.method = method
+        self.inputs = run_data.train
+        self.rows = run_data.rows
+        self.model = model
+        self.pools = pools
+
+    def steps_an_epoch(self, warming_up: bool) -> int:
+        """Gradient steps of an epoch."""
+        labelled, unlabelled = len(self.pools.labelled), len(self.pools.unlabelled)
+        return steps_an_epoch(self.spec, labelled, unlabelled, warming_up)
+
+    def plan(self, epoch: int, warming_up: bool) -> EpochPlan:
+        """Draw the rows of every step of an epoch, counted from 0."""
+        labelled, unlabelled = len(self.pools.labelled), len(self.pools.unlabelled)
+        mixed = bool(unlabelled and self.method.unlabelled_views and not warming_up)
+        steps = self.steps_an_epoch(warming_up)
+        return plan_epoch(self.spec, epoch, steps, labelled, unlabelled, mixed)
+
+    def batches(self, plan: EpochPlan, workers: int) -> Iterator[tuple[Batch, Batch | None]]:
+        """Yield the labelled and the unlabelled batch of each step; threads read inputs ahead."""
+        threads = workers if self.inputs.on_the_fly else 0
+        loaded = ahead(lambda step: self.step_inputs(plan, step), len(plan), threads)
+        for step, inputs in enumerate(loaded):
+            yield self.step_batches(plan.positions(step), inputs)
+
+    def step_inputs(self, plan: EpochPlan, step: int) -> tuple[StepInputs, StepInputs]:
+        """The inputs of the network and of the averaged network in one step.
+
+        They depend on the seed, the epoch and the step alone: steps can be prepared in any order.
+        """
+        generator = stream(self.spec.seed, "views", plan.epoch, step)
+        method, positions = self.method, plan.positions(step)
+        views = {"labelled": method.labelled_views, "unlabelled": method.unlabelled_views}
+        averaged = {"labelled": (), "unlabelled": method.unlabelled_ema_views}
+        return (
+            self._views(positions, views, generator),
+            self._views(positions, averaged, generator),
+        )
+
+    def _views(
+        self,
+        positions: Mapping[str, Tensor],
+        views: Mapping[str, tuple[str, ...]],
+        generator: torch.Generator,
+    ) -> StepInputs:
+        return {
+            (pool, view): self.inputs.view(self.rows[pool][where.numpy()], view, generator)
+            for pool, where in positions.items()
+            for view in views[pool]
+        }
+
+    def step_batches(
+        self, positions: Mapping[str, Tensor], inputs: tuple[StepInputs, StepInputs]
+    ) -> tuple[Batch, Batch | None]:
+        """The labelled and the unlabelled batch of a step, on the model's device."""
+        device = self.model.device
+        raw, averaged = (
+            {part: tensor.to(device, non_blocking=True) for part, tensor in parts.items()}
+            for parts in inputs
+        )
+        forward = Forward(self.model.run, raw)
+        ema_forward = Forward(self.model.run_averaged, averaged)
+        batches = {}
+        for name, where in positions.items():
+            where = where.to(device)
+            observed = getattr(self.pools, name).observed[where]
+            batches[name] = Batch(name, where, observed, forward, ema_forward)
+        return batches["labelled"], batches.get("unlabelled")

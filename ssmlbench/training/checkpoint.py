@@ -6,8 +6,8 @@ Tensors and JSON only; nothing in it can execute when it is read.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,51 +16,123 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
-from ssmlbench.core.files import temporary_beside
+from ssmlbench.core.files import atomic
+from ssmlbench.kit.method import Method
+from ssmlbench.training.evaluation import Best, Progress
+from ssmlbench.training.model import Model
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a checkpoint holds."""
+
+    tensors: Mapping[str, Mapping[str, Tensor]]  # section → name → tensor
+    facts: Mapping[str, Any]  # all else, as JSON has it
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that were finished when it was written."""
+        return int(self.facts["epoch"])
 
 
 class Checkpoint:
+    """The file that a run's state is kept in."""
+
     def __init__(self, file: Path):
         self.file = file
 
     def write(self, tensors: Mapping[str, Mapping[str, Tensor]], facts: Mapping[str, Any]) -> None:
-        """`tensors` by section and name; `facts` is anything JSON can hold."""
+        """Replace the file. tensors: section → name → tensor; facts: anything JSON can hold."""
         flat = {
             f"{section}/{name}": value.detach().cpu().contiguous().clone()
             for section, values in tensors.items()
             for name, value in values.items()
         }
-        unfinished = temporary_beside(self.file)
-        save_file(flat, unfinished, metadata={"facts": json.dumps(facts)})
-        os.replace(unfinished, self.file)
+        with atomic(self.file) as unfinished:
+            save_file(flat, unfinished, metadata={"facts": json.dumps(facts)})
 
-    def read(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]] | None:
-        """What was written last, or None where there is nothing whole to go on from."""
+    def read(self) -> Stored | None:
+        """What was written last; None if there is no file, or no whole one."""
         try:
             with safe_open(self.file, framework="pt") as stored:
                 sections: dict[str, dict[str, Tensor]] = {}
                 for key in stored.keys():  # noqa: SIM118 (not a dictionary)
                     section, _, name = key.partition("/")
                     sections.setdefault(section, {})[name] = stored.get_tensor(key)
-                return sections, json.loads(stored.metadata()["facts"])
+                return Stored(sections, json.loads(stored.metadata()["facts"]))
         except (FileNotFoundError, SafetensorError, KeyError, TypeError, ValueError):
             return None
 
     def delete(self) -> None:
+        """Delete the file, if it is there."""
         self.file.unlink(missing_ok=True)
 
 
-def optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:
+@dataclass
+class TrainingState:
+    """Everything that a resumed run continues from: what is saved is what is restored."""
+
+    model: Model
+    method: Method
+    optimiser: Optimizer
+    scheduler: LRScheduler
+    progress: Progress
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write the state after the present epoch."""
+        model, progress, optimisers = self.model, self.progress, self._optimisers()
+        schedule = self.scheduler.state_dict()
+        checkpoint.write(
+            {
+                "network": model.network.state_dict(),
+                "ema": model.ema.network.state_dict(),
+                "method": self.method.state_dict(),
+                "best": progress.best.scores,
+                **{f"optimiser {k}": _optimiser_tensors(o) for k, o in optimisers.items()},
+            },
+            {
+                "epoch": progress.epoch + 1,
+                "steps": progress.steps,
+                "history": progress.history,
+                "ema_updates": model.ema.updates,
+                "optimisers": {k: o.state_dict()["param_groups"] for k, o in optimisers.items()},
+                "scheduler": {k: v for k, v in schedule.items() if not callable(v)},
+                "scaler": model.scaler.state_dict() if model.scaler else None,
+                "best": [progress.best.metric, progress.best.epoch],
+            },
+        )
+
+    def restore(self, stored: Stored) -> None:
+        """Put back what was saved."""
+        tensors, facts, model = stored.tensors, stored.facts, self.model
+        model.network.load_state_dict(tensors["network"])
+        model.ema.network.load_state_dict(tensors["ema"])
+        model.ema.updates = facts["ema_updates"]
+        self.method.load_state(dict(tensors.get("method", {})))
+        self.method.to(model.device)
+        for name, optimiser in self._optimisers().items():
+            _restore_optimiser(
+                optimiser, tensors.get(f"optimiser {name}", {}), facts["optimisers"][name]
+            )
+        self.scheduler.load_state_dict(facts["scheduler"])
+        if model.scaler:
+            model.scaler.load_state_dict(facts["scaler"])
+        self.progress.steps, self.progress.history = facts["steps"], facts["history"]
+        metric, epoch = facts["best"]
+        self.progress.best = Best(metric, epoch, dict(tensors.get("best", {})))
+
+    def _optimisers(self) -> dict[str, Optimizer]:
+        return {"trainer": self.optimiser, **self.method.optimisers}
+
+
+def _optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:
     state = optimiser.state_dict()["state"]
     return {f"{i}.{name}": value for i, entry in state.items() for name, value in entry.items()}
 
 
-def optimiser_facts(optimiser: Optimizer) -> list[dict[str, Any]]:
-    return optimiser.state_dict()["param_groups"]
-
-
-def restore_optimiser(
+def _restore_optimiser(
     optimiser: Optimizer, tensors: Mapping[str, Tensor], groups: list[dict[str, Any]]
 ) -> None:
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
@@ -69,7 +141,7 @@ def restore_optimiser(
         index, _, name = key.partition(".")
         parameter = parameters[int(index)]
         if value.shape == parameter.shape:
-            # A fused step walks the memory of both: the state must lie as its parameter does.
+            # A fused step walks the memory of both: the state needs its parameter's layout.
             value = torch.empty_like(parameter).copy_(value)
         state.setdefault(int(index), {})[name] = value
     optimiser.load_state_dict({"state": state, "param_groups": groups})

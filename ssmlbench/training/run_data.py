@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
-from ssmlbench.inputs.splits import SomeRows, SplitInputs
+from ssmlbench.inputs.splits import RowNumbers, SomeRows, SplitInputs
 from ssmlbench.protocol import metrics
 from ssmlbench.protocol.observation import Observation, observe
 from ssmlbench.protocol.sealed import SealedTruth
@@ -25,6 +25,11 @@ class RunData:
     observation: Observation
     sealed: SealedTruth | None  # of the training rows; None: pseudo-labels are not graded
     test_truth: npt.NDArray[np.int8]  # N_test × K: for the metrics, and for `--selection oracle`
+
+    @property
+    def rows(self) -> dict[str, RowNumbers]:
+        """Pool → its rows in the training split."""
+        return {"labelled": self.observation.labelled, "unlabelled": self.observation.unlabelled}
 
 
 def build_run_data(

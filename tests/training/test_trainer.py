@@ -21,7 +21,7 @@ from ssmlbench.protocol.sealed import SealedTruth
 from ssmlbench.training.checkpoint import Checkpoint
 from ssmlbench.training.ema import Ema
 from ssmlbench.training.run_data import RunData
-from ssmlbench.training.trainer import Trainer
+from ssmlbench.training.trainer import Trainer, TrainingContext
 
 
 class Watch(Method):
@@ -53,12 +53,12 @@ def trainer_for(
 ) -> Trainer:
     data, spec = toy("vector"), spec_for(cls, regime, **changes)
     observation = observe(data.truth, spec)
-    material = RunData(data.train, data.test, observation, SealedTruth(data.truth), data.test_truth)
+    run_data = RunData(data.train, data.test, observation, SealedTruth(data.truth), data.test_truth)
     torch.manual_seed(0)
     encoder = data.encoder(data.train.values[0])
     method = cls(cls.Config(), conformance.LABELS)
-    checkpoint = Checkpoint(folder / "checkpoint.safetensors")
-    return Trainer(spec, method, encoder, material, torch.device("cpu"), checkpoint)
+    context = TrainingContext(checkpoint=Checkpoint(folder / "checkpoint.safetensors"))
+    return Trainer(spec, method, encoder, run_data, context)
 
 
 # The toy has 72 rows; at π = 0.3 that is 21 labelled and 51 unlabelled, B_u = 16 and B_l = 8.
@@ -88,14 +88,16 @@ def test_with_every_row_labelled_an_epoch_is_one_pass(tmp_path: Path) -> None:
 
 def test_labelled_rows_are_cycled_evenly(tmp_path: Path) -> None:
     trainer = trainer_for(tmp_path)
-    counts = torch.bincount(torch.cat(trainer._plan().labelled), minlength=21)
+    counts = torch.bincount(
+        torch.cat(trainer.batching.plan(0, warming_up=True).labelled), minlength=21
+    )
     assert counts.max() - counts.min() <= 1
 
 
 def test_a_step_is_one_forward_pass_over_all_views(tmp_path: Path) -> None:
     trainer = trainer_for(tmp_path, warmup_epochs=0, epochs=1)
     sizes = []
-    trainer.network.register_forward_pre_hook(
+    trainer.model.network.register_forward_pre_hook(
         lambda module, inputs: sizes.append(len(inputs[0])) if module.training else None
     )
     trainer.train()
@@ -107,13 +109,13 @@ def test_views_nobody_declared_are_not_computed(
 ) -> None:
     trainer = trainer_for(tmp_path)
     asked = []
-    original = trainer.material.train.view
+    original = trainer.evaluator.run_data.train.view
 
     def view(rows: Any, name: str, generator: Any) -> Any:
         asked.append(name)
         return original(rows, name, generator)
 
-    monkeypatch.setattr(trainer.material.train, "view", view)
+    monkeypatch.setattr(trainer.evaluator.run_data.train, "view", view)
     trainer.train()
     assert set(asked) == {"strong", "plain"}  # plain: the scores at the end
 
@@ -121,10 +123,10 @@ def test_views_nobody_declared_are_not_computed(
 def test_whole_pool_outputs_are_computed_once_for_two_callers(tmp_path: Path) -> None:
     trainer = trainer_for(tmp_path)
     passes = []
-    trainer.ema.network.register_forward_pre_hook(lambda module, inputs: passes.append(1))
+    trainer.model.ema.network.register_forward_pre_hook(lambda module, inputs: passes.append(1))
     pool = trainer.pools.unlabelled
     first = pool.features("ema", "weak")
-    assert torch.equal(pool.logits("ema", "weak"), trainer.ema.network.head(first))
+    assert torch.equal(pool.logits("ema", "weak"), trainer.model.ema.network.head(first))
     assert pool.features("ema", "weak") is first
     assert len(passes) == 1
     trainer.pools.forget()
@@ -182,7 +184,7 @@ def test_selection_keeps_the_best_epochs_scores(tmp_path: Path, selection: str) 
     values = [row[f"{selection}_map"] for row in outcome.history]
     assert outcome.selected_epoch == int(np.argmax(values)) + 1
     if selection == "oracle":
-        truth = trainer.material.test_truth == 1
+        truth = trainer.evaluator.run_data.test_truth == 1
         found = float(np.nanmean(average_precision(outcome.scores, truth)))
         assert found == pytest.approx(max(values))
 
@@ -196,9 +198,11 @@ def test_the_last_epoch_is_taken_by_default(tmp_path: Path) -> None:
 def test_calibrated_thresholds_give_the_labelled_rate_on_the_training_rows(tmp_path: Path) -> None:
     trainer = trainer_for(tmp_path)
     outcome = trainer.train()
-    seen = trainer.material.observation
+    seen = trainer.evaluator.run_data.observation
     rows = np.concatenate([seen.labelled, seen.unlabelled])
-    rate = (trainer._scores(trainer.material.train, rows) >= outcome.thresholds).mean(axis=0)
+    rate = (
+        trainer.evaluator.scores(trainer.evaluator.run_data.train, rows) >= outcome.thresholds
+    ).mean(axis=0)
     assert np.allclose(rate, seen.prior, atol=0.5 / len(rows) + 1e-9)
 
 
@@ -225,8 +229,9 @@ def test_a_checkpoint_that_is_not_whole_is_as_good_as_none(tmp_path: Path) -> No
     checkpoint.write({"a": {"b": torch.ones(3)}}, {"epoch": 2})
     stored = checkpoint.read()
     assert stored is not None
-    assert torch.equal(stored[0]["a"]["b"], torch.ones(3))
-    assert stored[1] == {"epoch": 2}
+    assert torch.equal(stored.tensors["a"]["b"], torch.ones(3))
+    assert stored.facts == {"epoch": 2}
+    assert stored.epochs == 2
     checkpoint.file.write_bytes(checkpoint.file.read_bytes()[:-5])
     assert checkpoint.read() is None
     checkpoint.file.write_bytes(b"")

@@ -1,0 +1,52 @@
+"""The network that is trained and its average, on one device and in one precision."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.inputs.encoders import Encoder
+from ssmlbench.kit.heads import Network, build_projection
+from ssmlbench.kit.method import Method
+from ssmlbench.kit.pools import Outputs
+from ssmlbench.training.device import mixed_precision
+from ssmlbench.training.ema import Ema
+
+
+class Model:
+    """A method's network on top of an encoder, and the exponential moving average of its weights."""
+
+    def __init__(self, spec: RunSpec, method: Method, encoder: Encoder, device: torch.device):
+        self.device = device
+        self.batch_rows = encoder.batch_rows
+        self.autocast, self.scaler = mixed_precision(device, spec.precision)
+        projection, width = build_projection(spec.projection, encoder.features)
+        self.network = Network(encoder, projection, method.build_head(width)).to(device)
+        self.ema = Ema(self.network, spec.ema_decay)
+
+    @property
+    def averaged_network(self) -> Network:
+        """The network with the averaged weights."""
+        return cast(Network, self.ema.network)
+
+    def named(self, name: str) -> Network:
+        """The network by the name a method has for it: "raw" or "ema"."""
+        return {"raw": self.network, "ema": self.averaged_network}[name]
+
+    def run(self, inputs: Tensor) -> Outputs:
+        """Outputs of the network that is trained."""
+        with self.autocast():
+            return cast(Outputs, self.network(inputs))
+
+    @torch.no_grad()
+    def run_averaged(self, inputs: Tensor) -> Outputs:
+        """Outputs of the averaged network, without gradients."""
+        with self.autocast():
+            return cast(Outputs, self.ema.network(inputs))
+
+    def has_finite_weights(self) -> bool:
+        """Whether every weight that is trained is a finite number."""
+        return all(bool(weight.isfinite().all()) for weight in self.network.parameters())
