@@ -1,4 +1,4 @@
-"""The audit of published F1 and Hamming columns: which decision rule can each row come from?
+"""The audit of published F1 and Hamming columns: which decision rule each row can come from.
 
 For any rule, Hamming / (2 (1 - Micro-F1)) = (predicted density + true density) / 2: FP + FN over twice
 the entries, against (FP + FN) / (2TP + FP + FN). Under top-k both densities are the true one, so that

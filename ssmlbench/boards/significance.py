@@ -1,7 +1,7 @@
-"""Statistics over boards and stored scores: ranks, tests, critical differences, intervals.
+"""Statistics over boards: ranks, tests, critical differences.
 
 Pure functions over arrays; scipy, scikit-posthocs and statsmodels do the mathematics and are imported
-when asked for. A test that cannot say anything on so little raises `TooFew` with the reason.
+when a test is run. A test with too few methods or blocks raises `TooFew` with the reason.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ ALPHA = 0.05
 MIN_METHODS = 3
 """Friedman's test of two methods is a sign test; Wilcoxon's is the better one there."""
 MIN_BLOCKS = 5
-"""Below this the χ² distribution says nothing about Friedman's statistic."""
+"""Below this the χ² distribution does not approximate Friedman's statistic."""
 ROUGH_BLOCKS = 10
-"""Below this Friedman's p is worth a word of caution (Demšar, 2006)."""
+"""Below this Friedman's p is only rough (Demšar, 2006)."""
 
 
 class TooFew(UserError):
-    """A test was asked for on fewer methods or blocks than it needs."""
+    """A test needs more methods or blocks than there are."""
 
 
 # ------------------------------------------------------------------------------- what is compared
@@ -40,7 +40,7 @@ class Blocks:
     """One metric of methods that were all measured in the same blocks.
 
     A block is a cell (data set and π or share; the mean over its seeds) or, `over` "seeds", one seed
-    of one cell. Regimes never mix: how much is known is another question for every one of them.
+    of one cell. Regimes never mix: each hides other labels.
     """
 
     metric: Metric
@@ -54,19 +54,19 @@ class Blocks:
 
     @property
     def about(self) -> str:
-        """What the numbers speak about, for the line under a test."""
+        """What the test is over, for the line under it."""
         if self.over == "seeds":
             return f"{len(self.blocks)} seeds of one cell, not over data sets"
         return f"{len(self.blocks)} cells (data set × level)"
 
 
 def blocks_over_cells(boards: Sequence[Board], metric: Metric) -> list[Blocks]:
-    """One `Blocks` a regime, from the boards that do not stand apart."""
+    """Return one `Blocks` a regime, from the boards that do not stand apart."""
     regimes: dict[str, list[Board]] = defaultdict(list)
     for board in boards:
         if not board.apart:
             regimes[board.regime].append(board)
-    found = []
+    tables = []
     for regime, members in regimes.items():
         table: dict[str, dict[str, float]] = {}
         for board in members:
@@ -76,13 +76,13 @@ def blocks_over_cells(boards: Sequence[Board], metric: Metric) -> list[Blocks]:
                     for row in board.rows
                     if (metric.key, level) in row.cells
                 }
-        found.append(_blocks(table, metric, regime, "cells"))
-    return found
+        tables.append(_blocks(table, metric, regime, "cells"))
+    return tables
 
 
 def blocks_over_seeds(boards: Sequence[Board], metric: Metric) -> list[Blocks]:
-    """One `Blocks` a cell, its seeds as blocks: the luck of the draw within that cell alone."""
-    found = []
+    """Return one `Blocks` a cell, its seeds as blocks: a test of that cell alone."""
+    tables = []
     for board in boards:
         for level in board.levels if not board.apart else ():
             table: dict[str, dict[str, float]] = defaultdict(dict)
@@ -92,8 +92,8 @@ def blocks_over_seeds(boards: Sequence[Board], metric: Metric) -> list[Blocks]:
                     table[f"{board.dataset} {level} seed {seed}".replace("  ", " ")][row.name] = (
                         value
                     )
-            found.append(_blocks(dict(sorted(table.items())), metric, board.regime, "seeds"))
-    return found
+            tables.append(_blocks(dict(sorted(table.items())), metric, board.regime, "seeds"))
+    return tables
 
 
 def _blocks(table: dict[str, dict[str, float]], metric: Metric, regime: str, over: str) -> Blocks:
@@ -138,7 +138,7 @@ class Nemenyi:
     average_ranks: NDArray[np.float64]
     critical_difference: float
     p: NDArray[np.float64]  # methods × methods
-    cliques: list[tuple[int, ...]]  # methods not told apart, best rank first
+    cliques: list[tuple[int, ...]]  # methods that do not differ, best rank first
     alpha: float
 
 
@@ -154,14 +154,15 @@ class Pair:
 
 
 def average_ranks(values: NDArray[np.float64], higher_is_better: bool) -> NDArray[np.float64]:
-    """The methods' places, 1 the best, ties sharing theirs, averaged over the blocks."""
+    """Return the methods' ranks, 1 the best and ties averaged, as means over the blocks."""
     from scipy.stats import rankdata
 
-    return rankdata(-values if higher_is_better else values, axis=1).mean(axis=0)
+    ranks: NDArray[np.float64] = rankdata(-values if higher_is_better else values, axis=1)
+    return ranks.mean(axis=0)
 
 
 def friedman(values: NDArray[np.float64], higher_is_better: bool = True) -> Friedman:
-    """Friedman's test on a table of blocks × methods."""
+    """Run Friedman's test on a table of blocks × methods."""
     from scipy.stats import f as f_distribution
     from scipy.stats import friedmanchisquare
 
@@ -177,8 +178,8 @@ def friedman(values: NDArray[np.float64], higher_is_better: bool = True) -> Frie
     return Friedman(statistic, p, f, f_p, ranks)
 
 
-def critical_difference(methods: int, blocks: int, alpha: float = ALPHA) -> float:
-    """Nemenyi's: q √(k (k + 1) / 6N), q the studentised range over √2."""
+def nemenyi_difference(methods: int, blocks: int, alpha: float = ALPHA) -> float:
+    """Return Nemenyi's critical difference: q √(k (k + 1) / 6N), q the studentised range over √2."""
     from scipy.stats import studentized_range
 
     q = studentized_range.ppf(1 - alpha, methods, np.inf) / math.sqrt(2)
@@ -188,18 +189,18 @@ def critical_difference(methods: int, blocks: int, alpha: float = ALPHA) -> floa
 def nemenyi(
     values: NDArray[np.float64], higher_is_better: bool = True, alpha: float = ALPHA
 ) -> Nemenyi:
-    """Nemenyi's test of all pairs, to follow a Friedman test that found a difference."""
+    """Run Nemenyi's test of all pairs, to follow a Friedman test that found a difference."""
     from scikit_posthocs import posthoc_nemenyi_friedman
 
     blocks, methods = _enough_for_friedman(values)
     ranks = average_ranks(values, higher_is_better)
-    difference = critical_difference(methods, blocks, alpha)
+    difference = nemenyi_difference(methods, blocks, alpha)
     p = posthoc_nemenyi_friedman(values).to_numpy(dtype=np.float64)
     return Nemenyi(ranks, difference, p, cliques(ranks, difference), alpha)
 
 
 def cliques(ranks: NDArray[np.float64], difference: float) -> list[tuple[int, ...]]:
-    """The largest groups whose ranks all lie within the difference: a diagram's thick lines."""
+    """Return the largest groups whose ranks all lie within the difference: a diagram's thick lines."""
     order = np.argsort(ranks, kind="stable")
     groups: list[tuple[int, ...]] = []
     reached = 0
@@ -213,7 +214,7 @@ def cliques(ranks: NDArray[np.float64], difference: float) -> list[tuple[int, ..
 
 
 def wilcoxon_holm(values: NDArray[np.float64], names: Sequence[str]) -> list[Pair]:
-    """Every pair of methods over the blocks (blocks × methods), Holm-corrected together."""
+    """Test every pair of methods (`values`: blocks × methods), with Holm's correction for all."""
     from scipy.stats import wilcoxon
     from statsmodels.stats.multitest import multipletests
 
@@ -236,7 +237,7 @@ def wilcoxon_holm(values: NDArray[np.float64], names: Sequence[str]) -> list[Pai
 
 
 def smallest_wilcoxon_p(blocks: int) -> float:
-    """What Wilcoxon's test says when one method wins every block: two of 2ⁿ sign patterns."""
+    """Return p when one method wins every block: two of 2ⁿ sign patterns."""
     return min(1.0, 2.0 ** (1 - blocks))
 
 

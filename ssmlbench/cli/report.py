@@ -40,7 +40,7 @@ def report(
     convention: Convention = "default",
 ) -> None:
     """One self-contained HTML page: leaderboards, figures, training curves, provenance."""
-    from ssmlbench.boards.report import write_page
+    from ssmlbench.boards.report import write_report
 
     query = read_query(
         dataset=dataset,
@@ -54,7 +54,7 @@ def report(
     )
     boards = read_boards(results, query)
     with Console(stderr=True).status("drawing the figures"):
-        write_page(boards, query, out)
+        write_report(boards, query, out)
     typer.echo(f"{out}: {sum(len(board.runs) for board in boards)} runs")
 
 

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from ssmlbench.boards.leaderboard import Board, Query, build_boards
-from ssmlbench.boards.report import sections as contents
+from ssmlbench.boards.report import sections as sections_module
 from ssmlbench.boards.report import write_figures
 from ssmlbench.boards.report.critical_difference import critical_differences
 from ssmlbench.boards.report.figures import render
@@ -27,10 +27,11 @@ from ssmlbench.boards.report.histories import (
     mean_curve,
     read_history,
 )
-from ssmlbench.boards.report.html import page
+from ssmlbench.boards.report.html import html_page
 from ssmlbench.boards.report.inline_svg import for_page
+from ssmlbench.boards.report.labels import spread
 from ssmlbench.boards.report.provenance import listings
-from ssmlbench.boards.report.sections import sections, styles_of
+from ssmlbench.boards.report.sections import report_sections, styles_of
 from ssmlbench.boards.report.series import (
     Point,
     cost_quality,
@@ -39,7 +40,7 @@ from ssmlbench.boards.report.series import (
     over_levels,
     pareto_front,
 )
-from ssmlbench.boards.report.style import HUES, MUTED, Styles, spread
+from ssmlbench.boards.report.style import HUES, MUTED, Styles
 from ssmlbench.boards.report.text import clean, short_names, slugs
 from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished, read_finished
@@ -64,7 +65,7 @@ def boards(results: Path) -> list[Board]:
 
 @pytest.fixture(scope="module")
 def html(boards: list[Board]) -> str:
-    return page(boards, sections(boards, QUERY), QUERY)
+    return html_page(boards, report_sections(boards, QUERY), QUERY)
 
 
 # ------------------------------------------------------------------------------------- the series
@@ -105,7 +106,7 @@ def test_nobody_on_the_front_is_beaten_in_both() -> None:
 
 def test_cost_is_set_against_the_metric_asked_for(boards: list[Board]) -> None:
     toy = next(board for board in boards if board.dataset == "toy")
-    series = cost_quality(toy, Query(metrics=("hamming",)), contents.COSTS[0], "0.05")
+    series = cost_quality(toy, Query(metrics=("hamming",)), sections_module.COSTS[0], "0.05")
     point = next(p for p in series.points if p.name == "bce")
     # seeds score 0.55 and 0.56, take ten times that, and lose 1 - that
     assert (point.cost, point.quality) == (pytest.approx(5.55), pytest.approx(0.445))
@@ -148,7 +149,7 @@ def test_curves_are_averaged_epoch_by_epoch() -> None:
     assert mean_curve("b", [one, other], "loss_b") is None
 
 
-def test_long_histories_are_thinned_and_keep_their_end() -> None:
+def test_long_histories_are_downsampled_and_keep_their_end() -> None:
     assert downsampled(range(1, 101)) == list(range(1, 101))
     assert downsampled(range(1, 251)) == list(range(1, 251, 3))
     assert downsampled(range(1, 252))[-1] == 251
@@ -201,9 +202,9 @@ def test_labels_move_apart_and_no_further() -> None:
 def test_methods_in_one_figure_have_colours_of_their_own() -> None:
     styles = Styles([*"abcdefgh"])
     assert styles.of("a").colour == styles.of("f").colour
-    looks = styles.among(["a", "f", "bce"])
-    assert len({look.colour for look in looks.values()}) == 3
-    assert len({(look.marker, str(look.dash)) for look in looks.values()}) == 3
+    chosen = styles.among(["a", "f", "bce"])
+    assert len({style.colour for style in chosen.values()}) == 3
+    assert len({(style.marker, str(style.dash)) for style in chosen.values()}) == 3
 
 
 def luminance(colour: str) -> float:
@@ -316,11 +317,11 @@ def test_hostile_names_are_shown_as_text(html: str, reading: Reading) -> None:
 
 
 def test_every_figure_is_there_with_words_for_it(boards: list[Board], reading: Reading) -> None:
-    expected = [clean(series.alt) for s in sections(boards, QUERY) for series in s.series]
+    expected = [clean(series.alt) for s in report_sections(boards, QUERY) for series in s.series]
     drawings = [a for tag, a in reading.elements if tag == "svg"]
     assert [a["aria-label"] for a in drawings] == expected
     assert all(a["role"] == "img" for a in drawings)
-    keys = {s.key: len(list(s.series)) for s in sections(boards, QUERY)}
+    keys = {s.key: len(list(s.series)) for s in report_sections(boards, QUERY)}
     # 2 boards × 2 metrics; a diagram a metric; 1 cell with histories; 4 methods × 2; 6 cells × 2 costs
     assert keys == {"quality": 4, "ranks": 2, "pseudo": 1, "training": 8, "cost": 12}
     assert "40 runs have no readable history.csv" in "".join(reading.words)
@@ -340,7 +341,7 @@ def test_tables_have_captions_scopes_marks_and_notes(html: str, reading: Reading
 def test_oracle_marks_are_on_the_page(tmp_path: Path) -> None:
     runs = grid(tmp_path, {"a": [0.5], "b": [0.6]}, selection="oracle")
     query = Query(metrics=("hamming",), decision="top-k")
-    html = page(build_boards(runs, query), [], query)
+    html = html_page(build_boards(runs, query), [], query)
     assert "b †</span>" in html
     assert "Hamming loss‡ ↓" in html
     assert "† the epoch was selected on the test set" in html
@@ -398,10 +399,10 @@ def test_figures_are_written_one_a_file(boards: list[Board], tmp_path: Path) -> 
 def test_many_curves_are_capped_and_the_page_says_so(
     boards: list[Board], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contents, "CURVES", 3)
-    monkeypatch.setattr(contents, "CELLS", 4)
-    found = {section.key: section for section in sections(boards, QUERY)}
-    assert sum(len(group.choices) for group in found["training"].groups) == 3
+    monkeypatch.setattr(sections_module, "CURVES", 3)
+    monkeypatch.setattr(sections_module, "CELLS", 4)
+    found = {section.key: section for section in report_sections(boards, QUERY)}
+    assert sum(len(group.toggles) for group in found["training"].groups) == 3
     assert any("Curves of 3 of 4" in note for note in found["training"].notes)
     assert len(found["cost"].groups) == 4
     assert any("first 4 of 6" in note for note in found["cost"].notes)

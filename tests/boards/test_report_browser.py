@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ssmlbench.boards.leaderboard import Query, build_boards
-from ssmlbench.boards.report import write_page
+from ssmlbench.boards.report import write_report
 from ssmlbench.runs.finished import read_finished
 from tests.support import chromium
 from tests.support.chromium import Chromium
@@ -22,7 +22,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     query = Query(metrics=("map", "hamming"))
     boards = build_boards(read_finished([write_results(folder / "results")])[0], query)
-    write_page(boards, query, folder / "report.html")
+    write_report(boards, query, folder / "report.html")
     return folder / "report.html"
 
 
@@ -43,7 +43,7 @@ FIRST = "document.querySelector('table.leaders')"
 NAMES = f"Array.from({FIRST}.tBodies[0].rows, row => row.cells[0].textContent.slice(0, 5))"
 SORTED = f"Array.from({FIRST}.tHead.rows[0].cells, th => th.getAttribute('aria-sort'))"
 FIGURES_SHOWN = (
-    "Array.from(document.querySelectorAll('#training .choice')).filter(f => !f.hidden).length"
+    "Array.from(document.querySelectorAll('#training .toggle')).filter(f => !f.hidden).length"
 )
 
 
@@ -138,6 +138,6 @@ def test_print_is_light_without_controls_and_fits_the_paper(page: Chromium) -> N
         == "#ffffff"
     )
     assert page.run("getComputedStyle(document.querySelector('nav')).display") == "none"
-    assert page.run("getComputedStyle(document.querySelector('.choices')).display") == "none"
+    assert page.run("getComputedStyle(document.querySelector('.toggles')).display") == "none"
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
     assert page.send("Page.printToPDF")["data"].startswith("JVBERi")  # %PDF-

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ssmlbench.boards import significance as analysis
+from ssmlbench.boards import significance
 from ssmlbench.boards.bootstrap import Scored, bootstrap, statistic
 from ssmlbench.boards.leaderboard import Query, build_boards
 from ssmlbench.boards.render import TEXT_FORMATS, as_markdown
@@ -50,13 +50,13 @@ ROUNDING_TIMES = np.array(
 
 
 def test_friedman_gives_the_published_value_of_rounding_times() -> None:
-    found = analysis.friedman(ROUNDING_TIMES, higher_is_better=False)
+    found = significance.friedman(ROUNDING_TIMES, higher_is_better=False)
     assert found.statistic == pytest.approx(11.143, abs=5e-4)  # R: 11.1429, df = 2
     assert found.p == pytest.approx(0.003805, abs=5e-7)
 
 
 def test_ranks_and_critical_difference_are_those_of_demsars_example() -> None:
-    found = analysis.friedman(DEMSAR)
+    found = significance.friedman(DEMSAR)
     assert found.average_ranks == pytest.approx([3.143, 2.000, 2.893, 1.964], abs=5e-4)
     # Section 3.2.2's formula, which knows no ties: 12·14/(4·5) · (Σ R² − 4·5²/4) = 9.28
     plain = 12 * 14 / 20 * ((found.average_ranks**2).sum() - 25)
@@ -68,13 +68,15 @@ def test_ranks_and_critical_difference_are_those_of_demsars_example() -> None:
     assert 13 * plain / (42 - plain) == pytest.approx(3.69, abs=5e-3)
     assert found.f == pytest.approx(13 * found.statistic / (42 - found.statistic))
     # Section 3.2.2: q = 2.569 at 0.05 for four, CD = 2.569 √(4·5 / (6·14)) = 1.25
-    assert analysis.critical_difference(4, 14) == pytest.approx(2.569 * (20 / 84) ** 0.5, abs=5e-4)
+    assert significance.nemenyi_difference(4, 14) == pytest.approx(
+        2.569 * (20 / 84) ** 0.5, abs=5e-4
+    )
     # and 2.291 at 0.10: CD = 1.12
-    assert analysis.critical_difference(4, 14, 0.1) == pytest.approx(1.12, abs=5e-3)
+    assert significance.nemenyi_difference(4, 14, 0.1) == pytest.approx(1.12, abs=5e-3)
 
 
 def test_nemenyi_tells_apart_what_demsar_tells_apart() -> None:
-    found = analysis.nemenyi(DEMSAR, alpha=0.10)
+    found = significance.nemenyi(DEMSAR, alpha=0.10)
     # The paper, at 0.10: C4.5+m and C4.5+m+cf are better than C4.5 (differences 1.143, 1.179 > 1.12);
     # the others are not told apart (best: 2.893 - 1.964 = 0.929).
     assert found.critical_difference == pytest.approx(1.12, abs=5e-3)
@@ -91,9 +93,9 @@ def _pairs(group: tuple[int, ...]) -> set[tuple[int, int]]:
 
 def test_cliques_are_the_longest_runs_within_the_difference() -> None:
     ranks = np.array([1.0, 3.0, 2.0, 5.0])
-    assert analysis.cliques(ranks, 1.0) == [(0, 2), (2, 1)]
-    assert analysis.cliques(ranks, 2.0) == [(0, 2, 1), (1, 3)]
-    assert analysis.cliques(ranks, 0.5) == []
+    assert significance.cliques(ranks, 1.0) == [(0, 2), (2, 1)]
+    assert significance.cliques(ranks, 2.0) == [(0, 2, 1), (1, 3)]
+    assert significance.cliques(ranks, 0.5) == []
 
 
 def test_wilcoxon_is_scipys_and_holm_steps_down() -> None:
@@ -102,7 +104,7 @@ def test_wilcoxon_is_scipys_and_holm_steps_down() -> None:
     b = rising * 0
     c = rising * np.array([1, -1, 1, -1, 1, -1, 1]) / 10
     values = np.stack([rising, b, c], axis=1)
-    found = {(pair.first, pair.second): pair for pair in analysis.wilcoxon_holm(values, "abc")}
+    found = {(pair.first, pair.second): pair for pair in significance.wilcoxon_holm(values, "abc")}
     # n = 7, all differences of one sign: p = 2 / 2⁷
     assert found["a", "b"].p == pytest.approx(2 / 128)
     assert found["a", "c"].p == pytest.approx(2 / 128)
@@ -118,19 +120,19 @@ def test_wilcoxon_is_scipys_and_holm_steps_down() -> None:
 
 def test_equal_methods_do_not_differ() -> None:
     same = np.repeat(np.arange(8.0)[:, None], 3, axis=1)
-    assert analysis.friedman(same).p == 1.0
-    assert all(pair.holm == 1.0 for pair in analysis.wilcoxon_holm(same, "abc"))
+    assert significance.friedman(same).p == 1.0
+    assert all(pair.holm == 1.0 for pair in significance.wilcoxon_holm(same, "abc"))
 
 
 def test_tests_refuse_with_the_reason_when_there_is_too_little() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(TooFew, match="at least 3 methods measured in every block, here are 2"):
-        analysis.friedman(rng.random((20, 2)))
+        significance.friedman(rng.random((20, 2)))
     with pytest.raises(TooFew, match="at least 5 blocks, here are 4"):
-        analysis.nemenyi(rng.random((4, 5)))
+        significance.nemenyi(rng.random((4, 5)))
     # 2 / 2⁵ = 0.0625 is the least there can be
     with pytest.raises(TooFew, match=r"on 5 blocks its p cannot be below 0\.0625"):
-        analysis.wilcoxon_holm(rng.random((5, 3)), "abc")
+        significance.wilcoxon_holm(rng.random((5, 3)), "abc")
 
 
 # ------------------------------------------------------------------------- from boards to blocks
@@ -144,7 +146,7 @@ def test_blocks_are_cells_of_one_regime_with_complete_methods(tmp_path: Path) ->
     runs += grid(tmp_path, {"bce": [0.9]}, regime="full", pi=None)
     boards = build_boards(runs, Query())
     full, semi = sorted(
-        analysis.blocks_over_cells(boards, METRICS["map"]), key=lambda blocks: blocks.regime
+        significance.blocks_over_cells(boards, METRICS["map"]), key=lambda blocks: blocks.regime
     )
     assert (full.regime, full.blocks, full.skipped) == ("full", (), ("toy",))
     assert semi.blocks == ("other 0.1", "toy 0.1", "toy 0.2")
@@ -156,7 +158,7 @@ def test_blocks_are_cells_of_one_regime_with_complete_methods(tmp_path: Path) ->
 
 def test_seeds_can_be_blocks_and_say_so(tmp_path: Path) -> None:
     runs = grid(tmp_path, {"bce": [0.5, 0.7, 0.6], "cap": [0.8, 0.9]})
-    (blocks,) = analysis.blocks_over_seeds(build_boards(runs, Query()), METRICS["map"])
+    (blocks,) = significance.blocks_over_seeds(build_boards(runs, Query()), METRICS["map"])
     assert blocks.blocks == ("toy 0.1 seed 0", "toy 0.1 seed 1")
     assert blocks.skipped == ("toy 0.1 seed 2",)
     assert blocks.values == pytest.approx(np.array([[0.5, 0.8], [0.7, 0.9]]))
@@ -166,7 +168,7 @@ def test_seeds_can_be_blocks_and_say_so(tmp_path: Path) -> None:
 def test_runs_made_otherwise_are_no_block(tmp_path: Path) -> None:
     runs = grid(tmp_path, {"bce": [0.5, 0.7], "cap": [0.8, 0.9]})
     runs += [finished(tmp_path, dataclasses.replace(BASE, epochs=5), 0.1)]
-    (blocks,) = analysis.blocks_over_cells(build_boards(runs, Query()), METRICS["map"])
+    (blocks,) = significance.blocks_over_cells(build_boards(runs, Query()), METRICS["map"])
     assert blocks.values == pytest.approx(np.array([[0.6, 0.85]]))
 
 
@@ -246,7 +248,7 @@ def page_over_six_cells(root: Path) -> Any:
                 values["late"] = [0.9]
             runs += grid(root, values, dataset=dataset, pi=pi)
     boards = build_boards(runs, Query())
-    return statistics_document(analysis.blocks_over_cells(boards, METRICS["map"]))
+    return statistics_document(significance.blocks_over_cells(boards, METRICS["map"]))
 
 
 def test_the_page_states_tests_groups_and_who_was_left_out(tmp_path: Path) -> None:
@@ -278,6 +280,6 @@ def test_the_pages_json_has_every_pair(tmp_path: Path) -> None:
 
 def test_a_single_method_is_no_comparison(tmp_path: Path) -> None:
     boards = build_boards(grid(tmp_path, {"bce": [0.5, 0.6]}), Query())
-    for gather in (analysis.blocks_over_cells, analysis.blocks_over_seeds):
+    for gather in (significance.blocks_over_cells, significance.blocks_over_seeds):
         text = as_markdown(statistics_document(gather(boards, METRICS["map"])))
         assert "No test: fewer than two methods" in text

@@ -1,7 +1,6 @@
-"""A document as LaTeX: booktabs tables, best bold, second underlined.
+r"""A document as LaTeX: booktabs tables, best bold, second underlined.
 
-What is printed is a document of its own for pdflatex, and the same text can be \\input into a paper.
-Everything in it is ASCII, whatever a method is called.
+pdflatex compiles the text as it is, and a paper can \input it. It is ASCII, whatever a method is called.
 """
 
 from __future__ import annotations
@@ -53,6 +52,7 @@ GREEK_AS_LATIN = {
 
 
 def latex_escape(text: str) -> str:
+    """Return the text in ASCII with LaTeX's special characters escaped."""
     # an option's two hyphens would become one dash
     parts = re.split("(?<=-)(?=-)", unicodedata.normalize("NFC", text))
     return "{}".join("".join(map(_escaped, part)) for part in parts)
@@ -104,7 +104,7 @@ def _code_point(character: str) -> str:
 
 
 def as_latex(document: Document) -> str:
-    """The document for pdflatex or \\input."""
+    r"""Return the document for pdflatex or \input."""
     tables = [_table(section, panel) for section in document.sections for panel in section.panels]
     return "\n".join([HEAD, *tables, TAIL])
 

@@ -19,6 +19,7 @@ from ssmlbench.protocol.metrics import METRICS
 def side_by_side_document(
     tables: Sequence[SideBySide], audited: Sequence[AuditedRow], decision: str
 ) -> Document:
+    """Return one section a data set and regime; `audited` says which values fit top-k."""
     top_k = {row_key(row.first) for row in audited if row.top_k}
     sections = []
     for table in tables:

@@ -1,11 +1,11 @@
-"""The tests of analysis as a document: ranks, Friedman, Nemenyi, Wilcoxon, or why there is no test."""
+"""Significance tests as a document: ranks, Friedman, Nemenyi, Wilcoxon, or why there is no test."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ssmlbench.boards import significance as analysis
+from ssmlbench.boards import significance
 from ssmlbench.boards.render.document import Document, Panel, TableSection, texts
 from ssmlbench.boards.significance import ALPHA, ROUGH_BLOCKS, Blocks, Nemenyi, Pair, TooFew
 
@@ -13,6 +13,7 @@ SHOWN_PAIRS = 20
 
 
 def statistics_document(all_blocks: Sequence[Blocks]) -> Document:
+    """Return the tests of each metric: ranks, then pairs; or the reason why there is no test."""
     document = Document(records_name="statistics")
     for blocks in all_blocks:
         if len(blocks.names) < 2:
@@ -51,7 +52,7 @@ def _nothing(blocks: Blocks) -> TableSection:
 
 def _ranks(blocks: Blocks) -> tuple[TableSection, Mapping[str, Any]]:
     better = blocks.metric.higher_is_better
-    ranks = analysis.average_ranks(blocks.values, better)
+    ranks = significance.average_ranks(blocks.values, better)
     means = blocks.values.mean(axis=0)
     stds = blocks.values.std(axis=0, ddof=1 if len(blocks.values) > 1 else 0)
     order = sorted(range(len(ranks)), key=lambda i: (ranks[i], blocks.names[i]))
@@ -70,8 +71,8 @@ def _ranks(blocks: Blocks) -> tuple[TableSection, Mapping[str, Any]]:
     }
     notes, warning = [f"Average ranks and mean ± std over {blocks.about}."], ""
     try:
-        test = analysis.friedman(blocks.values, better)
-        after = analysis.nemenyi(blocks.values, better)
+        test = significance.friedman(blocks.values, better)
+        after = significance.nemenyi(blocks.values, better)
     except TooFew as refusal:
         warning = f"No Friedman test: {refusal}."
         record["friedman_refused"] = str(refusal)
@@ -87,7 +88,7 @@ def _ranks(blocks: Blocks) -> tuple[TableSection, Mapping[str, Any]]:
     return TableSection(_title(blocks), [panel], [*notes, *cautions(blocks)], warning), record
 
 
-def _friedman_text(blocks: Blocks, test: analysis.Friedman) -> str:
+def _friedman_text(blocks: Blocks, test: significance.Friedman) -> str:
     k, n = len(blocks.names), len(blocks.blocks)
     return (
         f"Friedman: χ² = {test.statistic:.3f} (df {k - 1}), p = {_p(test.p)}; Iman-Davenport "
@@ -95,7 +96,7 @@ def _friedman_text(blocks: Blocks, test: analysis.Friedman) -> str:
     )
 
 
-def _nemenyi_text(blocks: Blocks, test: analysis.Friedman, after: Nemenyi) -> str:
+def _nemenyi_text(blocks: Blocks, test: significance.Friedman, after: Nemenyi) -> str:
     groups = "; ".join(", ".join(blocks.names[i] for i in group) for group in after.cliques)
     text = (
         f"Nemenyi: critical difference {after.critical_difference:.3f} at {after.alpha}; "
@@ -119,7 +120,7 @@ def cautions(blocks: Blocks) -> list[str]:
         notes.append(
             "Seeds of one cell share its test rows: nothing here speaks of other data sets."
         )
-    if analysis.MIN_BLOCKS <= len(blocks.blocks) < ROUGH_BLOCKS:
+    if significance.MIN_BLOCKS <= len(blocks.blocks) < ROUGH_BLOCKS:
         notes.append(f"Below {ROUGH_BLOCKS} blocks Friedman's p is rough.")
     return notes
 
@@ -127,7 +128,7 @@ def cautions(blocks: Blocks) -> list[str]:
 def _pairs(blocks: Blocks) -> tuple[TableSection, Any]:
     title = f"{_title(blocks)} · Wilcoxon signed-rank, Holm"
     try:
-        pairs = analysis.wilcoxon_holm(blocks.values, blocks.names)
+        pairs = significance.wilcoxon_holm(blocks.values, blocks.names)
     except TooFew as refusal:
         return TableSection(title, [], (), f"No Wilcoxon test: {refusal}."), {
             "refused": str(refusal)
@@ -147,7 +148,7 @@ def _pair_notes(blocks: Blocks, pairs: Sequence[Pair]) -> list[str]:
     notes = [f"Over {blocks.about}."]
     told = sum(pair.holm <= ALPHA for pair in pairs)
     notes.append(f"{told} of {len(pairs)} pairs differ at {ALPHA} after Holm's correction.")
-    least = len(pairs) * analysis.smallest_wilcoxon_p(len(blocks.blocks))
+    least = len(pairs) * significance.smallest_wilcoxon_p(len(blocks.blocks))
     if least > ALPHA:
         notes.append(
             f"With {len(pairs)} pairs on {len(blocks.blocks)} blocks none can: the least there can be "

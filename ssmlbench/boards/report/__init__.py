@@ -12,16 +12,16 @@ from ssmlbench.core.files import write_atomically
 FIGURE_FORMATS = ("pdf", "png", "svg")
 
 
-def write_page(boards: Sequence[Board], query: Query, file: Path) -> None:
-    """Write the page, all of it or nothing."""
-    from ssmlbench.boards.report.html import page
-    from ssmlbench.boards.report.sections import sections
+def write_report(boards: Sequence[Board], query: Query, file: Path) -> None:
+    """Write the HTML page; on an error the old file, if any, stays as it was."""
+    from ssmlbench.boards.report.html import html_page
+    from ssmlbench.boards.report.sections import report_sections
 
     if file.is_dir():
         raise UserError(f"--out {file} is a folder; name a file, e.g. --out {file / 'report.html'}")
     if not file.parent.is_dir():
         raise UserError(f"--out {file}: there is no folder {file.parent}; make it first")
-    _write(file, page(boards, sections(boards, query), query))
+    _write(file, html_page(boards, report_sections(boards, query), query))
 
 
 def write_figures(
@@ -29,15 +29,15 @@ def write_figures(
 ) -> list[Path]:
     """Write each figure of the page as a file of each format; the files' names say what is in them."""
     from ssmlbench.boards.report.figures import render
-    from ssmlbench.boards.report.sections import sections, styles_of
+    from ssmlbench.boards.report.sections import report_sections, styles_of
     from ssmlbench.boards.report.text import slugs
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the folder --out {folder}: {error.strerror}") from None
-    shown = [(s.key, series) for s in sections(boards, query) for series in s.series]
-    names = slugs(f"{key} {getattr(series, 'where', '')} {series.title}" for key, series in shown)
+    shown = [(s.key, series) for s in report_sections(boards, query) for series in s.series]
+    names = slugs(f"{key} {series.where} {series.title}" for key, series in shown)
     styles = styles_of(boards)
     written = []
     for name, (_, series) in zip(names, shown, strict=True):

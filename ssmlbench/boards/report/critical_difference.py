@@ -1,4 +1,4 @@
-"""Critical differences between the boards' methods, or the reason why there are none to show."""
+"""Critical differences between the boards' methods, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ from ssmlbench.protocol.metrics import Metric
 def critical_differences(
     boards: Sequence[Board], metrics: Sequence[Metric]
 ) -> tuple[dict[str, list[CriticalDifference]], list[str]]:
-    """By regime a diagram a metric; and what must be said about them or in place of them."""
+    """Return the diagrams by regime, one a metric; and notes on them, or the reasons there are none."""
     found: dict[str, list[CriticalDifference]] = {}
     notes: list[str] = []
     for metric in metrics:
         for blocks in blocks_over_cells(boards, metric):
             try:
-                found.setdefault(blocks.regime, []).append(critical_difference(blocks))
+                found.setdefault(blocks.regime, []).append(rank_diagram(blocks))
             except TooFew as reason:
                 notes.append(f"{blocks.regime}: no diagram and no Friedman test: {reason}.")
                 continue
-            notes += _said(blocks, found[blocks.regime][-1])
+            notes += _notes(blocks, found[blocks.regime][-1])
     return {regime: each for regime, each in found.items() if each}, list(dict.fromkeys(notes))
 
 
-def critical_difference(blocks: Blocks) -> CriticalDifference:
+def rank_diagram(blocks: Blocks) -> CriticalDifference:
+    """Return the diagram of one metric; TooFew if there are too few methods or blocks for a test."""
     better = blocks.metric.higher_is_better
     test = friedman(blocks.values, better)
     pairs = nemenyi(blocks.values, better)
     order = sorted(range(len(blocks.names)), key=lambda i: (pairs.average_ranks[i], i))
-    place = {method: i for i, method in enumerate(order)}
+    position = {method: i for i, method in enumerate(order)}
     names = tuple(blocks.names[i] for i in order)
     return CriticalDifference(
         blocks.regime,
@@ -48,18 +49,18 @@ def critical_difference(blocks: Blocks) -> CriticalDifference:
         names,
         tuple(float(pairs.average_ranks[i]) for i in order),
         pairs.critical_difference,
-        tuple((place[group[0]], place[group[-1]]) for group in pairs.cliques),
+        tuple((position[group[0]], position[group[-1]]) for group in pairs.cliques),
         blocks.about,
         test.p,
         named(names),
     )
 
 
-def _said(blocks: Blocks, drawn: CriticalDifference) -> list[str]:
-    said = [f"{blocks.regime}: {caution}" for caution in cautions(blocks)]
+def _notes(blocks: Blocks, drawn: CriticalDifference) -> list[str]:
+    notes = [f"{blocks.regime}: {caution}" for caution in cautions(blocks)]
     if drawn.p > ALPHA:
-        said.append(
+        notes.append(
             f"{blocks.regime}, {blocks.metric.title}: Friedman's test finds no difference between the "
             f"methods (p = {drawn.p:.2g}): read no more into the diagram."
         )
-    return said
+    return notes

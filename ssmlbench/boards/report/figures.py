@@ -12,6 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ssmlbench.boards.report.histories import Curves, PseudoLabels
+from ssmlbench.boards.report.labels import (
+    LABEL_LENGTH,
+    LETTER_WIDTH,
+    end_labels,
+    label_room,
+    place_labels,
+)
 from ssmlbench.boards.report.series import (
     BASELINE,
     CostQuality,
@@ -19,13 +26,12 @@ from ssmlbench.boards.report.series import (
     Dots,
     Line,
     OverLevels,
+    Series,
 )
 from ssmlbench.boards.report.style import (
     DASHES,
     HUES,
     INK,
-    LABEL,
-    LETTER,
     MARKERS,
     MUTED,
     PLAIN,
@@ -34,15 +40,12 @@ from ssmlbench.boards.report.style import (
     Styles,
     draw_line,
     draw_lines,
-    end_labels,
-    label_room,
+    fit_y_axis,
     log_ticks,
-    name_height,
+    name_y_axis,
     panel,
-    place_labels,
     plain_numbers,
     settings,
-    zoom,
 )
 from ssmlbench.boards.report.text import short_names
 
@@ -50,11 +53,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Series = OverLevels | Dots | CostQuality | Curves | PseudoLabels | CriticalDifference
-
 
 def render(series: Series, styles: Styles, kind: str) -> bytes:
-    """The figure as the bytes of a `pdf`, `png` or `svg` file."""
+    """Return the figure as the bytes of a `pdf`, `png` or `svg` file."""
     metadata: dict[str, dict[str, None]] = {
         "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
         "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
@@ -71,10 +72,10 @@ def render(series: Series, styles: Styles, kind: str) -> bytes:
 
 def _over_levels(series: OverLevels, styles: Styles) -> Axes:
     labelled = [each for each in series.lines if each.name in series.named]
-    looks = styles.among([each.name for each in labelled])
-    axes = panel(height=250, left=44, right=label_room(list(looks)))
-    draw_lines(axes, series.lines, looks)
-    zoom(axes, series.lines, looks)
+    chosen = styles.among([each.name for each in labelled])
+    axes = panel(height=250, left=44, right=label_room(list(chosen)))
+    draw_lines(axes, series.lines, chosen)
+    fit_y_axis(axes, series.lines, chosen)
     levels = sorted({x for each in series.lines for x in each.x})
     if levels[0] > 0:
         axes.set_xscale("log")
@@ -84,8 +85,8 @@ def _over_levels(series: OverLevels, styles: Styles) -> Axes:
     plain_numbers(axes.yaxis)
     axes.grid(axis="y")
     axes.set_xlabel(series.axis)
-    name_height(axes, series.metric)
-    end_labels(axes, labelled, looks)
+    name_y_axis(axes, series.metric)
+    end_labels(axes, labelled, chosen)
     return axes
 
 
@@ -132,9 +133,9 @@ def _cost_quality(series: CostQuality, styles: Styles) -> Axes:
         color=MUTED, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1,
     )  # fmt: skip
     bold = {*series.front, *series.named}
-    looks = styles.among(sorted(bold & {*at}))
+    chosen = styles.among(sorted(bold & {*at}))
     for point in series.points:
-        style = looks.get(point.name, PLAIN)
+        style = chosen.get(point.name, PLAIN)
         axes.plot(
             [point.cost], [point.quality], style.marker, color=style.colour,
             ms=3.5 if style is PLAIN else 5.5, zorder=2 if style is PLAIN else 3,
@@ -150,9 +151,9 @@ def _cost_quality(series: CostQuality, styles: Styles) -> Axes:
     axes.grid()
     axes.set_axisbelow(True)
     axes.set_xlabel(f"{series.cost.title} ↓")
-    name_height(axes, series.quality)
+    name_y_axis(axes, series.quality)
     axes.autoscale_view()  # the labels need to know where the points will be
-    shown = short_names([point.name for point in series.points], LABEL)
+    shown = short_names([point.name for point in series.points], LABEL_LENGTH)
     ordered = sorted(series.points, key=lambda p: (p.name not in bold, p.name))
     place_labels(axes, [(p.cost, p.quality, shown[p.name], p.name in bold) for p in ordered])
     return axes
@@ -181,34 +182,34 @@ def _epochs(axes: Axes, warm_up: int, shown: Sequence[Line]) -> None:
 def _curves(series: Curves, styles: Styles) -> Axes:
     names = [each.name for each in series.lines]
     axes = panel(height=190, left=58, right=label_room(names))
-    looks = {
+    chosen = {
         each.name: Style(HUES[i % 5], MARKERS[i % 7], DASHES[i % 4])
         for i, each in enumerate(series.lines)
     }
     for each in series.lines:
-        draw_line(axes, each, looks[each.name])
+        draw_line(axes, each, chosen[each.name])
     values = [value for each in series.lines for value in each.mean]
     if series.what == "losses" and min(values) > 0 and max(values) > 20 * min(values):
         axes.set_yscale("log")
         log_ticks(axes.yaxis, min(values) / 1.2, max(values) * 1.2)
     plain_numbers(axes.yaxis)
-    axes.set_ylabel(f"{short_names([series.method], LABEL)[series.method]}: {series.what}")
+    axes.set_ylabel(f"{short_names([series.method], LABEL_LENGTH)[series.method]}: {series.what}")
     _epochs(axes, series.warm_up, series.lines)
-    end_labels(axes, series.lines, looks)
+    end_labels(axes, series.lines, chosen)
     return axes
 
 
 def _pseudo_labels(series: PseudoLabels, styles: Styles) -> Axes:
     labelled = [each for each in series.lines if each.name in series.named]
-    looks = styles.among([each.name for each in labelled])
-    axes = panel(height=230, left=54, right=label_room(list(looks)))
-    draw_lines(axes, series.lines, looks)
+    chosen = styles.among([each.name for each in labelled])
+    axes = panel(height=230, left=54, right=label_room(list(chosen)))
+    draw_lines(axes, series.lines, chosen)
     low, high = axes.get_ylim()
     axes.set_ylim(max(low, -0.05), min(high, 1.05))  # a band may leave [0, 1], a share cannot
     axes.set_ylabel(series.column.removeprefix("pseudo_"))
     plain_numbers(axes.yaxis)
     _epochs(axes, series.warm_up, series.lines)
-    end_labels(axes, labelled, looks)
+    end_labels(axes, labelled, chosen)
     return axes
 
 
@@ -216,8 +217,8 @@ def _critical_difference(series: CriticalDifference, styles: Styles) -> Axes:
     """Demšar's diagram: methods on an axis of average ranks, bars over those that do not differ."""
     count = len(series.names)
     half = math.ceil(count / 2)
-    shown = short_names(series.names, LABEL)
-    side = 30 + LETTER * max(map(len, shown.values()))
+    shown = short_names(series.names, LABEL_LENGTH)
+    side = 30 + LETTER_WIDTH * max(map(len, shown.values()))
     top, below = 44.0, 54.0 + 10 * len(series.cliques)
     axes = panel(below + 14 + 13.5 * half, left=0, right=0, bottom=0, top=0)
     axes.set_axis_off()
@@ -236,9 +237,9 @@ def _critical_difference(series: CriticalDifference, styles: Styles) -> Axes:
     axes.plot(ends, [14, 14], color=INK, linewidth=1.4, marker="|", markersize=6)
     axes.text(x(1), 9, f"CD = {series.difference:.2f}", ha="left", va="bottom", **small)
     axes.text(WIDTH - 4, 9, series.metric.title, ha="right", va="bottom", **small)
-    looks = styles.among(series.named)
+    chosen = styles.among(series.named)
     for i, (name, rank) in enumerate(zip(series.names, series.ranks, strict=True)):
-        style = looks.get(name, PLAIN)
+        style = chosen.get(name, PLAIN)
         on_left = i < half
         y = below + 8 + 13.5 * (i if on_left else count - 1 - i)
         edge = side - 4 if on_left else WIDTH - side + 4

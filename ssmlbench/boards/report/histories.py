@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ssmlbench.boards.leaderboard import Board
-from ssmlbench.boards.report.series import Line, named, runs_by_cell, where
+from ssmlbench.boards.report.series import Line, Series, named, runs_by_cell, where
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.folder import RunFolder
 
 NOT_SHOWN = {"epoch", "phase", "steps", "lr", "seconds", "samples_per_second", "peak_memory_mb"}
-"""Columns of every history that say how the run went on, not what was learned."""
+"""Columns of every history about the run's progress, not about what was learned."""
 PSEUDO = {
     "pseudo_precision": "Precision of the pseudo-labels",
     "pseudo_recall": "Recall of the pseudo-labels",
@@ -36,10 +36,9 @@ class History:
 
 
 @dataclass(frozen=True)
-class Curves:
-    """The losses, or the other things that were logged, of one method at one level."""
+class Curves(Series):
+    """The losses, or the other values that were logged, of one method at one level."""
 
-    where: str
     method: str
     what: str  # "losses", or "diagnostics"
     lines: tuple[Line, ...]  # one a column
@@ -48,10 +47,12 @@ class Curves:
 
     @property
     def title(self) -> str:
+        """What the figure shows."""
         return f"{self.method}: {self.what}"
 
     @property
     def alt(self) -> str:
+        """The values after the last epoch."""
         ends = ", ".join(f"{line.name} {line.mean[-1]:.4g}" for line in self.lines)
         return (
             f"{self.where}: {self.what} of {self.method} over epochs, mean of {self.seeds} "
@@ -60,10 +61,9 @@ class Curves:
 
 
 @dataclass(frozen=True)
-class PseudoLabels:
+class PseudoLabels(Series):
     """One measure of the pseudo-labels' quality over epochs, one line a method."""
 
-    where: str
     column: str
     lines: tuple[Line, ...]
     named: tuple[str, ...]
@@ -71,10 +71,12 @@ class PseudoLabels:
 
     @property
     def title(self) -> str:
+        """What the figure shows."""
         return PSEUDO[self.column]
 
     @property
     def alt(self) -> str:
+        """The best method after the last epoch."""
         best = max(self.lines, key=lambda line: line.mean[-1])
         return (
             f"{self.where}: {self.title.lower()} of {len(self.lines)} methods over epochs. Highest "
@@ -83,7 +85,7 @@ class PseudoLabels:
 
 
 def read_history(run: Finished) -> History | None:
-    """None if the file is not there or is no history; a number that cannot be read is NaN."""
+    """Read a run's history; None without a valid file, NaN for a number that cannot be read."""
     try:
         with RunFolder(run.folder).history_file.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
@@ -107,7 +109,7 @@ def _number(text: str | None) -> float:
 
 
 def mean_curve(name: str, histories: Sequence[History], column: str) -> Line | None:
-    """Mean ± std over the histories, epoch by epoch; epochs in which nobody has a value are left out."""
+    """Return mean ± std over the histories for each epoch with a value; None if there is none."""
     by_epoch: dict[int, list[float]] = {}
     for history in histories:
         for epoch, value in zip(history.epochs, history.columns.get(column, ()), strict=False):
@@ -126,7 +128,7 @@ def mean_curve(name: str, histories: Sequence[History], column: str) -> Line | N
 
 
 def downsampled(epochs: Sequence[int]) -> list[int]:
-    """At most `AT_MOST` of the epochs, evenly spaced, the last one always."""
+    """Return at most `AT_MOST` of the epochs, evenly spaced, the last one included."""
     step = math.ceil(len(epochs) / AT_MOST)
     return list(epochs[::-1][::step][::-1])
 
@@ -134,7 +136,7 @@ def downsampled(epochs: Sequence[int]) -> list[int]:
 class CellHistories:
     """The histories of one level of a board by method, each file read once."""
 
-    def __init__(self, board: Board, level: str):
+    def __init__(self, board: Board, level: str) -> None:
         self.where = where(board, level)
         cells = runs_by_cell(board)
         self.by_method: dict[str, list[History]] = {}
@@ -147,7 +149,7 @@ class CellHistories:
                 self.by_method[row.name] = histories
 
     def curves(self, method: str) -> list[Curves]:
-        """The losses and, where something else was logged, the diagnostics of one method."""
+        """Return the losses and, if other values were logged, the diagnostics of one method."""
         histories = self.by_method[method]
         names = list(dict.fromkeys(name for h in histories for name in h.columns))
         found = []
@@ -164,6 +166,7 @@ class CellHistories:
         return found
 
     def pseudo_labels(self) -> list[PseudoLabels]:
+        """Return one series for each measure that at least one method logged."""
         found = []
         for column in PSEUDO:
             lines = [mean_curve(name, hs, column) for name, hs in self.by_method.items()]

@@ -11,23 +11,26 @@ from importlib.resources import files
 import ssmlbench
 from ssmlbench.boards.leaderboard import Board, Query
 from ssmlbench.boards.render import Entry, boards_document, footnotes, title
-from ssmlbench.boards.report.figures import Series, render
+from ssmlbench.boards.report.figures import render
 from ssmlbench.boards.report.inline_svg import for_page
 from ssmlbench.boards.report.provenance import listings
 from ssmlbench.boards.report.sections import FigureSection, styles_of
+from ssmlbench.boards.report.series import Series
 from ssmlbench.boards.report.text import clean
 from ssmlbench.runs.finished import Finished
 
 
 @dataclass(frozen=True)
 class LeaderTable:
+    """One sortable table of a leaderboard."""
+
     caption: str
     headers: Sequence[tuple[str, str]]  # with the direction in which a first click sorts
     rows: Sequence[Sequence[Entry]]
 
 
 def leader_tables(board: Board) -> list[LeaderTable]:
-    """The board's tables as `compare` shows them."""
+    """Return the board's tables as `compare` shows them."""
     section = boards_document([board]).sections[0]
     several = len(section.panels) > 1
     names = [f"{section.title} · {m.title}" for m in board.metrics] if several else [section.title]
@@ -42,8 +45,8 @@ def _first_sort(header: str) -> str:
     return "descending" if "↑" in header or header == "seeds" else "ascending"
 
 
-def page(boards: Sequence[Board], sections: Sequence[FigureSection], query: Query) -> str:
-    """The whole page. Every name in it is escaped by the template."""
+def html_page(boards: Sequence[Board], sections: Sequence[FigureSection], query: Query) -> str:
+    """Return the whole page. Every name in it is escaped by the template."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -91,11 +94,12 @@ def page(boards: Sequence[Board], sections: Sequence[FigureSection], query: Quer
 
 
 def runs_of(boards: Sequence[Board]) -> list[Finished]:
+    """Return the runs of all boards."""
     return [run for board in boards for run in board.runs]
 
 
 def facts(boards: Sequence[Board], runs: Sequence[Finished], query: Query) -> list[tuple[str, str]]:
-    """What the page is about, in a line or two."""
+    """Return what the page covers, as names and values."""
     specs = [run.spec for run in runs]
     return [
         ("runs", str(len(runs))),

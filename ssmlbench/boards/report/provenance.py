@@ -19,6 +19,7 @@ class Listing:
 
 
 def listings(runs: Sequence[Finished]) -> list[Listing]:
+    """Return the tables of versions, data sets, method files and runs."""
     return [_versions(runs), _data(runs), _methods(runs), _runs(runs)]
 
 

@@ -1,4 +1,4 @@
-"""What a report shows: the figures of all boards in their sections, with a cap where they grow too many."""
+"""The sections of a report: the figures of all boards, with a limit on their number."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from itertools import zip_longest
 from ssmlbench.boards.leaderboard import COSTS, Board, Query
 from ssmlbench.boards.render import title
 from ssmlbench.boards.report.critical_difference import critical_differences
-from ssmlbench.boards.report.figures import Series
 from ssmlbench.boards.report.histories import CellHistories
-from ssmlbench.boards.report.series import cost_quality, dots, named, over_levels
+from ssmlbench.boards.report.series import Series, cost_quality, dots, named, over_levels
 from ssmlbench.boards.report.style import Styles
 from ssmlbench.protocol.metrics import METRICS
 
@@ -20,7 +19,7 @@ CURVES = 60
 CELLS = 30
 """Levels of boards for which a figure over epochs or of cost is drawn."""
 OPEN = 4
-"""Methods of a level whose training curves are shown before a reader chooses."""
+"""Methods of a level whose training curves are shown at first."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +37,13 @@ class Group:
 
     heading: str
     series: list[Series] = field(default_factory=list)
-    choices: list[MethodToggle] = field(default_factory=list)
+    toggles: list[MethodToggle] = field(default_factory=list)
 
 
 @dataclass
 class FigureSection:
+    """One section of the report: a heading, an explanation and its figures."""
+
     key: str
     heading: str
     about: str
@@ -51,18 +52,19 @@ class FigureSection:
 
     @property
     def series(self) -> Iterator[Series]:
+        """All figures of the section, in order."""
         for group in self.groups:
             yield from group.series
-            for choice in group.choices:
-                yield from choice.series
+            for toggle in group.toggles:
+                yield from toggle.series
 
 
-def sections(boards: Sequence[Board], query: Query) -> list[FigureSection]:
-    """Every figure of the boards. Boards that stand apart have their table and no figures."""
+def report_sections(boards: Sequence[Board], query: Query) -> list[FigureSection]:
+    """Return all figures of the boards; a board that stands apart has its table and no figures."""
     main = [board for board in boards if not board.apart]
     found = [
         _quality(main),
-        _ranks(main),
+        _critical_differences(main),
         *_training(main),
         _cost(main, query),
     ]
@@ -74,7 +76,7 @@ def sections(boards: Sequence[Board], query: Query) -> list[FigureSection]:
 
 
 def styles_of(boards: Sequence[Board]) -> Styles:
-    """One look a method for the whole report; the best methods of each board are the first to choose."""
+    """Return one style a method for the whole report; the best of each board choose first."""
     ranked = [[row.name for row in board.rows] for board in boards if not board.apart]
     chosen = [name for names in ranked for name in named(names)]
     return Styles([*chosen, *(name for names in zip_longest(*ranked) for name in names if name)])
@@ -94,17 +96,17 @@ def _quality(boards: Sequence[Board]) -> FigureSection:
             section.notes.append(f"{title(board)}: one method, whose numbers are all in its table.")
             continue
         if len(board.levels) > 1:
-            series: list[Series] = [over_levels(board, metric) for metric in metrics]
-        else:
-            series = [dots(board, metric, board.levels[0]) for metric in metrics]
-        section.groups.append(Group(title(board), series))
-        left_out = max((s.left_out for s in series if hasattr(s, "left_out")), default=0)
-        if left_out:
+            lines = [over_levels(board, metric) for metric in metrics]
+            section.groups.append(Group(title(board), [*lines]))
+            continue
+        rows = [dots(board, metric, board.levels[0]) for metric in metrics]
+        section.groups.append(Group(title(board), [*rows]))
+        if left_out := max((each.left_out for each in rows), default=0):
             section.notes.append(f"{title(board)}: the {left_out} lowest rows are not drawn.")
     return section
 
 
-def _ranks(boards: Sequence[Board]) -> FigureSection:
+def _critical_differences(boards: Sequence[Board]) -> FigureSection:
     section = FigureSection(
         "ranks",
         "Critical difference",
@@ -150,12 +152,12 @@ def _training(boards: Sequence[Board]) -> list[FigureSection]:
             pseudo.groups.append(Group(cell.where, list(found)))
     chosen = _share_out([list(cell.by_method) for cell in histories], CURVES)
     for cell, methods in zip(histories, chosen, strict=True):
-        choices = [
+        toggles = [
             MethodToggle(name, tuple(cell.curves(name)), shown=i < OPEN)
             for i, name in enumerate(methods)
         ]
-        if choices:
-            curves.groups.append(Group(cell.where, choices=choices))
+        if toggles:
+            curves.groups.append(Group(cell.where, toggles=toggles))
     total, drawn = sum(len(cell.by_method) for cell in histories), sum(map(len, chosen))
     if drawn < total:
         curves.notes.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -33,10 +34,26 @@ class Line:
 
 
 @dataclass(frozen=True)
-class OverLevels:
+class Series(ABC):
+    """The numbers of one figure, with its title and its text alternative."""
+
+    where: str  # the board, or one level of it
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What the figure shows."""
+
+    @property
+    @abstractmethod
+    def alt(self) -> str:
+        """The figure in words, for those who do not see it."""
+
+
+@dataclass(frozen=True)
+class OverLevels(Series):
     """One metric of a board over its πs (or shares), one line a method."""
 
-    where: str
     axis: str  # "π", or "share"
     metric: Metric
     lines: tuple[Line, ...]
@@ -44,10 +61,12 @@ class OverLevels:
 
     @property
     def title(self) -> str:
+        """What the figure shows."""
         return f"{self.metric.title} over {self.axis}"
 
     @property
     def alt(self) -> str:
+        """The best method at the last level."""
         last = max(x for line in self.lines for x in line.x)
         at_last = [(line.mean[-1], line.name) for line in self.lines if line.x[-1] == last]
         best = max(at_last) if self.metric.higher_is_better else min(at_last)
@@ -59,6 +78,8 @@ class OverLevels:
 
 @dataclass(frozen=True)
 class Dot:
+    """One method: its mean, its spread and each seed's value."""
+
     name: str
     mean: float
     std: float
@@ -66,20 +87,21 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Dots:
+class Dots(Series):
     """One metric of a board with a single level: a row a method, best on top."""
 
-    where: str
     metric: Metric
     dots: tuple[Dot, ...]
     left_out: int  # rows beyond those shown
 
     @property
     def title(self) -> str:
+        """What the figure shows."""
         return self.metric.title
 
     @property
     def alt(self) -> str:
+        """The best and the worst method."""
         best, worst = self.dots[0], self.dots[-1]
         return (
             f"{self.where}: {self.metric.title} of {len(self.dots)} methods, from {best.name} "
@@ -89,16 +111,17 @@ class Dots:
 
 @dataclass(frozen=True)
 class Point:
+    """One method: what it costs and how good it is."""
+
     name: str
     cost: float
     quality: float
 
 
 @dataclass(frozen=True)
-class CostQuality:
+class CostQuality(Series):
     """What the methods of a board cost against how well they do, at one level."""
 
-    where: str
     cost: Metric
     quality: Metric
     points: tuple[Point, ...]
@@ -107,10 +130,12 @@ class CostQuality:
 
     @property
     def title(self) -> str:
+        """What the figure shows."""
         return f"{self.quality.title} against {self.cost.title}"
 
     @property
     def alt(self) -> str:
+        """The methods on the front."""
         return (
             f"{self.where}: {self.quality.title} against {self.cost.title} of "
             f"{len(self.points)} methods. No other is both cheaper and better than: "
@@ -119,27 +144,26 @@ class CostQuality:
 
 
 @dataclass(frozen=True)
-class CriticalDifference:
-    """Average ranks over cells, and which neighbours Nemenyi's test cannot tell apart."""
+class CriticalDifference(Series):
+    """Average ranks over cells, and which neighbours Nemenyi's test does not separate."""
 
-    where: str
     metric: Metric
     names: tuple[str, ...]  # best average rank first
     ranks: tuple[float, ...]
     difference: float
-    cliques: tuple[
-        tuple[int, int], ...
-    ]  # first and last place of each group, in the order of `names`
+    cliques: tuple[tuple[int, int], ...]  # first and last index of each group in `names`
     about: str  # what the ranks are averaged over
     p: float  # Friedman's
     named: tuple[str, ...]
 
     @property
     def title(self) -> str:
+        """What the figure shows."""
         return f"Critical difference, {self.metric.title}"
 
     @property
     def alt(self) -> str:
+        """All average ranks, and the tests."""
         ranks = ", ".join(f"{n} {r:.2f}" for n, r in zip(self.names, self.ranks, strict=True))
         return (
             f"{self.where}: average ranks by {self.metric.title} over {self.about}: {ranks}. Methods less "
@@ -148,14 +172,14 @@ class CriticalDifference:
 
 
 def named(ranked: Sequence[str]) -> tuple[str, ...]:
-    """The methods a crowded figure names: all if few, else the best ranked and the baseline."""
+    """Return the methods that a figure names: all if few, else the best ranked and the baseline."""
     if len(ranked) <= FEW:
         return tuple(ranked)
     return tuple(name for i, name in enumerate(ranked) if i < TOP or name == BASELINE)
 
 
 def runs_by_cell(board: Board) -> dict[tuple[str, str], list[Finished]]:
-    """The board's runs by (row name, level), seeds in order."""
+    """Return the board's runs by (row name, level), seeds in order."""
     cells: dict[tuple[str, str], list[Finished]] = defaultdict(list)
     for run in sorted(board.runs, key=lambda run: (run.spec.seed, run.spec.hash)):
         cells[run.spec.variant, level_of(run.spec)].append(run)
@@ -170,6 +194,7 @@ def where(board: Board, level: str) -> str:
 
 
 def over_levels(board: Board, metric: Metric) -> OverLevels:
+    """Return one metric of all rows over the board's levels."""
     lines = []
     for row in board.rows:
         cells = [(float(lv), row.cells.get((metric.key, lv))) for lv in board.levels]
@@ -188,6 +213,7 @@ def over_levels(board: Board, metric: Metric) -> OverLevels:
 
 
 def dots(board: Board, metric: Metric, level: str, at_most: int = 40) -> Dots:
+    """Return one metric of the best `at_most` rows, and of the baseline, at one level."""
     found = []
     for row in board.rows:
         cell = row.cells.get((metric.key, level))
@@ -200,12 +226,13 @@ def dots(board: Board, metric: Metric, level: str, at_most: int = 40) -> Dots:
 
 
 def quality_metric(query: Query) -> Metric:
-    """The metric that stands for quality: mAP, which needs no decision rule, where it was asked for."""
+    """Return the metric of quality: mAP if the query has it (no decision rule), else its first."""
     wanted = [METRICS[key] for key in query.metrics if key in METRICS]
     return METRICS["map"] if METRICS["map"] in wanted or not wanted else wanted[0]
 
 
 def cost_quality(board: Board, query: Query, cost: Metric, level: str) -> CostQuality:
+    """Return cost and quality of all rows at one level; rows without finite numbers are left out."""
     quality = quality_metric(query)
     points = []
     for (name, at), runs in runs_by_cell(board).items():
@@ -221,7 +248,7 @@ def cost_quality(board: Board, query: Query, cost: Metric, level: str) -> CostQu
 
 
 def pareto_front(points: Iterable[Point], higher_is_better: bool) -> tuple[str, ...]:
-    """The points to which no other is at least as good in both and better in one; cheapest first."""
+    """Return the Pareto front, cheapest first: no other point is as good in both and better in one."""
     sign = 1 if higher_is_better else -1
     ordered = sorted(points, key=lambda p: (p.cost, -sign * p.quality, p.name))
     front: list[Point] = []
