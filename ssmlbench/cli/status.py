@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WATCH_SECONDS = 2.0
 SHOWN = 40
-"""Runs of one state that are listed; of more, the number is told."""
+"""Runs of one state that are listed; of the others only the number is shown."""
 
 
 def status(
@@ -83,15 +83,20 @@ def page(states: Sequence[RunState]) -> RenderableType:
     for name in shown:
         if name != "done":
             parts.append(_listed(name, [state for state in states if state.state == name]))
+    unreadable = Counter(state.note for state in states if state.note)
+    for note, count in unreadable.items():
+        runs = "1 run" if count == 1 else f"{count} runs"
+        parts.append(Text(f"{runs} of another version, shown by folder name; {note}"))
     return Group(*parts)
 
 
 def totals(states: Sequence[RunState]) -> str:
+    """How many runs are in each state, in one line."""
     from ssmlbench.grid.status import STATES
 
     counts = Counter(state.state for state in states)
-    told = [f"{counts[name]} {name}" for name in reversed(STATES) if counts[name]]
-    return f"{len(states)} run{'s' if len(states) > 1 else ''}: {', '.join(told)}"
+    parts = [f"{counts[name]} {name}" for name in reversed(STATES) if counts[name]]
+    return f"{len(states)} run{'s' if len(states) > 1 else ''}: {', '.join(parts)}"
 
 
 def _listed(name: str, states: Sequence[RunState]) -> Table:

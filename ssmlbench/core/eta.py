@@ -1,4 +1,4 @@
-"""How fast epochs go by, and so how long is left. Wall time only; nothing here touches a number."""
+"""How long an epoch takes, and how long is left: of a run, of a grid. Wall time only."""
 
 from __future__ import annotations
 
@@ -20,21 +20,43 @@ class EpochTimer:
         self._seconds: deque[float] = deque(maxlen=REMEMBERED)
 
     def restart(self) -> None:
-        """What went before (loading, encoding) is not an epoch's time."""
+        """Start the next epoch now: the time before (loading, encoding) does not count."""
         self._last = self._clock()
 
     def tick(self) -> None:
+        """End an epoch, and start the next one."""
         now = self._clock()
         self._seconds.append(now - self._last)
         self._last = now
 
     @property
     def seconds_per_epoch(self) -> float | None:
+        """The median of the last epochs; None before the first has ended."""
         return statistics.median(self._seconds) if self._seconds else None
 
 
+def run_eta(
+    epoch: int, epochs: int, seconds_per_epoch: float | None, since_epoch: float
+) -> float | None:
+    """Seconds left of a run that has made `epoch` epochs, the last one `since_epoch` seconds ago.
+
+    None before the first epoch has ended. An epoch that takes longer than usual counts as about to end.
+    """
+    if seconds_per_epoch is None:
+        return None
+    return max(0.0, (epochs - epoch) * seconds_per_epoch - min(since_epoch, seconds_per_epoch))
+
+
+def grid_eta(elapsed: float, made: float, left: float) -> float | None:
+    """Seconds left of a grid at its speed so far; None before there is one.
+
+    made, left: runs since it started and runs to make, both with the fractions of those under way.
+    """
+    return elapsed * left / made if made > 0 else None
+
+
 def duration(seconds: float | None) -> str:
-    """`45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`; a dash where nothing is known."""
+    """`45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`; a dash for None."""
     if seconds is None:
         return "-"
     seconds = max(0.0, seconds)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from filelock import BaseFileLock, FileLock, Timeout
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    R = TypeVar("R", bound=DataclassInstance)
 
 
 def temporary_beside(file: Path) -> Path:
@@ -36,12 +42,39 @@ def write_atomically(file: Path, content: str | bytes) -> None:
 
 
 def read_json(file: Path) -> dict[str, Any] | None:
-    """What a file of ours says; None where it is not there or not whole."""
+    """The JSON object in a file; None if the file is not there, not whole or holds something else."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        values = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return values if isinstance(values, dict) else None
+
+
+def read_record(file: Path, record: type[R]) -> R | None:
+    """A dataclass from a JSON file, whatever version wrote it; None as for `read_json`.
+
+    Every field needs a default. It is kept where the file lacks the field or has another type there;
+    a default of None takes any number. What the dataclass does not know is ignored.
+    """
+    values = read_json(file)
+    return None if values is None else parse_record(values, record)
+
+
+def parse_record(values: Mapping[str, Any], record: type[R]) -> R:
+    """A dataclass from a JSON object, as `read_record` reads it."""
+    defaults = record()
+    known = {
+        field.name: values[field.name]
+        for field in dataclasses.fields(record)
+        if field.name in values and _fits(values[field.name], getattr(defaults, field.name))
+    }
+    return record(**known)
+
+
+def _fits(value: object, default: object) -> bool:
+    if default is None or type(default) is float:
+        return type(value) in (int, float)
+    return type(value) is type(default)
 
 
 def acquire_telling(lock: BaseFileLock, waits: Callable[[], None]) -> None:
@@ -54,7 +87,7 @@ def acquire_telling(lock: BaseFileLock, waits: Callable[[], None]) -> None:
 
 
 def is_held(lock_file: Path) -> bool:
-    """Does a living process hold the lock? (GridRequest by taking it for a moment.)"""
+    """Does a living process hold the lock? It is taken for a moment to find out."""
     if not lock_file.exists():
         return False
     try:
@@ -62,5 +95,5 @@ def is_held(lock_file: Path) -> bool:
             return False
     except Timeout:
         return True
-    except OSError:  # another user's: no telling
+    except OSError:  # another user's file: not known
         return False

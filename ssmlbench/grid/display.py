@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ssmlbench.core.eta import duration
+from ssmlbench.core.eta import duration, grid_eta, run_eta
 from ssmlbench.core.events import (
     AlreadyDone,
     Closing,
@@ -35,21 +35,20 @@ TOTALS_SECONDS = 60.0
 
 @dataclass
 class Row:
-    """A run that is being made, as the table shows it."""
+    """A run that is being made, as the live table shows it."""
 
     spec: RunSpec
     epoch: int = 0
-    first: int = 0  # the epochs an earlier life of it had made
+    first: int = 0  # epochs made before it was resumed
     loss: float | None = None
     seconds_per_epoch: float | None = None
     epoch_ended: float = 0.0  # when, by the display's clock
     doing: str = "starting"
 
     def eta(self, now: float) -> float | None:
-        if self.seconds_per_epoch is None:
-            return None
-        since = min(now - self.epoch_ended, self.seconds_per_epoch)
-        return (self.spec.epochs - self.epoch) * self.seconds_per_epoch - since
+        """Seconds left; `now` is by the display's clock."""
+        since = now - self.epoch_ended
+        return run_eta(self.epoch, self.spec.epochs, self.seconds_per_epoch, since)
 
 
 class Display:
@@ -69,9 +68,9 @@ class Display:
         self.failed = 0
         self.rows: dict[str, Row] = {}
         self._clock = clock
-        self._told = clock()
+        self._totals_printed = clock()
         self._began: float | None = None  # when the first run reported
-        self._made = 0.0  # runs made since, of resumed ones the part that was left
+        self._made = 0.0  # runs made since; of a resumed run, the part made here
         self._last: dict[str, float] = {}
         self._live: Live | None = None
         if console.is_terminal and not quiet:
@@ -153,22 +152,21 @@ class Display:
     # ------------------------------------------------------------------ the whole grid
 
     def eta(self) -> float | None:
-        """Seconds until all runs are made, at the pace so far; None before there is one."""
-        begun = self.rows.values()
-        made = self._made + sum((row.epoch - row.first) / row.spec.epochs for row in begun)
-        left = self.total - self.closed - sum(row.epoch / row.spec.epochs for row in begun)
-        if self._began is None or made <= 0:
-            return None
-        return (self._clock() - self._began) * left / made
+        """Seconds until all runs are made, at the speed so far; None before there is one."""
+        running = self.rows.values()
+        made = self._made + sum((row.epoch - row.first) / row.spec.epochs for row in running)
+        left = self.total - self.closed - sum(row.epoch / row.spec.epochs for row in running)
+        return None if self._began is None else grid_eta(self._clock() - self._began, made, left)
 
     def totals(self) -> str:
+        """The grid in one line."""
         failed = f", {self.failed} failed" if self.failed else ""
         eta = self.eta()
         left = f", about {duration(eta)} left" if eta is not None else ""
         return f"{self.closed} of {self.total} runs{failed}, {len(self.rows)} running{left}"
 
     def table(self) -> Table:
-        """What a terminal shows: the runs that are under way, and the totals below."""
+        """The live table of a terminal: the runs being made, and the totals below."""
         table = Table(caption=self.totals(), caption_justify="left")
         for column in ("method", "data set", "regime", "seed"):
             table.add_column(column, overflow="fold")
@@ -190,8 +188,12 @@ class Display:
 
     def _print_totals(self) -> None:
         now = self._clock()
-        if self.total > 1 and self.closed < self.total and now - self._told >= TOTALS_SECONDS:
-            self._told = now
+        if (
+            self.total > 1
+            and self.closed < self.total
+            and now - self._totals_printed >= TOTALS_SECONDS
+        ):
+            self._totals_printed = now
             self._log(self.totals())
 
     # ------------------------------------------------------------------ lines

@@ -2,6 +2,9 @@
 
 `results/.queue/<grid>.json` is written when the runs are handed to an engine and deleted when the
 grid ends. A grid that was killed no longer holds its lock, so its runs do not count as queued.
+
+The grid's process and a run's process each keep a file and a lock alive: one may be killed while the
+other lives on, and a run can be made on another machine than its grid.
 """
 
 from __future__ import annotations
@@ -10,31 +13,60 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
-from ssmlbench.core.files import read_json, write_atomically
+from ssmlbench.core.files import parse_record, read_record, write_atomically
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.heartbeat import KeepAlive, is_alive
 
+RUN_DEPTH = 4
+"""Folders from the results folder to a run: data set, regime, method, seed and hash."""
+
+
+@dataclass(frozen=True)
+class QueuedRun:
+    """One run of a queue file."""
+
+    folder: str = ""  # below the results folder
+    name: str = ""  # the method with the hyper-parameters that are not its defaults
+    epochs: int = 0
+    job: str = ""  # the engine's name for it
+
+
+@dataclass(frozen=True)
+class QueueFile:
+    """What a queue file holds; also what is assumed where another version did not write it."""
+
+    engine: str = ""
+    detached: bool = False  # the jobs outlive the process that wrote the file
+    host: str = ""
+    time: float = 0.0
+    runs: list[Any] = field(default_factory=list)  # each as QueuedRun
+    facts: dict[str, Any] = field(default_factory=dict)  # what the engine wants to keep
+
+    def entries(self) -> list[QueuedRun]:
+        """The runs, without those of which no folder is known."""
+        runs = [parse_record(run, QueuedRun) for run in self.runs if isinstance(run, dict)]
+        return [run for run in runs if len(Path(run.folder).parts) == RUN_DEPTH]
+
 
 @dataclass(frozen=True)
 class Queued:
-    """One run of a queue file."""
+    """A run that waits for its turn."""
 
     folder: Path
-    name: str  # the method with the hyper-parameters that are not its defaults
+    name: str
     epochs: int
     engine: str
     since: float
-    job: str = ""  # Slurm's name for it
-    host: str = ""
+    job: str = ""
 
 
 @contextmanager
@@ -62,57 +94,50 @@ def write_queue(
     detached: bool = False,
     **facts: Any,
 ) -> None:
-    """Write a queue file.
-
-    jobs: the engine's name for each run's job. detached: the jobs outlive this process, so the file
-    stays until the runs are finished or the engine deletes it. facts: what the engine wants to keep.
-    """
+    """Write a queue file. jobs: the engine's name for each run's job; the rest as in `QueueFile`."""
     runs = [
-        {
-            "folder": str(RunFolder.of(results, spec).path.relative_to(results)),
-            "name": spec.variant,
-            "epochs": spec.epochs,
-            "job": job,
-        }
+        asdict(
+            QueuedRun(
+                str(RunFolder.of(results, spec).path.relative_to(results)),
+                spec.variant,
+                spec.epochs,
+                job,
+            )
+        )
         for spec, job in zip(specs, jobs or [""] * len(specs), strict=True)
     ]
-    queue = {
-        "engine": engine,
-        "detached": detached,
-        "host": socket.gethostname(),
-        "time": time.time(),
-        "runs": runs,
-    }
+    queue = QueueFile(engine, detached, socket.gethostname(), time.time(), runs, facts)
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, json.dumps({**queue, **facts}))
+    write_atomically(file, json.dumps(asdict(queue)))
 
 
 def read_queues(results: Path) -> dict[Path, Queued]:
     """Every run that a living grid still has to make, by its folder."""
     runs = {}
-    for file, queue in _files(results):
-        if not _alive(file, queue):
-            continue
-        for run in queue["runs"]:
-            folder = results / run["folder"]
-            runs[folder] = Queued(
-                folder,
-                run["name"],
-                run["epochs"],
-                queue["engine"],
-                queue["time"],
-                run["job"],
-                queue["host"],
-            )
+    for file, queue in queue_files(results):
+        if _alive(file, queue):
+            for run in queue.entries():
+                folder = results / run.folder
+                runs[folder] = Queued(
+                    folder, run.name, run.epochs, queue.engine, queue.time, run.job
+                )
     return runs
 
 
 def sweep(results: Path) -> None:
     """Delete the files of killed grids, and of job arrays whose runs are all finished."""
-    for file, queue in _files(results):
-        finished = all((results / run["folder"] / "result.json").is_file() for run in queue["runs"])
-        if finished or not _alive(file, queue):
+    for file, queue in queue_files(results):
+        runs = queue.entries()
+        finished = all((results / run.folder / "result.json").is_file() for run in runs)
+        if (runs and finished) or not _alive(file, queue):
             remove_queue(file)
+
+
+def queue_files(results: Path) -> list[tuple[Path, QueueFile]]:
+    """The queue files of a results folder and what they hold."""
+    files = sorted(queue_folder(results).glob("*.json"))
+    read = [(file, read_record(file, QueueFile)) for file in files]
+    return [(file, queue) for file, queue in read if queue is not None]
 
 
 def queue_folder(results: Path) -> Path:
@@ -120,14 +145,9 @@ def queue_folder(results: Path) -> Path:
     return results / ".queue"
 
 
-def _files(results: Path) -> list[tuple[Path, dict[str, Any]]]:
-    files = sorted(queue_folder(results).glob("*.json"))
-    return [(file, queue) for file in files if (queue := read_json(file)) is not None]
-
-
-def _alive(file: Path, queue: Mapping[str, Any]) -> bool:
+def _alive(file: Path, queue: QueueFile) -> bool:
     # Slurm jobs outlive this process: keep the file; slurm.underway() asks squeue.
-    return queue.get("detached", False) or is_alive(file.with_suffix(".lock"), file, queue["host"])
+    return queue.detached or is_alive(file.with_suffix(".lock"), file, queue.host)
 
 
 def remove_queue(file: Path) -> None:

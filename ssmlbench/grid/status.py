@@ -1,24 +1,24 @@
-"""What state every run of a results folder is in, read from the folder alone: no engine is asked.
+"""The state of every run of a results folder, read from the folder alone: no engine is asked.
 
-A run is done if result.json is there. Otherwise progress.json, error.json and the lock tell.
+A run is done if result.json is there. Otherwise progress.json, error.json and the lock decide.
+Files of newer or older versions are read as far as they can be.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.files import read_json
+from ssmlbench.core.files import read_record
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.queue_file import Queued, read_queues
-from ssmlbench.runs.finished import run_paths
+from ssmlbench.runs.finished import read_spec, run_paths
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.heartbeat import is_alive
+from ssmlbench.runs.heartbeat import Progress, is_alive
 
 STATES = ("running", "queued", "failed", "stopped", "done")
 
@@ -42,29 +42,41 @@ class RunState:
     error: str = ""
     traceback: str = ""
     attempts: int = 0
+    note: str = ""  # why its spec cannot be read
 
     def as_dict(self) -> dict[str, Any]:
+        """The state as JSON takes it."""
         return {**asdict(self), "folder": str(self.folder)}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What error.json holds; also what is assumed where another version did not write it."""
+
+    error: str = "unknown"
+    traceback: str = ""
+    attempts: int = 1
+    host: str = ""
+    time: float = 0.0
 
 
 def read_states(roots: Iterable[Path]) -> list[RunState]:
     """Every run below the roots, and those that are queued and have no folder yet."""
     states = []
-    for root in roots:
-        if not Path(root).is_dir():
+    for root in map(Path, roots):
+        if not root.is_dir():
             raise UserError(f"no results folder at {root}; `ssmlbench run` makes one")
-        waiting = read_queues(Path(root))
-        for place in run_paths(Path(root)):
-            path = Path(root) / place
+        waiting = read_queues(root)
+        for path in (root / relative for relative in run_paths(root)):
             state = _state(path, set(os.listdir(path)), waiting.pop(path, None))
             if state is not None:
                 states.append(state)
-        states += [_of_queue(entry) for entry in waiting.values()]
+        states += [_queued_state(entry) for entry in waiting.values()]
     return states
 
 
 def state_of(results: Path, spec: RunSpec) -> RunState | None:
-    """The state of one run; None where nothing of it is there."""
+    """The state of one run; None if it has no folder."""
     path = RunFolder.of(results, spec).path
     try:
         return _state(path, set(os.listdir(path)), None)
@@ -74,62 +86,71 @@ def state_of(results: Path, spec: RunSpec) -> RunState | None:
 
 def _state(path: Path, names: set[str], queued: Queued | None) -> RunState | None:
     if "result.json" in names:
-        return _named(path, "done")
-    progress = read_json(path / "progress.json") if "progress.json" in names else None
-    error = read_json(path / "error.json") if "error.json" in names else None
+        return _run_state(path, "done")
+    progress = error = None
+    if "progress.json" in names:
+        progress = read_record(path / "progress.json", Progress)
+    if "error.json" in names:
+        error = read_record(path / "error.json", Failure)
     if progress is not None and _alive(path, progress):
         return _running(path, progress)
-    # What began or failed since it was queued has had its turn.
-    heard = max(told["time"] for told in (progress, error, {"time": 0.0}) if told is not None)
-    if queued is not None and heard < queued.since:
-        return _of_queue(queued)
+    # A run that started or failed after it was queued is no longer queued.
+    last = max(progress.time if progress else 0.0, error.time if error else 0.0)
+    if queued is not None and last < queued.since:
+        return _queued_state(queued)
     if progress is not None:
         return _stopped(path, progress)
     if error is not None:
-        keys = ("error", "traceback", "attempts")
-        return _named(path, "failed", where=error["host"], **{key: error[key] for key in keys})
+        return _run_state(
+            path,
+            "failed",
+            where=error.host,
+            error=error.error,
+            traceback=error.traceback,
+            attempts=error.attempts,
+        )
     if "checkpoint.safetensors" in names:
-        return _named(path, "stopped")
+        return _run_state(path, "stopped")
     return None
 
 
-def _alive(path: Path, progress: dict[str, Any]) -> bool:
+def _alive(path: Path, progress: Progress) -> bool:
     folder = RunFolder(path)
-    return is_alive(folder.lock_file, folder.progress_file, progress["host"])
+    return is_alive(folder.lock_file, folder.progress_file, progress.host)
 
 
-def _running(path: Path, progress: dict[str, Any]) -> RunState:
-    eta = None
-    if (pace := progress["seconds_per_epoch"]) is not None:
-        since = time.time() - progress["time"]
-        eta = max(0.0, (progress["epochs"] - progress["epoch"]) * pace - min(since, pace))
-    return _named(
+def _running(path: Path, progress: Progress) -> RunState:
+    return _run_state(
         path,
         "running",
-        epoch=progress["epoch"],
-        epochs=progress["epochs"],
-        eta=eta,
-        doing=progress["doing"],
-        where=progress["host"],
+        epoch=progress.epoch,
+        epochs=progress.epochs,
+        eta=progress.eta(),
+        doing=progress.doing,
+        where=progress.host,
     )
 
 
-def _stopped(path: Path, progress: dict[str, Any]) -> RunState:
+def _stopped(path: Path, progress: Progress) -> RunState:
     # Without a checkpoint the epochs that were made are lost.
-    epoch = progress["epoch"] if RunFolder(path).checkpoint_file.exists() else 0
-    return _named(path, "stopped", epoch=epoch, epochs=progress["epochs"], where=progress["host"])
+    epoch = progress.epoch if RunFolder(path).checkpoint_file.exists() else 0
+    return _run_state(path, "stopped", epoch=epoch, epochs=progress.epochs, where=progress.host)
 
 
-def _of_queue(entry: Queued) -> RunState:
+def _queued_state(entry: Queued) -> RunState:
     where = f"{entry.engine} {entry.job}" if entry.job else entry.engine
-    return _named(entry.folder, "queued", name=entry.name, epochs=entry.epochs, where=where)
+    return _run_state(entry.folder, "queued", name=entry.name, epochs=entry.epochs, where=where)
 
 
-def _named(path: Path, state: str, name: str = "", **facts: Any) -> RunState:
-    """The facts under the names that the path holds; spec.json is read where they are too few."""
+def _run_state(path: Path, state: str, name: str = "", **facts: Any) -> RunState:
+    """A state under the names that the path holds; spec.json has the method's hyper-parameters."""
     dataset, regime, method = path.parts[-4:-1]
     seed, _, digest = path.name.partition("-")
-    if not name:
-        told = None if state == "done" else read_json(path / "spec.json")
-        name = RunSpec.from_dict(told).variant if told else method
-    return RunState(state, path, dataset, regime, name, seed, digest, **facts)
+    note = ""
+    if not name and state != "done":
+        spec = read_spec(path / "spec.json")
+        if isinstance(spec, RunSpec):
+            name = spec.variant
+        elif spec.file.exists():
+            note = f"spec.json: {spec.reason}"
+    return RunState(state, path, dataset, regime, name or method, seed, digest, note=note, **facts)

@@ -1,6 +1,6 @@
-"""What a run tells its folder while it is made: progress.json at every event, touched in between.
+"""progress.json: where a run stands, written at every event and touched in between.
 
-`ssmlbench status` reads it, on any machine that sees the folder. A run never fails over it.
+`ssmlbench status` reads it, on any machine that sees the folder. A run never fails because of it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ssmlbench.core.eta import EpochTimer
+from ssmlbench.core.eta import EpochTimer, run_eta
 from ssmlbench.core.events import (
     Encoding,
     EpochEnded,
@@ -34,11 +34,11 @@ FRESH_SECONDS = 90.0
 
 
 class KeepAlive:
-    """Touches a file again and again as long as the process lives: use as a context manager."""
+    """Touches a file every few seconds while the process lives: use as a context manager."""
 
     def __init__(self, file: Path):
         self.file = file
-        self._over = threading.Event()
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._touch, daemon=True)
 
     def __enter__(self) -> KeepAlive:
@@ -46,16 +46,17 @@ class KeepAlive:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._over.set()
+        self._stop.set()
         self._thread.join()
 
     def _touch(self) -> None:
-        while not self._over.wait(BEAT_SECONDS):
+        while not self._stop.wait(BEAT_SECONDS):
             with suppress(OSError):
                 os.utime(self.file)
 
 
 def is_fresh(file: Path) -> bool:
+    """Was the file touched a short time ago?"""
     try:
         return time.time() - file.stat().st_mtime < FRESH_SECONDS
     except OSError:
@@ -63,36 +64,50 @@ def is_fresh(file: Path) -> bool:
 
 
 def is_alive(lock_file: Path, touched: Path, host: str) -> bool:
-    """Is the process there that holds the lock and touches the file, on that host?
+    """Is the process alive that holds the lock and touches the file, on that host?
 
-    Where the lock can be asked it decides; from another machine it may look free.
+    On its own host the lock decides. Seen from another machine a held lock may look free, so that
+    there the time of the file decides.
     """
     return is_held(lock_file) or (host != socket.gethostname() and is_fresh(touched))
 
 
+@dataclass(frozen=True)
+class Progress:
+    """What progress.json holds; also what is assumed where another version did not write it."""
+
+    epoch: int = 0
+    epochs: int = 0
+    doing: str = "starting"
+    seconds_per_epoch: float | None = None
+    losses: dict[str, float] = field(default_factory=dict)  # by term
+    resumed: int | None = None  # the epoch of the checkpoint it continued from
+    host: str = ""
+    pid: int = 0
+    began: float = 0.0  # seconds since the epoch, as `time`
+    time: float = 0.0  # of the last event
+
+    def eta(self) -> float | None:
+        """Seconds left, judged from now."""
+        since = time.time() - self.time
+        return run_eta(self.epoch, self.epochs, self.seconds_per_epoch, since)
+
+
 class Heartbeat:
-    """Stands between a run and whoever is told of it: `notify` keeps the folder informed too."""
+    """Passes a run's events on to `notify`, and keeps its progress.json up to date."""
 
     def __init__(self, folder: RunFolder, epochs: int, notify: Notify):
         self._file = folder.progress_file
         self._forward = notify
         self._timer = EpochTimer()
-        self._facts: dict[str, Any] = {
-            "epoch": 0,
-            "epochs": epochs,
-            "doing": "starting",
-            "seconds_per_epoch": None,
-            "losses": {},
-            "resumed": None,
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "began": time.time(),
-        }
-        self._touching = KeepAlive(self._file)
+        self._progress = Progress(
+            epochs=epochs, host=socket.gethostname(), pid=os.getpid(), began=time.time()
+        )
+        self._keep_alive = KeepAlive(self._file)
 
     def __enter__(self) -> Heartbeat:
         self._write()
-        self._touching.__enter__()
+        self._keep_alive.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
@@ -100,7 +115,7 @@ class Heartbeat:
 
         `status` then says "stopped".
         """
-        self._touching.__exit__()
+        self._keep_alive.__exit__()
         if kind is None or issubclass(kind, Exception):
             self._file.unlink(missing_ok=True)
 
@@ -126,10 +141,11 @@ class Heartbeat:
                 self._update(doing=event.text)
         self._forward(event)
 
-    def _update(self, **facts: Any) -> None:
-        self._facts |= facts
+    def _update(self, **changes: Any) -> None:
+        self._progress = replace(self._progress, **changes)
         self._write()
 
     def _write(self) -> None:
-        with suppress(OSError):  # a full disk is the checkpoint's to report
-            write_atomically(self._file, json.dumps({**self._facts, "time": time.time()}))
+        content = {**asdict(self._progress), "time": time.time()}
+        with suppress(OSError):  # a full disk is reported when the checkpoint is written
+            write_atomically(self._file, json.dumps(content))

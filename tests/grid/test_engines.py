@@ -9,6 +9,7 @@ import builtins
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.heartbeat import Progress
 from ssmlbench.runs.resolve import resolve
 from tests.grid.test_grid import AXES, BROKEN_METHOD, HELD_METHOD, board, wait_for
 from tests.runs.test_execute import DATASET
@@ -88,18 +90,16 @@ def test_a_ray_worker_killed_in_the_middle_changes_no_bit_and_a_failing_run_stop
     assert Dispatch(place, "ray").run(GridPlan([held], plugins, place), report).already == 1
 
 
-def test_what_happened_between_two_looks_at_a_folder() -> None:
-    start = {"began": 1.0, "epoch": 0, "epochs": 9, "doing": "starting", "resumed": None}
-    start |= {"losses": {}, "seconds_per_epoch": None}
-    waits = {**start, "doing": "waits for features"}
-    second = {**start, "doing": "training", "epoch": 2, "losses": {"a": 0.5}}
+def test_the_events_between_two_readings_of_progress() -> None:
+    start = Progress(began=1.0, epochs=9)
+    waits = replace(start, doing="waits for features")
+    second = replace(start, doing="training", epoch=2, losses={"a": 0.5})
     between = ray_engine.events_between
-    assert between({}, start) == []
+    assert between(Progress(), start) == []
     assert between(start, waits) == [Waiting("waits for features")]
     assert between(waits, second) == [EpochEnded(2, 9, {"a": 0.5})]
     assert between(second, second) == []
-    anew = {**second, "began": 5.0, "resumed": 2}
-    assert between(second, anew) == [Resumed(2)]
+    assert between(second, replace(second, began=5.0, resumed=2)) == [Resumed(2)]
 
 
 def test_a_ray_cluster_that_is_not_there_is_one_line() -> None:

@@ -16,9 +16,11 @@ from typing import Any
 import pytest
 from filelock import FileLock
 from rich.console import Console
+from typer.testing import CliRunner
 
+from ssmlbench.cli import app
 from ssmlbench.cli.status import page
-from ssmlbench.core.eta import EpochTimer, duration
+from ssmlbench.core.eta import EpochTimer, duration, grid_eta, run_eta
 from ssmlbench.core.events import EpochEnded, Started, TrainingStarted, Waiting
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.display import Display
@@ -171,6 +173,43 @@ def test_the_page_lists_what_is_not_done(tmp_path: Path) -> None:
     assert "it broke" in out.getvalue()
 
 
+OTHER_VERSIONS: dict[str, Any] = {
+    "newer": {"spec": lambda spec: {**spec, "curriculum": "easy-first"}},
+    "older": {"spec": lambda spec: {k: v for k, v in spec.items() if k != "dataset"}},
+    "other types": {"spec": lambda spec: {**spec, "config": [1], "changed": 3}},
+    "no object": {"spec": lambda spec: ["a list"]},
+    "progress": {"progress": {"phase": "new", "epoch": "three", "losses": None}},
+    "error": {"error": {"reason": "written elsewhere"}},
+    "queue": {"queue": {"engine": 7, "runs": [{"path": "x"}, 3, {"folder": "too/short"}]}},
+}
+
+
+@pytest.mark.parametrize("case", OTHER_VERSIONS)
+def test_files_of_another_version_give_a_state_and_the_reason(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results, written = tmp_path / "results", OTHER_VERSIONS[case]
+    folder = begin(results, spec_of())
+    RunFolder.of(results, spec_of(1)).record_failure(spec_of(1), "it broke")
+    if "spec" in written:
+        folder.spec_file.write_text(json.dumps(written["spec"](spec_of().as_dict())))
+    if "progress" in written:
+        folder.progress_file.write_text(json.dumps(written["progress"]))
+    if "error" in written:
+        RunFolder.of(results, spec_of(1)).error_file.write_text(json.dumps(written["error"]))
+    if "queue" in written:
+        (results / ".queue").mkdir()
+        (results / ".queue" / "grid.json").write_text(json.dumps(written["queue"]))
+    monkeypatch.setenv("COLUMNS", "200")
+    for more in ((), ("--failed",), ("--format", "json"), ("--watch",)):
+        ended = CliRunner().invoke(app, ["status", "--results", str(results), *more])
+        assert ended.exit_code == 0, ended.exception
+    table = CliRunner().invoke(app, ["status", "--results", str(results)]).output
+    assert "2 runs: 1 stopped, 1 failed" in table
+    assert ("1 run of another version" in table) == ("spec" in written)
+    assert ("fields that are unknown here: curriculum" in table) == (case == "newer")
+
+
 # ------------------------------------------------------------------------------- time left
 
 
@@ -211,6 +250,15 @@ def test_the_pace_is_the_median_of_the_last_epochs() -> None:
         now[0] = moment
         pace.tick()
     assert pace.seconds_per_epoch == 1.0
+
+
+def test_the_time_left_of_a_run_and_of_a_grid() -> None:
+    assert run_eta(0, 40, None, 100.0) is None
+    assert run_eta(10, 40, 2.0, 0.5) == 59.5  # 30 epochs, half a second into the next
+    assert run_eta(10, 40, 2.0, 50.0) == 58.0  # an epoch that is late is about to end
+    assert run_eta(40, 40, 2.0, 50.0) == 0.0
+    assert grid_eta(50.0, 0.0, 2.0) is None
+    assert grid_eta(50.0, 0.25, 1.75) == 350.0
 
 
 @pytest.mark.parametrize(

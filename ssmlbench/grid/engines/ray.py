@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import EpochEnded, Event, Failed, Listener, Resumed, Waiting, Warned
-from ssmlbench.core.files import read_json
+from ssmlbench.core.files import read_record
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.engines.base import EngineOption, GridPlan, WaitingEngine
 from ssmlbench.grid.payload import RunPayload
 from ssmlbench.grid.resources import threads_wanted
 from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.heartbeat import Progress
 
 if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
@@ -108,7 +109,7 @@ class _Tasks:
         self.listener = listener
         self.payload = ray.put(RunPayload.of(plugins, context))
         self.spec_of: dict[Any, RunSpec] = {}  # by the task's reference
-        self.progress: dict[str, Mapping[str, Any]] = {}  # by the run's hash, as last read
+        self.progress: dict[str, Progress] = {}  # by the run's hash, as last read
 
     def make(self, specs: Sequence[RunSpec], at_once: int) -> None:
         waiting = list(specs)[::-1]
@@ -147,33 +148,34 @@ class _Tasks:
             text = f"its Ray worker died {RETRIES + 1} times, or Ray could not run it: {line}"
             RunFolder.of(self.context.results, spec).record_failure(spec, text, str(error))
             events = [Failed(text)]
-        seen = self.progress.get(spec.hash, {}).get("resumed") is not None
+        seen = self._last_progress(spec).resumed is not None
         for event in events:
             if not (seen and isinstance(event, Resumed)):
                 self.listener(spec, event)
 
     def _poll(self, spec: RunSpec) -> None:
         """Report what is new in a run's folder, as the events a local run would have sent."""
-        progress = read_json(RunFolder.of(self.context.results, spec).progress_file)
+        progress = read_record(RunFolder.of(self.context.results, spec).progress_file, Progress)
         if progress is None:
             return
-        before = self.progress.get(spec.hash, {})
+        before = self._last_progress(spec)
         self.progress[spec.hash] = progress
         for event in events_between(before, progress):
             self.listener(spec, event)
 
+    def _last_progress(self, spec: RunSpec) -> Progress:
+        return self.progress.get(spec.hash, Progress())
 
-def events_between(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Event]:
-    """What happened to a run between two readings of its progress.json; {}: there was none."""
+
+def events_between(before: Progress, now: Progress) -> list[Event]:
+    """What happened to a run between two readings of its progress.json."""
     events: list[Event] = []
-    if before.get("began") != now["began"]:  # started again, maybe on another machine
-        before = {}
-    if now["resumed"] is not None and before.get("resumed") is None:
-        events.append(Resumed(now["resumed"]))
-    if now["doing"] not in ("starting", "training", before.get("doing")):
-        events.append(Waiting(now["doing"]))
-    if now["epoch"] > max(before.get("epoch", 0), now["resumed"] or 0):
-        events.append(
-            EpochEnded(now["epoch"], now["epochs"], now["losses"], now["seconds_per_epoch"])
-        )
+    if before.began != now.began:  # started again, maybe on another machine
+        before = Progress()
+    if now.resumed is not None and before.resumed is None:
+        events.append(Resumed(now.resumed))
+    if now.doing not in ("starting", "training", before.doing):
+        events.append(Waiting(now.doing))
+    if now.epoch > max(before.epoch, now.resumed or 0):
+        events.append(EpochEnded(now.epoch, now.epochs, now.losses, now.seconds_per_epoch))
     return events

@@ -22,11 +22,10 @@ from typing import Any
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Closing, Listener
-from ssmlbench.core.files import read_json
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.engines.base import Engine, EngineOption, GridPlan, Submission
 from ssmlbench.grid.payload import RunPayload
-from ssmlbench.grid.queue_file import queue_folder, remove_queue, sweep, write_queue
+from ssmlbench.grid.queue_file import queue_files, queue_folder, remove_queue, sweep, write_queue
 from ssmlbench.grid.resources import threads_wanted
 from ssmlbench.grid.run_one import not_made
 from ssmlbench.runs.folder import RunFolder
@@ -227,18 +226,17 @@ def underway(results: Path) -> set[Path]:
     sweep(results)
     slurm_jobs = _SlurmJobs()
     folders: set[Path] = set()
-    for file in sorted(queue_folder(results).glob("slurm-*.json")):
-        queue = read_json(file)
-        if queue is None:
+    for file, queue in queue_files(results):
+        if queue.engine != SlurmEngine.name:
             continue
-        if queue["cluster"] == "local":
-            here = queue["host"] == socket.gethostname()
-            alive = [run for run in queue["runs"] if here and _process_exists(int(run["job"]))]
+        if queue.facts.get("cluster") == "local":
+            here = queue.host == socket.gethostname()
+            alive = [run for run in queue.entries() if here and _process_exists(int(run.job))]
         else:
-            alive = [run for run in queue["runs"] if run["job"] in slurm_jobs.names]
+            alive = [run for run in queue.entries() if run.job in slurm_jobs.names]
         if not alive:
             remove_queue(file)
-        folders |= {results / run["folder"] for run in alive}
+        folders |= {results / run.folder for run in alive}
     return folders
 
 
