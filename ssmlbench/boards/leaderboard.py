@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ssmlbench.core.code_versions import is_old_digest
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import REGIME_NUMBERS, SETTING, RunSpec
 from ssmlbench.core.suggestions import did_you_mean
@@ -154,7 +155,7 @@ def _boards_of_group(runs: Sequence[Finished], query: Query) -> list[Board]:
         current, outdated = _split_by_code(members)
         boards.append(_board(current, query, setting, ", ".join(reasons)))
         if outdated:
-            why = [*reasons, "made with another version of the method's file"]
+            why = [*reasons, changed_code_reason(outdated)]
             boards.append(_board(outdated, query, setting, ", ".join(why)))
     return boards
 
@@ -165,13 +166,31 @@ def _setting(spec: RunSpec, name: str) -> Any:
     return spec.backbone_name if name == "backbone" else getattr(spec, name)
 
 
+def changed_code_reason(runs: Sequence[Finished]) -> str:
+    """Why runs are not shown with those of their methods' present code."""
+    reasons = {
+        "made before digests covered the code that a method shares with others"
+        if is_old_digest(run.spec.code)
+        else "made with another version of the method's code"
+        for run in runs
+    }
+    return "; ".join(sorted(reasons))
+
+
 def _split_by_code(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:
-    """Runs of each method's newest file version, and the rest."""
+    """Runs of each method's newest code, and the rest."""
     versions: dict[str, dict[str, list[Finished]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         versions[run.spec.method][run.spec.code].append(run)
     kept = {
-        method: max(codes, key=lambda code: (max(r.finished_at for r in codes[code]), code))
+        method: max(
+            codes,
+            key=lambda code: (
+                not is_old_digest(code),
+                max(run.finished_at for run in codes[code]),
+                code,
+            ),
+        )
         if len(codes) > 1
         else next(iter(codes))
         for method, codes in versions.items()

@@ -1,17 +1,324 @@
-"""A digest of a plugin's code: an edited method is another method."""
+"""A digest of a plugin's code: an edited method is another method.
+
+It covers what the plugin's class does and every function, class and constant that this reaches, in the
+plugin's own files and in ssmlbench.kit. The contract (Method, Encoder, …) and all that is the same for
+every method belong to the protocol version: golden runs guard them (docs/protocol.md).
+"""
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
 
-from ssmlbench.core.registry import source_file
+from ssmlbench.core.code_versions import DIGEST_PREFIX
+from ssmlbench.core.errors import UserError
+from ssmlbench.plugins.loader import PLUGIN_PREFIX
+from ssmlbench.plugins.syntax import Code, Found, Source, Statements, Writer, bound_names
+
+KIT = "ssmlbench.kit"
+CONTRACT = tuple(f"{KIT}.{name}" for name in ("method", "pools", "gradient_step"))
+"""Modules of the kit that are the same for every method."""
+DECLARATIONS = frozenset({"name", "paper", "differences", "regimes"})
+"""Class attributes that say what a plugin is, and change nothing that it computes."""
 
 
 def code_digest(cls: type) -> str:
-    """A digest of the plugin's file that comments and blank lines do not change.
+    """A digest of all code that makes the plugin what it is.
 
-    An edited method is another method: its finished runs are not taken for the new one's.
+    Docstrings, comments, imports, annotations, help texts and layout do not change it, nor does
+    moving or renaming a file.
     """
-    lines = source_file(cls).read_text(encoding="utf-8").splitlines()
-    code = [line.rstrip() for line in lines if line.strip() and not line.strip().startswith("#")]
-    return hashlib.sha256("\n".join(code).encode()).hexdigest()[:12]
+    texts = code_texts(cls)
+    return DIGEST_PREFIX + hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]
+
+
+def code_texts(cls: type) -> list[str]:
+    """What the digest covers: the canonical text of each definition, sorted."""
+    package = cls.__module__.partition(".")[0]
+    if package.startswith(PLUGIN_PREFIX):  # every plugin file is a module of its own
+        package = PLUGIN_PREFIX
+    return _reader(_home(cls).parent, package).texts(cls)
+
+
+def _home(cls: type) -> Path:
+    try:
+        return Path(inspect.getfile(cls)).resolve()
+    except (OSError, TypeError):
+        raise UserError(
+            f"class {cls.__name__} is in no file, so its code has no digest; save it in a file and "
+            "name that with --plugin"
+        ) from None
+
+
+@cache
+def _reader(folder: Path, package: str) -> CodeReader:
+    return CodeReader(folder, package)
+
+
+class CodeReader:
+    """Reads the code of plugins that live in one folder or package, and of the kit."""
+
+    def __init__(self, folder: Path, package: str, edited: dict[str, str] | None = None):
+        """edited: the text of modules by the end of their path, instead of what is on disk."""
+        self.folder = folder
+        self.package = package
+        self.edited = edited or {}
+        self._stamps: dict[Path, tuple[int, int]] = {}
+        self._modules: dict[str, Source | None] = {}
+        self._members: dict[ast.ClassDef, dict[str, Statements]] = {}
+        self._codes: dict[tuple[Source, str], Code] = {}
+        self._kit: dict[str, list[Source]] = {}
+        self._texts: dict[type, list[str]] = {}
+
+    def texts(self, cls: type) -> list[str]:
+        """The canonical text of everything that the class reaches, sorted."""
+        self._forget_changed_files()
+        if cls not in self._texts:
+            self._texts[cls] = Reach(self, cls).texts()
+        return self._texts[cls]
+
+    def class_syntax(self, cls: type, contract: bool = False) -> tuple[Source, ast.ClassDef] | None:
+        """The syntax of a class, if it is a plugin's or the kit's; `contract`: or the contract's."""
+        source = self._module(cls.__module__, contract)
+        if source is None:
+            return None
+        body: Sequence[ast.stmt] = source.tree.body
+        node: ast.ClassDef | None = None
+        for name in cls.__qualname__.split("."):
+            inner = [s for s in body if isinstance(s, ast.ClassDef) and s.name == name]
+            if not inner:  # it is made inside a function
+                found = [
+                    n
+                    for n in ast.walk(source.tree)
+                    if isinstance(n, ast.ClassDef) and n.name == cls.__name__
+                ]
+                return (source, found[-1]) if found else None
+            node = inner[-1]
+            body = node.body
+        return (source, node) if node else None
+
+    def header(self, source: Source, node: ast.ClassDef) -> Code:
+        """Decorators, keywords, bases that are not followed, and what the module does on import."""
+        outside = [base for base in node.bases if not Writer(source, self).code([base]).uses]
+        parts = [*node.decorator_list, *node.keywords, *outside, *source.effects]
+        return Writer(source, self).code(parts)
+
+    def definition(self, source: Source, name: str) -> Code:
+        """A top-level name of a module; `Class.member` is that member alone."""
+        if (source, name) not in self._codes:
+            owner, _, member = name.partition(".")
+            statements = source.definitions[owner]
+            if member:
+                node = next(s for s in statements if isinstance(s, ast.ClassDef))
+                statements = self.members(node)[member]
+            self._codes[source, name] = self.code(source, statements)
+        return self._codes[source, name]
+
+    def code(self, source: Source, statements: Statements) -> Code:
+        """Statements that define one thing."""
+        return Writer(source, self).code(_without_annotations(statements))
+
+    def members(self, node: ast.ClassDef) -> dict[str, Statements]:
+        """What a class's own body defines, by name."""
+        if node not in self._members:
+            self._members[node] = bound_names(node.body)
+        return self._members[node]
+
+    # ------------------------------------------------------------------ what a name stands for
+
+    def written(self, source: Source, name: str, chain: Sequence[str]) -> Found | None:
+        """`name.chain` as a module wrote it."""
+        if name in source.definitions:
+            return self._found(source, name, chain)
+        if name in source.imports:
+            return self.absolute(".".join([source.imports[name], *chain]))
+        for module in source.stars:
+            followed = self._module(module)
+            if followed is not None and (found := self.written(followed, name, chain)):
+                return found
+        return None
+
+    def absolute(self, dotted: str) -> Found:
+        """A full dotted name: a definition that is followed, or its text."""
+        parts = dotted.split(".")
+        if parts[0] == "ssmlbench" and (public := self._public(parts)):
+            return public
+        for length in range(len(parts) - 1, 0, -1):
+            source = self._module(".".join(parts[:length]))
+            if source is None:
+                continue
+            found = self.written(source, parts[length], parts[length + 1 :])
+            if found is not None:
+                return found
+        return Found(f"ssmlbench {parts[-1]}" if parts[0] == "ssmlbench" else f"import {dotted}")
+
+    def _public(self, parts: Sequence[str]) -> Found | None:
+        """A name of ssmlbench.api, or of ssmlbench itself, in its home in the kit."""
+        at = 2 if parts[1:2] == ["api"] else 1
+        homes = self.homes().get(parts[at], ()) if len(parts) > at else ()
+        return self._found(homes[0], parts[at], parts[at + 1 :]) if homes else None
+
+    def _found(self, source: Source, name: str, chain: Sequence[str]) -> Found:
+        """A definition; of a class's own member, that member."""
+        nodes = [s for s in source.definitions[name] if isinstance(s, ast.ClassDef)]
+        if chain and nodes:
+            if chain[0] in self.members(nodes[-1]):
+                return Found(".".join(["", name, *chain]), source, f"{name}.{chain[0]}")
+            for base in nodes[-1].bases:
+                if isinstance(base, ast.Name):
+                    found = self.written(source, base.id, chain)
+                    if found is not None and found.source is not None:
+                        return found
+        return Found(".".join(["", name, *chain]), source, name)
+
+    # ------------------------------------------------------------------ modules
+
+    def homes(self) -> dict[str, list[Source]]:
+        """Public names of the kit with the modules that define them."""
+        if not self._kit:
+            spec = importlib.util.find_spec(KIT)
+            folder = Path((spec and spec.origin) or "").parent
+            for file in sorted(folder.rglob("*.py")):
+                inner = file.relative_to(folder).with_suffix("").parts
+                source = self._module(".".join([KIT, *inner]).removesuffix(".__init__"))
+                for name in source.definitions if source else ():
+                    if source and not name.startswith("_"):
+                        self._kit.setdefault(name, []).append(source)
+        return self._kit
+
+    def _module(self, name: str, contract: bool = False) -> Source | None:
+        """The syntax of a module that is followed; None for all others."""
+        if name not in self._modules:
+            self._modules[name] = self._followed(name)
+        return None if name in CONTRACT and not contract else self._modules[name]
+
+    def _followed(self, name: str) -> Source | None:
+        top = name.partition(".")[0]
+        if top in sys.stdlib_module_names:
+            return None
+        if top == "ssmlbench" and not f"{name}.".startswith(f"{KIT}."):
+            return None
+        file = self._file(name)
+        if file is None or file.suffix != ".py":
+            return None
+        below = file.is_relative_to(self.folder) and "site-packages" not in file.parts
+        own = below or top == self.package or top.startswith(PLUGIN_PREFIX)
+        return self._read(name, file) if own or top == "ssmlbench" else None
+
+    def _file(self, name: str) -> Path | None:
+        loaded = getattr(sys.modules.get(name), "__file__", None)
+        if loaded is None and name not in sys.modules:
+            try:
+                spec = importlib.util.find_spec(name)
+            except (ImportError, ValueError, AttributeError):
+                return None
+            loaded = spec.origin if spec else None
+        return Path(loaded).resolve() if loaded else None
+
+    def _read(self, name: str, file: Path) -> Source:
+        self._stamps[file] = _stamp(file)
+        edits = [text for end, text in self.edited.items() if str(file).endswith(end)]
+        text = edits[0] if edits else file.read_text(encoding="utf-8")
+        return Source.parse(text, name, file.name == "__init__.py")
+
+    def _forget_changed_files(self) -> None:
+        """Parse all files again if one has changed on disk."""
+        if any(_stamp(file) != stamp for file, stamp in self._stamps.items()):
+            self._stamps.clear()
+            self._modules.clear()
+            self._codes.clear()
+            self._members.clear()
+            self._kit.clear()
+            self._texts.clear()
+
+
+class Reach:
+    """Everything that one class reaches: its members by the order of its bases, and definitions."""
+
+    def __init__(self, reader: CodeReader, cls: type):
+        self.reader = reader
+        self.lineage = [found for c in cls.__mro__ if (found := reader.class_syntax(c))]
+        self.tables = [reader.members(node) for _, node in self.lineage]
+        others = [c for c in cls.__mro__ if not reader.class_syntax(c)]
+        # The contract's own members are not digested, but what they call is reached through them.
+        self.contract = [found for c in others if (found := reader.class_syntax(c, contract=True))]
+        inner = {name for _, node in self.contract for name in self._called(node)}
+        asked = {name for c in others for name in vars(c)} - inner
+        own = {name for table in self.tables for name in table if name.startswith("__")}
+        self.pending = [(name, 0) for name in sorted(asked | own)]
+        self.found: dict[str, dict[int, str]] = {}  # member → depth in the lineage → text
+        self.definitions: dict[tuple[Source, str], str] = {}
+
+    def _called(self, node: ast.ClassDef) -> frozenset[str]:
+        """Members of the contract that it calls itself: `loss` in `step`, `scores` in `test_scores`."""
+        called = {
+            part.attr
+            for part in ast.walk(node)
+            if isinstance(part, ast.Attribute) and getattr(part.value, "id", "") == "self"
+        }
+        return frozenset(called & self.reader.members(node).keys())
+
+    def texts(self) -> list[str]:
+        """The canonical texts, sorted: their order in files does not matter."""
+        headers = []
+        for depth, (source, node) in enumerate(self.lineage):
+            header = self.reader.header(source, node)
+            headers.append(header.text)
+            self._note(header, depth)
+        visited: set[tuple[str, int]] = set()
+        while self.pending:
+            wanted = self.pending.pop()
+            if wanted not in visited and wanted[0] not in DECLARATIONS:
+                visited.add(wanted)
+                self._member(*wanted)
+        members = [
+            f"member {name}: " + " then ".join(text for _, text in sorted(by_depth.items()))
+            for name, by_depth in self.found.items()
+        ]
+        return sorted({*filter(None, headers), *members, *self.definitions.values()})
+
+    def _member(self, name: str, start: int) -> None:
+        """The first definition of a member from this depth of the lineage on."""
+        for depth, (source, _) in list(enumerate(self.lineage))[start:]:
+            if name in self.tables[depth]:
+                code = self.reader.code(source, self.tables[depth][name])
+                self.found.setdefault(name, {})[depth] = code.text
+                self._note(code, depth)
+                return
+        for source, node in self.contract:
+            if name in self.reader.members(node):
+                code = self.reader.code(source, self.reader.members(node)[name])
+                self.pending += [(attribute, 0) for attribute in code.attributes]
+
+    def _note(self, code: Code, depth: int) -> None:
+        self.pending += [(name, 0) for name in code.attributes]
+        self.pending += [(name, depth + 1) for name in code.inherited]
+        if code.by_name:
+            self.pending += [(name, 0) for table in self.tables for name in table]
+        for used in code.uses - self.definitions.keys():
+            found = self.reader.definition(*used)
+            self.definitions[used] = found.text
+            self._note(found, len(self.lineage))
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    try:
+        stat = file.stat()
+    except OSError:
+        return (0, 0)
+    return (stat.st_mtime_ns, stat.st_size)
+
+
+def _without_annotations(statements: Statements) -> Iterator[ast.stmt]:
+    """Statements, with `x: T = value` as `x = value`."""
+    for statement in statements:
+        if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            yield ast.Assign([statement.target], statement.value)
+        else:
+            yield statement

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from ssmlbench.inputs.encoders import Encoder
     from ssmlbench.kit.method import Method
 
+PLUGIN_PREFIX = "ssmlbench_plugin_"
+"""How the module names of plugin files start."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -208,7 +211,7 @@ def load_file(file: Path) -> ModuleType:
             "ARFF file"
         )
     digest = hashlib.sha256(str(file).encode()).hexdigest()[:8]
-    name = f"ssmlbench_plugin_{file.stem.replace('-', '_')}_{digest}"
+    name = f"{PLUGIN_PREFIX}{file.stem.replace('-', '_')}_{digest}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, file)

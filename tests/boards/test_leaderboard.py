@@ -71,7 +71,7 @@ def test_a_single_seed_has_no_spread(tmp_path: Path) -> None:
         ({"data": "d2"}, "data d2 instead of d1"),
         ({"selection": "oracle"}, "selection oracle instead of last"),
         ({"precision": "bfloat16"}, "precision bfloat16 instead of float32"),
-        ({"code": "c2"}, "another version of the method's file"),
+        ({"code": "ast-2"}, "before digests covered the code that a method shares"),
     ],
 )
 def test_runs_made_otherwise_are_shown_apart_with_the_reason(
@@ -87,6 +87,15 @@ def test_runs_made_otherwise_are_shown_apart_with_the_reason(
         assert reason in apart.apart
     assert main.rows[0].cells["map", "0.1"].mean == pytest.approx(0.55)
     assert apart.rows[0].cells["map", "0.1"].mean == pytest.approx(0.9)
+
+
+def test_runs_of_edited_code_are_told_from_runs_with_digests_of_the_old_form(
+    tmp_path: Path,
+) -> None:
+    runs = grid(tmp_path, {"bce": [0.5]}, code="ast-1")
+    runs += grid(tmp_path, {"bce": [0.9]}, code="ast-2")
+    _, outdated = build_boards(runs, Query())
+    assert outdated.apart == "made with another version of the method's code"
 
 
 def test_an_unusual_weight_decay_is_told(tmp_path: Path) -> None:
