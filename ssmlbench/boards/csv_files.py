@@ -20,7 +20,7 @@ from ssmlbench.core.files import write_atomically
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.metrics import DECISIONS, METRICS
 from ssmlbench.runs.finished import Finished
-from ssmlbench.runs.schema import COST_FIELDS, MadeWith, Result
+from ssmlbench.runs.schema import COST_FIELDS, MadeWith, Result, with_precision
 
 CONVENTIONS = ("default", "released")
 READABLE = ("run", "method", "regime", "level", "seed")
@@ -162,4 +162,5 @@ def _from_row(
         "cost": {name: float(row[f"cost.{name}"]) for name in COST_FIELDS},
         "made_with": cast(MadeWith, {name: row[f"made_with.{name}"] for name in MADE_WITH}),
     }
-    return Finished(RunSpec.from_dict(spec), result, file.with_suffix(""))
+    read = RunSpec.from_dict(with_precision(spec, result["made_with"]))
+    return Finished(read, result, file.with_suffix(""))

@@ -71,14 +71,22 @@ def parse_result(values: object) -> tuple[RunSpec, Result]:
     if not isinstance(values, dict) or "spec" not in values or "metrics" not in values:
         raise SchemaError("not a result of ssmlbench: it has no spec or no metrics")
     try:
-        spec = parse_spec(values["spec"])
+        _check_mapping("made_with", values.get("made_with", {}))
+        spec = parse_spec(with_precision(values["spec"], values.get("made_with", {})))
         _check_metrics(values["metrics"])
         _check_numbers("cost", values.get("cost", {}))
-        _check_mapping("made_with", values.get("made_with", {}))
     except SchemaError as error:
         raise SchemaError(f"{error}{_written_by(values)}") from None
     values.setdefault("cost", {})
     return spec, cast(Result, values)
+
+
+def with_precision(spec: Any, made_with: Mapping[str, Any]) -> Any:
+    """The spec with the precision that the run recorded, if it is older than that field."""
+    recorded = made_with.get("precision")
+    if isinstance(spec, dict) and recorded:
+        return {"precision": recorded, **spec}
+    return spec
 
 
 def parse_spec(values: object) -> RunSpec:

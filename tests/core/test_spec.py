@@ -33,6 +33,7 @@ def test_a_field_added_later_is_not_hashed_at_its_default() -> None:
     before = {name: value for name, value in SPEC.as_dict().items() if name not in later}
     text = json.dumps(before, sort_keys=True, separators=(",", ":"))
     assert SPEC.hash == hashlib.sha256(text.encode()).hexdigest()[:12]
+    assert RunSpec.from_dict(before) == SPEC
 
 
 def test_the_hash_is_that_of_released_versions() -> None:

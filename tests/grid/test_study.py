@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 from collections.abc import Callable
@@ -484,14 +483,6 @@ def test_a_file_that_is_no_study_is_named(plugins: Plugins, ask: Ask, tmp_path: 
     study.file(tmp_path).write_text("{}")
     with pytest.raises(UserError, match="not a study of ssmlbench"):
         tuned_specs([ask()], plugins, tmp_path)
-
-
-def test_runs_made_before_tuning_keep_their_hash(ask: Ask) -> None:
-    spec = ask()
-    before = {k: v for k, v in spec.as_dict().items() if k not in ("judged_on", "tuned")}
-    text = json.dumps(before, sort_keys=True, separators=(",", ":"))
-    assert spec.hash == hashlib.sha256(text.encode()).hexdigest()[:12]
-    assert RunSpec.from_dict(before) == spec
 
 
 # ------------------------------------------------------------------------------- on a board

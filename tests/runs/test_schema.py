@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ssmlbench.boards.leaderboard import Query, build_boards
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.finished import Finished, Unreadable, read_finished, read_result, read_spec
 from ssmlbench.runs.folder import RunFolder
@@ -54,6 +55,19 @@ def test_an_older_or_newer_result_is_read(tmp_path: Path, change: Change) -> Non
     assert isinstance(run, Finished)
     assert run.spec.variant == "bce (loss=asl)"
     assert run.result["cost"]["seconds"] == 1
+
+
+def test_a_result_from_before_precision_was_a_field_has_the_one_it_recorded(tmp_path: Path) -> None:
+    def old(precision: str) -> Change:
+        return lambda result: (
+            result["spec"].pop("precision"),
+            result.update(made_with={"device": "cuda", "precision": precision}),
+        )
+
+    runs = [read_result(write(tmp_path, old(p), i)) for i, p in enumerate(("bfloat16", "float32"))]
+    assert all(isinstance(run, Finished) for run in runs)
+    assert [run.spec.precision for run in runs] == ["bfloat16", "float32"]  # type: ignore[union-attr]
+    assert len(build_boards(runs, Query(metrics=("map",), decision="threshold"))) == 2  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
