@@ -155,7 +155,7 @@ def _boards_of_group(runs: Sequence[Finished], query: Query) -> list[Board]:
         current, outdated = _split_by_code(members)
         boards.append(_board(current, query, setting, ", ".join(reasons)))
         if outdated:
-            why = [*reasons, changed_code_reason(outdated)]
+            why = [*reasons, changed_code_reason(outdated, current)]
             boards.append(_board(outdated, query, setting, ", ".join(why)))
     return boards
 
@@ -166,13 +166,14 @@ def _setting(spec: RunSpec, name: str) -> Any:
     return spec.backbone_name if name == "backbone" else getattr(spec, name)
 
 
-def changed_code_reason(runs: Sequence[Finished]) -> str:
+def changed_code_reason(outdated: Sequence[Finished], current: Sequence[Finished]) -> str:
     """Why runs are not shown with those of their methods' present code."""
+    covered = {run.spec.method for run in current if not is_old_digest(run.spec.code)}
     reasons = {
         "made before digests covered the code that a method shares with others"
-        if is_old_digest(run.spec.code)
+        if is_old_digest(run.spec.code) and run.spec.method in covered
         else "made with another version of the method's code"
-        for run in runs
+        for run in outdated
     }
     return "; ".join(sorted(reasons))
 
