@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.protocol.metrics import DECISIONS, METRICS
+from ssmlbench.protocol.decisions import RULES
+from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.folder import RunFolder
 
 METHODS, DATASETS, LEVELS, SEEDS = 20, 10, 5, 10
@@ -40,7 +41,7 @@ def synthetic_runs(results: Path) -> int:
             "spec": spec.as_dict(),
             "hash": spec.hash,
             "observation": "6bea7edb81b2",
-            "metrics": {d: {"default": five, "released": five} for d in DECISIONS},
+            "metrics": {d: {"default": five, "released": five} for d in RULES},
             "selected_epoch": 40,
             "steps": 2520,
             "labels_without_test_positive": 0,

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, f1_score, hamming_loss
 
-from ssmlbench.protocol.metrics import METRICS, decide, evaluate
+from ssmlbench.protocol.decisions import decide
+from ssmlbench.protocol.metrics import METRICS, evaluate
 
 ROWS, LABELS, DENSITY = 40_137, 80, 0.0365  # the size and label density of COCO's test set
 REPEATS = 5

@@ -18,11 +18,11 @@ from ssmlbench.boards.leaderboard import level_of
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import write_atomically
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.protocol.metrics import DECISIONS, METRICS
+from ssmlbench.protocol.decisions import RULES
+from ssmlbench.protocol.metrics import CONVENTIONS, METRICS
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.schema import COST_FIELDS, MadeWith, Result, with_precision
 
-CONVENTIONS = ("default", "released")
 READABLE = ("run", "method", "regime", "level", "seed")
 MADE_WITH = ("ssmlbench", "torch", "python", "device", "precision", "threads", "finished")
 
@@ -32,7 +32,7 @@ def metric_columns() -> dict[str, list[tuple[str, str, str]]]:
     columns: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
     for convention in CONVENTIONS:
         for metric in METRICS.values():
-            for decision in DECISIONS:
+            for decision in RULES:
                 rule = f"{decision}." if metric.uses_decision else ""
                 columns[f"{rule}{convention}.{metric.key}"].append(
                     (decision, convention, metric.key)
@@ -150,7 +150,7 @@ def _from_row(
     row: Mapping[str, str], columns: Mapping[str, list[tuple[str, str, str]]], file: Path
 ) -> Finished:
     spec = json.loads(row["spec"])
-    metrics: dict[str, Any] = {d: {c: {} for c in CONVENTIONS} for d in DECISIONS}
+    metrics: dict[str, Any] = {d: {c: {} for c in CONVENTIONS} for d in RULES}
     for column, places in columns.items():
         for decision, convention, metric in places:
             metrics[decision][convention][metric] = float(row[column])

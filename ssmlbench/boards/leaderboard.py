@@ -14,18 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from ssmlbench.boards.columns import COLUMNS, COSTS, Column
 from ssmlbench.core.code_versions import is_old_digest
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import REGIME_NUMBERS, SETTING, RunSpec
 from ssmlbench.core.suggestions import did_you_mean
-from ssmlbench.protocol.metrics import DECISIONS, METRICS, Metric
+from ssmlbench.protocol.decisions import RULES
+from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished
-
-COSTS = (
-    Metric("seconds_per_epoch", "s/epoch", higher_is_better=False, uses_decision=False),
-    Metric("peak_memory_mb", "peak MB", higher_is_better=False, uses_decision=False),
-)
-COLUMNS = {**METRICS, **{cost.key: cost for cost in COSTS}}
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class Query:
     numbers: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     methods: tuple[str, ...] = ()
     selections: tuple[str, ...] = ()
-    metrics: tuple[str, ...] = tuple(METRICS)
+    metrics: tuple[str, ...] = field(default_factory=lambda: tuple(METRICS))
     decision: str = "calibrated"
     convention: str = "default"
     draws: int = 0  # of the bootstrap over test rows; 0 for no intervals
@@ -47,8 +43,8 @@ class Query:
         for key in self.metrics:
             if key not in COLUMNS:
                 raise UserError(f"--metric {key}: no such metric.{did_you_mean(key, COLUMNS)}")
-        if self.decision not in DECISIONS:
-            raise UserError(f"--decision {self.decision}: must be one of {', '.join(DECISIONS)}")
+        if self.decision not in RULES:
+            raise UserError(f"--decision {self.decision}: must be one of {', '.join(RULES)}")
         if self.draws < 0 or 0 < self.draws < 100:
             raise UserError(
                 f"--bootstrap {self.draws}: too few draws for a 95 % interval; take e.g. 1000"
@@ -102,7 +98,7 @@ class Board:
     dataset: str
     regime: str
     levels: list[str]  # the πs or shares, "" where the regime has none
-    metrics: list[Metric]
+    metrics: list[Column]
     decision: str
     selection: str
     convention: str
@@ -128,7 +124,7 @@ class Board:
         return number.symbol if (number := REGIME_NUMBERS.get(self.regime)) else ""
 
     @property
-    def columns(self) -> list[tuple[Metric, str]]:
+    def columns(self) -> list[tuple[Column, str]]:
         return [(metric, level) for metric in self.metrics for level in self.levels]
 
 
@@ -265,14 +261,18 @@ def _mean_and_std(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def _intervals(runs: Sequence[Finished], query: Query) -> dict[str, tuple[float, float]]:
-    from ssmlbench.boards.bootstrap import Scored, bootstrap
+    from ssmlbench.boards.bootstrap import bootstrap
+    from ssmlbench.runs.scores import StoredScores
 
-    scored = [Scored.read(run.folder) for run in runs]
-    return {
-        key: bootstrap(scored, key, query.decision, query.convention, query.draws)
-        for key in query.metrics
-        if key in METRICS
-    }
+    metrics = [key for key in query.metrics if key in METRICS]
+    try:
+        scores = [StoredScores.read(run.folder) for run in runs]
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"--bootstrap needs the runs' stored scores ({error}): give the results folder (--results) "
+            "that has them, or leave --bootstrap out"
+        ) from None
+    return bootstrap(scores, metrics, query.decision, query.convention, query.draws)
 
 
 def _rank(board: Board) -> None:
@@ -289,7 +289,7 @@ def _rank(board: Board) -> None:
             better, equal = int((values < value).sum()), int((values == value).sum())
             cell = row.cells[metric.key, level]
             row.cells[metric.key, level] = replace(cell, place=better + 1)
-            if metric not in COSTS or all(m in COSTS for m in board.metrics):
+            if metric.key not in COSTS or all(m.key in COSTS for m in board.metrics):
                 places[row.name].append(better + (equal + 1) / 2)
     for row in board.rows:
         row.rank = float(np.mean(places[row.name])) if places[row.name] else math.nan

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ssmlbench.boards.columns import Column
 from ssmlbench.boards.leaderboard import Board
 from ssmlbench.core.errors import UserError
-from ssmlbench.protocol.metrics import Metric
 
 ALPHA = 0.05
 MIN_METHODS = 3
@@ -43,7 +43,7 @@ class Blocks:
     of one cell. Regimes never mix: each hides other labels.
     """
 
-    metric: Metric
+    metric: Column
     regime: str
     over: str  # "cells" or "seeds"
     blocks: tuple[str, ...]
@@ -60,7 +60,7 @@ class Blocks:
         return f"{len(self.blocks)} cells (data set × level)"
 
 
-def blocks_over_cells(boards: Sequence[Board], metric: Metric) -> list[Blocks]:
+def blocks_over_cells(boards: Sequence[Board], metric: Column) -> list[Blocks]:
     """Return one `Blocks` a regime, from the boards that do not stand apart."""
     regimes: dict[str, list[Board]] = defaultdict(list)
     for board in boards:
@@ -80,7 +80,7 @@ def blocks_over_cells(boards: Sequence[Board], metric: Metric) -> list[Blocks]:
     return tables
 
 
-def blocks_over_seeds(boards: Sequence[Board], metric: Metric) -> list[Blocks]:
+def blocks_over_seeds(boards: Sequence[Board], metric: Column) -> list[Blocks]:
     """Return one `Blocks` a cell, its seeds as blocks: a test of that cell alone."""
     tables = []
     for board in boards:
@@ -96,7 +96,7 @@ def blocks_over_seeds(boards: Sequence[Board], metric: Metric) -> list[Blocks]:
     return tables
 
 
-def _blocks(table: dict[str, dict[str, float]], metric: Metric, regime: str, over: str) -> Blocks:
+def _blocks(table: dict[str, dict[str, float]], metric: Column, regime: str, over: str) -> Blocks:
     table = {
         block: {name: value for name, value in row.items() if not math.isnan(value)}
         for block, row in table.items()

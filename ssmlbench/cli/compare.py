@@ -207,7 +207,7 @@ def _beside_the_papers(boards: list[Board], query: Query, papers: Sequence[Path]
 
 
 def _statistics(boards: list[Board], query: Query, over: str) -> Document:
-    from ssmlbench.boards.leaderboard import COLUMNS
+    from ssmlbench.boards.columns import COLUMNS
     from ssmlbench.boards.render.statistics import statistics_document
     from ssmlbench.boards.significance import blocks_over_cells, blocks_over_seeds
 

@@ -1,200 +1,281 @@
-"""The five metrics of the protocol and the rules that turn scores into label sets.
+"""The metrics of the protocol: one table, one entry a metric.
 
-NumPy only, so that `compare` never imports torch. Nothing here trains, selects or stores.
+To add a metric, add an entry to `METRICS`. Runs, boards, exported files, bootstrap intervals and reports
+read the table. NumPy only, so that `compare` never imports torch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-DECISIONS = ("calibrated", "threshold", "top-k")
+from ssmlbench.protocol.decisions import RULES, Parameters, decide
+from ssmlbench.protocol.matrices import as_labels, as_scores, by_label, count, one_of
+
+Values = NDArray[np.float64]
+
+CONVENTIONS = ("default", "released")
+"""What labels without a test positive and ties count.
+
+default   such labels are left out of means over labels (NaN if none is left); a tie at a row's top
+          counts its expected value
+released  such labels count 0; a tie at a row's top counts as right if any of the tied labels is
+"""
+
+
+class Predictions:
+    """What a metric reads: scores, truth and label sets of N rows × K labels, and row weights.
+
+    weights: D × N, how often each row counts in each of D test sets; without them D is 1 and every
+    row counts once. A metric gives one value for each of the D test sets.
+    """
+
+    def __init__(
+        self,
+        scores: ArrayLike,
+        truth: ArrayLike,
+        predicted: ArrayLike | None = None,
+        weights: Values | None = None,
+    ) -> None:
+        self.scores = as_scores(scores)
+        self.truth = as_labels("truth", truth, self.scores)
+        self._predicted = (
+            None if predicted is None else as_labels("predicted", predicted, self.scores)
+        )
+        self.weights = weights
+
+    @property
+    def predicted(self) -> NDArray[np.bool_]:
+        """The label sets (N × K) of the decision rule."""
+        if self._predicted is None:
+            raise ValueError("a metric that reads label sets must have uses_decision=True")
+        return self._predicted
+
+    @cached_property
+    def rows(self) -> Values:
+        """The number of rows (D)."""
+        if self.weights is None:
+            return np.array([float(len(self.scores))])
+        rows: Values = self.weights.sum(axis=1)
+        return rows
+
+    @cached_property
+    def hit(self) -> NDArray[np.bool_]:
+        """Which true labels are predicted (N × K)."""
+        return self.truth & self.predicted
+
+    @cached_property
+    def positives(self) -> Values:
+        """True labels (D × K)."""
+        return self.sum_over_rows(self.truth)
+
+    @cached_property
+    def claimed(self) -> Values:
+        """Predicted labels (D × K)."""
+        return self.sum_over_rows(self.predicted)
+
+    @cached_property
+    def hits(self) -> Values:
+        """True labels that are predicted (D × K)."""
+        return self.sum_over_rows(self.hit)
+
+    @cached_property
+    def weights_by_row(self) -> Values | None:
+        """The weights as N × D: the sums over a label's rows then read whole rows."""
+        return None if self.weights is None else np.ascontiguousarray(self.weights.T)
+
+    def sum_over_rows(self, values: NDArray[Any]) -> Values:
+        """The sum over rows of an N × K matrix (D × K) or of N values (D)."""
+        if self.weights is not None:
+            total: Values = self.weights @ values.astype(np.float64)
+        elif values.dtype == np.bool_:
+            total = count(values, axis=0)[None].astype(np.float64)
+        else:
+            total = np.asarray(values.sum(axis=0, dtype=np.float64))[None]
+        return total
+
+    def sum_over_entries(self, mask: NDArray[np.bool_]) -> Values:
+        """The number of True over all rows and labels (D)."""
+        if self.weights is None:
+            return np.array([float(np.count_nonzero(mask))])
+        return self.sum_over_rows(count(mask, axis=1))
+
+    def mean_over_labels(self, values: Values, convention: str) -> Values:
+        """The mean over labels of D × K values, with the convention for labels without a positive."""
+        has_positive = self.positives > 0
+        total: Values = np.where(has_positive, values, 0).sum(axis=1)
+        if convention == "released":
+            mean: Values = total / values.shape[1]
+            return mean
+        labels = has_positive.sum(axis=1)
+        return np.where(labels > 0, total / np.maximum(labels, 1), np.nan)
+
+    @cached_property
+    def average_precision(self) -> Values:
+        """Step-wise average precision per label (D × K), tied scores grouped; NaN without a positive."""
+        columns, positive = by_label(self.scores), by_label(self.truth)
+        # one pass per label stays in cache
+        labels = [
+            _average_precision(column, own, self.weights_by_row)
+            for column, own in zip(columns, positive, strict=True)
+        ]
+        sets = 1 if self.weights is None else len(self.weights)
+        return np.stack([np.broadcast_to(label, sets) for label in labels], axis=1)
+
+
+def _average_precision(
+    column: NDArray[Any], positive: NDArray[np.bool_], weights: Values | None
+) -> Values:
+    """Mean over a label's positives of (positives reaching its score) / (rows reaching it)."""
+    if not positive.any():
+        return np.array([np.nan])
+    own = np.sort(column.compress(positive))
+    first = np.flatnonzero(np.concatenate(([True], own[1:] != own[:-1])))
+    levels = own[first]  # the distinct scores of positives, ascending
+    if weights is None:
+        # a sort of values and a search for the few positives: half the time of an argsort
+        column = np.sort(column)
+        reach = (len(column) - np.searchsorted(column, levels)).astype(np.float64)[:, None]
+        hits = (own.size - first).astype(np.float64)[:, None]
+        group = np.diff(first, append=own.size).astype(np.float64)[:, None]
+    else:
+        rows = np.argsort(column)
+        start = np.searchsorted(column, levels, sorter=rows)
+        group = _sums(rows[positive[rows]], first, weights)
+        reach, hits = (
+            sums[::-1].cumsum(axis=0)[::-1] for sums in (_sums(rows, start, weights), group)
+        )
+    total = group.sum(axis=0)
+    precision = (group * hits / np.maximum(reach, 1)).sum(axis=0)
+    return np.where(total > 0, precision / np.maximum(total, 1), np.nan)
+
+
+def _sums(rows: NDArray[np.intp], start: NDArray[np.intp], weights: Values) -> Values:
+    """The summed weights of rows[start[i] : start[i + 1]] for every i."""
+    from scipy.sparse import csr_array
+
+    rows, bounds = rows[start[0] :], np.append(start, len(rows)) - start[0]
+    chosen = csr_array((np.ones(len(rows)), rows, bounds), shape=(len(start), len(weights)))
+    sums: Values = chosen @ weights
+    return sums
+
+
+# ------------------------------------------------------------------------------- the metrics
 
 
 @dataclass(frozen=True)
 class Metric:
+    """One metric.
+
+    value: (predictions, convention) → its D values. Row weights must count: `Predictions` has sums and
+    means that do.
+    """
+
     key: str
     title: str
     higher_is_better: bool
     uses_decision: bool
+    value: Callable[[Predictions, str], Values]
 
 
-_ALL = (
-    Metric("micro_f1", "Micro-F1", higher_is_better=True, uses_decision=True),
-    Metric("macro_f1", "Macro-F1", higher_is_better=True, uses_decision=True),
-    Metric("map", "mAP", higher_is_better=True, uses_decision=False),
-    Metric("hamming", "Hamming loss", higher_is_better=False, uses_decision=True),
-    Metric("one_loss", "One loss", higher_is_better=False, uses_decision=False),
+def _micro_f1(p: Predictions, convention: str) -> Values:
+    """2TP / (2TP + FP + FN) over all entries; 0 where nothing is true and nothing predicted."""
+    either = p.sum_over_entries(p.predicted) + p.sum_over_entries(p.truth)
+    return 2 * p.sum_over_entries(p.hit) / np.maximum(either, 1)
+
+
+def _macro_f1(p: Predictions, convention: str) -> Values:
+    return p.mean_over_labels(2 * p.hits / np.maximum(p.claimed + p.positives, 1), convention)
+
+
+def _mean_ap(p: Predictions, convention: str) -> Values:
+    return p.mean_over_labels(p.average_precision, convention)
+
+
+def _hamming(p: Predictions, convention: str) -> Values:
+    """The share of entries that are wrong: (FP + FN) / (N · K)."""
+    wrong = p.sum_over_entries(p.predicted != p.truth)
+    hamming: Values = wrong / (p.rows * p.scores.shape[1])
+    return hamming
+
+
+def _one_loss(p: Predictions, convention: str) -> Values:
+    """The share of rows whose top label is wrong; a row with no true label counts as wrong."""
+    top = p.scores == p.scores.max(axis=1, keepdims=True)
+    right = top & p.truth
+    if convention == "released":
+        share = right.any(axis=1).astype(np.float64)
+    else:  # the expected value of a random choice among the tied
+        share = count(right, axis=1) / count(top, axis=1)
+    return 1 - p.sum_over_rows(share) / p.rows
+
+
+_ENTRIES = (
+    Metric("micro_f1", "Micro-F1", True, True, _micro_f1),
+    Metric("macro_f1", "Macro-F1", True, True, _macro_f1),
+    Metric("map", "mAP", True, False, _mean_ap),
+    Metric("hamming", "Hamming loss", False, True, _hamming),
+    Metric("one_loss", "One loss", False, False, _one_loss),
 )
-METRICS = {metric.key: metric for metric in _ALL}
+METRICS = {metric.key: metric for metric in _ENTRIES}
+"""Every metric by its key."""
 
 
-def decide(
-    scores: ArrayLike,
-    decision: str,
-    *,
-    truth: ArrayLike | None = None,
-    thresholds: ArrayLike | None = None,
-) -> NDArray[np.bool_]:
-    """The label sets (N × K) that one of `DECISIONS` reads from the scores (N × K).
-
-    `top-k` needs `truth` for each row's k and gives ties to the lower label index; `calibrated`
-    needs `thresholds`, one per label, from `calibrated_thresholds`.
-    """
-    s = _scores(scores)
-    _one_of("decision", decision, DECISIONS)
-    if decision == "threshold":
-        return s > 0.5
-    if decision == "calibrated":
-        if thresholds is None:
-            raise ValueError("decision 'calibrated' needs thresholds=, one per label")
-        return s >= _per_label("thresholds", thresholds, s)
-    if truth is None:
-        raise ValueError("decision 'top-k' needs truth=, for the number of labels of each row")
-    k = _count(_binary("truth", truth, s), axis=1)
-    # A value sort is several times faster than an argsort. Only rows with ties at the k-th score,
-    # or with k = 0 and so no k-th score, then need their tied labels counted off.
-    at = np.minimum(s.shape[1] - k, s.shape[1] - 1)
-    cut = np.take_along_axis(np.sort(s, axis=1), at[:, None], axis=1)
-    chosen = s >= cut
-    over = np.flatnonzero(_count(chosen, axis=1) > k)
-    above, tied = s[over] > cut[over], s[over] == cut[over]
-    room = k[over] - _count(above, axis=1)
-    chosen[over] = above | (tied & (tied.cumsum(axis=1) <= room[:, None]))
-    return chosen
+# ------------------------------------------------------------------------------- evaluation
 
 
-def calibrated_thresholds(train_scores: ArrayLike, prior: ArrayLike) -> NDArray[np.floating]:
-    """Per label, the score that round(prior · n) of the n training rows reach; +inf for none.
-
-    Rows tied at the threshold are all predicted, so ties can push the rate above the prior.
-    """
-    s = _scores(train_scores)
-    p = _per_label("prior", prior, s).astype(np.float64)
-    if not ((p >= 0) & (p <= 1)).all():
-        raise ValueError("prior must lie in [0, 1] for every label")
-    rank = np.rint(p * len(s)).astype(np.intp)
-    at = np.minimum(len(s) - rank, len(s) - 1)
-    reached = np.take_along_axis(np.sort(s, axis=0), at[None], axis=0)[0]
-    # float scores keep their type; integers need one that has an inf
-    reached = reached.astype(np.result_type(s, np.float16), copy=False)
-    return np.where(rank > 0, reached, reached.dtype.type(np.inf))
-
-
-def average_precision(scores: ArrayLike, truth: ArrayLike) -> NDArray[np.float64]:
+def average_precision(scores: ArrayLike, truth: ArrayLike) -> Values:
     """Step-wise average precision per label (K), tied scores grouped; NaN without a positive."""
-    s = _scores(scores)
-    positive = _by_label(_binary("truth", truth, s))
-    ap = np.full(len(positive), np.nan)
-    # AP is the mean over a label's positives of (positives reaching its score) / (rows reaching
-    # it): a sort of values and a search for the few positives. One pass per label stays in cache;
-    # an argsort of the whole matrix alone would take twice as long.
-    for label, column in enumerate(_by_label(s)):
-        own = np.sort(column.compress(positive[label]))
-        if own.size:
-            column.sort()
-            reach = len(column) - np.searchsorted(column, own)
-            first = np.flatnonzero(np.diff(reach, prepend=0))  # where each group of ties begins
-            group = np.diff(first, append=own.size)
-            ap[label] = (group * (own.size - first) / reach[first]).sum() / own.size
-    return ap
-
-
-def one_loss(scores: ArrayLike, truth: ArrayLike, ties: str = "neutral") -> float:
-    """Share of rows whose top label is wrong; a row with no true label counts as wrong.
-
-    Where labels tie at the maximum, `neutral` takes the expected value under a uniformly random
-    choice among them, and `lenient` forgives the row if any of them is true.
-    """
-    s = _scores(scores)
-    _one_of("ties", ties, ("neutral", "lenient"))
-    top = s == s.max(axis=1, keepdims=True)
-    right = top & _binary("truth", truth, s)
-    if ties == "lenient":
-        return float(1 - right.any(axis=1).mean())
-    return float(1 - (_count(right, axis=1) / _count(top, axis=1)).mean())
+    precisions: Values = Predictions(scores, truth).average_precision[0]
+    return precisions
 
 
 def evaluate(
     scores: ArrayLike, truth: ArrayLike, predicted: ArrayLike, *, convention: str = "default"
 ) -> dict[str, float]:
-    """The five `METRICS`; F1 and Hamming loss read the label sets `predicted`, the others `scores`.
+    """All `METRICS` of scores and label sets, under one of `CONVENTIONS`."""
+    one_of("convention", convention, CONVENTIONS)
+    predictions = Predictions(scores, truth, predicted)
+    return {key: float(metric.value(predictions, convention)[0]) for key, metric in METRICS.items()}
 
-    `default` leaves labels without a test positive out of mAP and Macro-F1 (NaN if none is left)
-    and is neutral on One-loss ties. `released` counts such labels as 0, keeps them in the mean and
-    is lenient on ties. Micro-F1 is 0 where nothing is true and nothing predicted.
-    """
-    _one_of("convention", convention, ("default", "released"))
-    s = _scores(scores)
-    t, y = _binary("truth", truth, s), _binary("predicted", predicted, s)
-    hits, claimed, positives = (_count(mask, axis=0) for mask in (t & y, y, t))
-    either = claimed + positives  # 2TP + FP + FN
-    values = np.stack([2 * hits / np.maximum(either, 1), average_precision(s, t)])
-    if convention == "default":
-        values = values[:, positives > 0]
-    macro_f1, mean_ap = np.nan_to_num(values).mean(axis=1) if values.size else (np.nan, np.nan)
-    return {
-        "micro_f1": float(2 * hits.sum() / max(either.sum(), 1)),
-        "macro_f1": float(macro_f1),
-        "map": float(mean_ap),
-        "hamming": float((either.sum() - 2 * hits.sum()) / s.size),
-        "one_loss": one_loss(s, t, "neutral" if convention == "default" else "lenient"),
+
+def evaluate_rules(
+    scores: ArrayLike, truth: ArrayLike, parameters: Parameters
+) -> dict[str, dict[str, dict[str, float]]]:
+    """All metrics by decision rule and by convention; of the rules whose parameters are given."""
+    bare = Predictions(scores, truth)
+    without_rule = {
+        convention: {
+            key: float(metric.value(bare, convention)[0])
+            for key, metric in METRICS.items()
+            if not metric.uses_decision
+        }
+        for convention in CONVENTIONS
     }
+    values: dict[str, dict[str, dict[str, float]]] = {}
+    for name, rule in RULES.items():
+        if not parameters.keys() >= set(rule.parameters):
+            continue
+        predicted = decide(bare.scores, name, truth=bare.truth, parameters=parameters)
+        decided = Predictions(bare.scores, bare.truth, predicted)
+        values[name] = {
+            convention: {
+                key: float(metric.value(decided, convention)[0])
+                if metric.uses_decision
+                else without_rule[convention][key]
+                for key, metric in METRICS.items()
+            }
+            for convention in CONVENTIONS
+        }
+    return values
 
 
 def empty_labels(truth: ArrayLike) -> int:
     """Number of labels with no positive row."""
     t = np.asarray(truth)
-    return int((~_binary("truth", t, t).any(axis=0)).sum())
-
-
-def _by_label(rows: NDArray) -> NDArray:
-    # a K × N copy, by blocks that fit the cache: half the time of one strided copy
-    columns = np.empty(rows.shape[::-1], rows.dtype)
-    for start in range(0, len(rows), 256):
-        columns[:, start : start + 256] = rows[start : start + 256].T
-    return columns
-
-
-def _count(mask: NDArray[np.bool_], axis: int) -> NDArray[np.int64]:
-    # summing bools in 32 bits takes half the time of NumPy's default
-    return mask.sum(axis=axis, dtype=np.int32).astype(np.int64)
-
-
-def _scores(scores: ArrayLike) -> NDArray:
-    # Never cast: a narrower type would create ties, and every comparison here is exact as it is.
-    s = _matrix("scores", scores)
-    if s.dtype.kind not in "fiu" or np.isnan(s.min()):
-        raise ValueError(f"scores must be real numbers with no NaN among them, got {s.dtype}")
-    return s
-
-
-def _binary(name: str, values: ArrayLike, like: NDArray) -> NDArray[np.bool_]:
-    v = _matrix(name, values)
-    if v.shape != like.shape:
-        raise ValueError(f"{name} has shape {v.shape}, scores have {like.shape}")
-    # -1 marks an unknown label in observed matrices: it must not pass for a positive here
-    if v.dtype != np.bool_ and not ((v == 0) | (v == 1)).all():
-        raise ValueError(f"{name} must hold only 0 and 1")
-    return v.astype(np.bool_, copy=False)
-
-
-def _matrix(name: str, values: ArrayLike) -> NDArray:
-    v = np.asarray(values)
-    if v.ndim != 2 or v.size == 0:
-        raise ValueError(f"{name} must be a non-empty rows × labels matrix, got shape {v.shape}")
-    return v
-
-
-def _per_label(name: str, values: ArrayLike, like: NDArray) -> NDArray:
-    v = np.asarray(values)
-    if v.shape != like.shape[1:]:
-        raise ValueError(f"{name} has shape {v.shape}, expected one per label: {like.shape[1:]}")
-    return v
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"unknown {name} {value!r}; choose one of {', '.join(allowed)}")
+    return int((~as_labels("truth", t, t).any(axis=0)).sum())

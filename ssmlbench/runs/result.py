@@ -6,18 +6,16 @@ import json
 import platform
 from datetime import UTC, datetime
 
-import numpy as np
-import numpy.typing as npt
 import torch
-from safetensors.numpy import save_file
 
 import ssmlbench
-from ssmlbench.core.files import temporary_beside, write_atomically
+from ssmlbench.core.files import write_atomically
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
-from ssmlbench.protocol import metrics
+from ssmlbench.protocol.metrics import empty_labels, evaluate_rules
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.schema import RESULT_VERSION, MetricValues, Result
+from ssmlbench.runs.schema import RESULT_VERSION, Result
+from ssmlbench.runs.scores import StoredScores
 from ssmlbench.training.evaluation import Outcome
 from ssmlbench.training.run_data import RunData
 
@@ -35,16 +33,7 @@ def write_result(
     import pandas as pd
 
     truth = run_data.test_truth == 1
-    unfinished = temporary_beside(folder.scores_file)
-    save_file(
-        {
-            "scores": np.ascontiguousarray(outcome.scores),
-            "truth": truth.astype(np.uint8),
-            "thresholds": outcome.thresholds,
-        },
-        unfinished,
-    )
-    unfinished.replace(folder.scores_file)
+    StoredScores(outcome.scores, truth, outcome.rule_parameters).write(folder.scores_file)
     history = pd.DataFrame(outcome.history)
     write_atomically(folder.history_file, history.to_csv(index=False))
     semi = history[history.phase == "semi"] if (history.phase == "semi").any() else history
@@ -53,10 +42,10 @@ def write_result(
         "spec": spec.as_dict(),
         "hash": spec.hash,
         "observation": run_data.observation.digest,
-        "metrics": all_metrics(outcome, truth),
+        "metrics": evaluate_rules(outcome.scores, truth, outcome.rule_parameters),
         "selected_epoch": outcome.selected_epoch,
         "steps": outcome.steps,
-        "labels_without_test_positive": metrics.empty_labels(truth),
+        "labels_without_test_positive": empty_labels(truth),
         "notes": notes,
         "cost": {
             "seconds": float(history.seconds.sum()),
@@ -88,17 +77,3 @@ def write_diverged_trial(spec: RunSpec, folder: RunFolder, reason: str) -> None:
         "cost": {"seconds": 0.0},
     }
     write_atomically(folder.result_file, json.dumps(result, indent=1))
-
-
-def all_metrics(outcome: Outcome, truth: npt.NDArray[np.bool_]) -> MetricValues:
-    """The five metrics by decision rule and by convention."""
-    found: MetricValues = {}
-    for decision in metrics.DECISIONS:
-        predicted = metrics.decide(
-            outcome.scores, decision, truth=truth, thresholds=outcome.thresholds
-        )
-        found[decision] = {
-            convention: metrics.evaluate(outcome.scores, truth, predicted, convention=convention)
-            for convention in ("default", "released")
-        }
-    return found

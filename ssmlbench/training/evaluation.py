@@ -22,6 +22,7 @@ from ssmlbench.kit.heads import Network
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Outputs, Pool, Pools, RowOutputs
 from ssmlbench.protocol import metrics
+from ssmlbench.protocol.decisions import fit_rules
 from ssmlbench.training.model import Model
 from ssmlbench.training.run_data import RunData
 
@@ -33,7 +34,7 @@ class Outcome:
     """What training returns: scores of the selected weights, and the history."""
 
     scores: Scores  # N_test × K
-    thresholds: Scores  # K, of the `calibrated` decision rule
+    rule_parameters: dict[str, Scores]  # of the fitted decision rules
     selected_epoch: int
     steps: int
     history: list[dict[str, Any]]
@@ -150,14 +151,13 @@ class Evaluator:
         return scores.float().cpu().numpy()
 
     def final_scores(self) -> dict[str, Tensor]:
-        """Test scores, and the thresholds at which training rows are positive as often as labelled."""
+        """Test scores, and the parameters of the decision rules that are fitted on training scores."""
         rows = np.concatenate(list(self.run_data.rows.values()))
-        thresholds = metrics.calibrated_thresholds(
-            self.scores(self.run_data.train, rows), self.run_data.observation.prior
-        )
+        train_scores = self.scores(self.run_data.train, rows)
+        fitted = fit_rules(train_scores, self.run_data.observation.prior)
         return {
             "test": torch.from_numpy(self.scores(self.run_data.test)),
-            "thresholds": torch.from_numpy(np.asarray(thresholds, dtype=np.float32)),
+            **{name: torch.from_numpy(value) for name, value in fitted.items()},
         }
 
     def select(self) -> None:
@@ -184,7 +184,7 @@ class Evaluator:
         scores = self.final_scores() if last else best.scores
         return Outcome(
             scores["test"].numpy(),
-            scores["thresholds"].numpy(),
+            {name: tensor.numpy() for name, tensor in scores.items() if name != "test"},
             self.spec.epochs if last else best.epoch,
             self.progress.steps,
             self.progress.history,

@@ -16,7 +16,7 @@ from ssmlbench.boards.csv_files import export, exported_text, read_exported
 from ssmlbench.boards.leaderboard import Query, build_boards
 from ssmlbench.boards.render import as_markdown, boards_document
 from ssmlbench.core.errors import UserError
-from ssmlbench.protocol.metrics import DECISIONS
+from ssmlbench.protocol.decisions import RULES
 from ssmlbench.runs.finished import Finished, read_finished
 from tests.support.board_runs import grid
 
@@ -34,17 +34,17 @@ def runs_with_provenance(root: Path) -> list[Finished]:
     for number, run in enumerate(runs):
         run.result["made_with"] = MADE_WITH
         run.result["observation"] = f"seen{run.spec.seed}"
-        for decision in DECISIONS:  # rules differ
+        for decision in RULES:  # rules differ
             run.result["metrics"][decision] = json.loads(
                 json.dumps(run.result["metrics"][decision])
             )
             five = run.result["metrics"][decision]["default"]
-            five["micro_f1"] += DECISIONS.index(decision) / 100 + number / 7
+            five["micro_f1"] += list(RULES).index(decision) / 100 + number / 7
         (run.folder / "result.json").write_text(json.dumps(run.result))
     return runs
 
 
-@pytest.mark.parametrize("decision", DECISIONS)
+@pytest.mark.parametrize("decision", RULES)
 def test_a_board_read_back_is_the_board(tmp_path: Path, decision: str) -> None:
     runs = runs_with_provenance(tmp_path / "results")
     (file,) = export(runs, tmp_path / "measured", "ssmlbench compare --export x")

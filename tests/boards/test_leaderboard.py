@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 from safetensors.numpy import save_file
 
-from ssmlbench.boards.bootstrap import Scored, bootstrap
+from ssmlbench.boards.bootstrap import bootstrap
 from ssmlbench.boards.leaderboard import Board, Query, build_boards
 from ssmlbench.boards.render import (
     TEXT_FORMATS,
@@ -29,6 +29,7 @@ from ssmlbench.boards.render import (
 )
 from ssmlbench.core.errors import UserError
 from ssmlbench.runs.finished import read_finished
+from ssmlbench.runs.scores import StoredScores
 from tests.conftest import ROOT
 from tests.support.board_runs import grid, one_board
 
@@ -274,15 +275,17 @@ def test_intervals_come_from_the_stored_scores(tmp_path: Path) -> None:
         save_file(stored, run.folder / "scores.safetensors")
     board = one_board(runs, draws=100, metrics=("map", "seconds_per_epoch"))
     low, high = board.rows[0].cells["map", "0.1"].interval or (0, 0)
-    scored = [Scored.read(run.folder) for run in runs]
-    assert (low, high) == bootstrap(scored, "map", draws=100)
+    scored = [StoredScores.read(run.folder) for run in runs]
+    assert (low, high) == bootstrap(scored, ["map"], draws=100)["map"]
     assert 0.3 < low < high < 0.9
     assert board.rows[0].cells["seconds_per_epoch", "0.1"].interval is None
     assert f"[{low:.4f}, {high:.4f}]" in as_markdown(boards_document([board]))
 
 
 def test_intervals_without_scores_say_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"scores\.safetensors is not there"):
+    with pytest.raises(
+        UserError, match=r"--bootstrap needs the runs' stored scores .*scores\.safetensors"
+    ):
         one_board(grid(tmp_path, {"bce": [0.5]}), draws=100)
     with pytest.raises(UserError, match="--bootstrap 5: too few draws"):
         Query(draws=5)

@@ -106,7 +106,9 @@ def test_nobody_on_the_front_is_beaten_in_both() -> None:
 
 def test_cost_is_set_against_the_metric_asked_for(boards: list[Board]) -> None:
     toy = next(board for board in boards if board.dataset == "toy")
-    series = cost_quality(toy, Query(metrics=("hamming",)), sections_module.COSTS[0], "0.05")
+    series = cost_quality(
+        toy, Query(metrics=("hamming",)), sections_module.COSTS["seconds_per_epoch"], "0.05"
+    )
     point = next(p for p in series.points if p.name == "bce")
     # seeds score 0.55 and 0.56, take ten times that, and lose 1 - that
     assert (point.cost, point.quality) == (pytest.approx(5.55), pytest.approx(0.445))

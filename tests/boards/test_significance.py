@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from ssmlbench.boards import significance
-from ssmlbench.boards.bootstrap import Scored, bootstrap, statistic
+from ssmlbench.boards.bootstrap import bootstrap
 from ssmlbench.boards.leaderboard import Query, build_boards
 from ssmlbench.boards.render import TEXT_FORMATS, as_markdown
 from ssmlbench.boards.render.statistics import statistics_document
 from ssmlbench.boards.significance import TooFew
-from ssmlbench.protocol.metrics import DECISIONS, METRICS, decide, evaluate
+from ssmlbench.protocol.decisions import RULES, decide
+from ssmlbench.protocol.metrics import METRICS, Predictions, evaluate
+from ssmlbench.runs.scores import StoredScores
 from tests.support.board_runs import BASE, finished, grid
 
 # Demšar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 7 (2006), Table 6:
@@ -175,17 +176,17 @@ def test_runs_made_otherwise_are_no_block(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------- bootstrap
 
 
-def scored(rng: np.random.Generator, rows: int = 40, labels: int = 6) -> Scored:
+def scored(rng: np.random.Generator, rows: int = 40, labels: int = 6) -> StoredScores:
     scores = rng.integers(0, 8, (rows, labels)) / 8  # coarse: many ties
     truth = rng.random((rows, labels)) < 0.3
     truth[:, -1] = False  # a label without a test positive
-    return Scored(scores.astype(np.float32), truth, np.full(labels, 0.4, dtype=np.float32))
+    return StoredScores(scores.astype(np.float32), truth, {"thresholds": np.full(labels, 0.4)})
 
 
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    decision=st.sampled_from(DECISIONS),
+    decision=st.sampled_from(list(RULES)),
     convention=st.sampled_from(["default", "released"]),
 )
 def test_a_draw_counts_like_the_metrics_of_the_drawn_rows(
@@ -195,43 +196,45 @@ def test_a_draw_counts_like_the_metrics_of_the_drawn_rows(
     run = scored(rng)
     drawn = rng.integers(0, 40, 40)
     weights = np.bincount(drawn, minlength=40).astype(np.float64)[None]
-    part = Scored(run.scores[drawn], run.truth[drawn], run.thresholds)
-    predicted = decide(part.scores, decision, truth=part.truth, thresholds=part.thresholds)
-    expected = evaluate(part.scores, part.truth, predicted, convention=convention)
-    for metric in METRICS:
-        (value,) = statistic(run, metric, decision, convention)(weights)
-        assert value == pytest.approx(expected[metric], abs=1e-12), metric
+    predicted = decide(run.scores, decision, truth=run.truth, parameters=run.parameters)
+    part = run.scores[drawn], run.truth[drawn], predicted[drawn]
+    expected = evaluate(*part, convention=convention)
+    predictions = Predictions(run.scores, run.truth, predicted, weights)
+    for key, metric in METRICS.items():
+        (value,) = metric.value(predictions, convention)
+        assert value == pytest.approx(expected[key], abs=1e-12), key
 
 
 def test_the_interval_is_that_of_a_mean_where_it_is_known() -> None:
     # One label; 1 of 4 of 400 rows is wrong at the top: the mean of 400 coin flips with p = 1/4 has
     # a standard error of √(0.25 · 0.75 / 400) = 0.02165 and so a 95 % interval of 0.25 ± 0.0424.
     truth = np.arange(400)[:, None] % 4 != 0
-    run = Scored(np.ones((400, 1)), truth, np.zeros(1))
-    low, high = bootstrap([run], "one_loss", draws=2000, seed=1)
+    run = StoredScores(np.ones((400, 1)), truth)
+    low, high = bootstrap([run], ["one_loss"], draws=2000, seed=1)["one_loss"]
     assert (low, high) == pytest.approx((0.25 - 0.0424, 0.25 + 0.0424), abs=0.004)
 
 
 def test_the_interval_is_repeatable_and_that_of_the_seeds_mean() -> None:
     first, second = (scored(np.random.default_rng(seed), rows=200) for seed in (1, 2))
     second = dataclasses.replace(second, truth=first.truth)
-    options: dict[str, Any] = {"metric": "map", "draws": 200, "seed": 3}
+    options: dict[str, Any] = {"metrics": ["map"], "draws": 200, "seed": 3}
     assert bootstrap([first, second], **options) == bootstrap([first, second], **options)
-    assert bootstrap([first, first], **options) == pytest.approx(bootstrap([first], **options))
-    low, high = bootstrap([first, second], **options)
+    assert bootstrap([first, first], **options)["map"] == pytest.approx(
+        bootstrap([first], **options)["map"]
+    )
+    low, high = bootstrap([first, second], **options)["map"]
     means = [_value(run, "map") for run in (first, second)]
     assert low < np.mean(means) < high
 
 
-def _value(run: Scored, metric: str) -> float:
-    weights: NDArray[np.float64] = np.ones((1, len(run.truth)))
-    return float(statistic(run, metric, "calibrated", "default")(weights)[0])
+def _value(run: StoredScores, metric: str) -> float:
+    return evaluate(run.scores, run.truth, run.truth)[metric]
 
 
 def test_runs_on_different_test_sets_are_not_averaged() -> None:
     first, second = (scored(np.random.default_rng(seed)) for seed in (1, 2))
     with pytest.raises(ValueError, match="different test sets"):
-        bootstrap([first, second], "map")
+        bootstrap([first, second], ["map"])
 
 
 # ------------------------------------------------------------------------------------- as a page

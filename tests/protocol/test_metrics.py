@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -12,18 +13,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import average_precision_score, f1_score, hamming_loss
 
+from ssmlbench.protocol.decisions import RULES, calibrated_thresholds, decide, fit_rules
 from ssmlbench.protocol.metrics import (
-    DECISIONS,
+    CONVENTIONS,
     METRICS,
+    Metric,
+    Predictions,
     average_precision,
-    calibrated_thresholds,
-    decide,
     empty_labels,
     evaluate,
-    one_loss,
+    evaluate_rules,
 )
 
 VECTOR = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["metrics.oracle_topk"]
@@ -59,6 +61,10 @@ INPUTS = pytest.mark.parametrize(
     ],
     ids=str,
 )
+
+
+def one_loss(scores: ArrayLike, truth: ArrayLike, convention: str = "default") -> float:
+    return float(METRICS["one_loss"].value(Predictions(scores, truth), convention)[0])
 
 
 @st.composite
@@ -150,14 +156,14 @@ def test_calibrated_thresholds_take_the_score_at_the_rank_of_the_prior() -> None
     # ranks round(prior * 4): 0, 1, 2, 4; and round(0.4) = 0
     thresholds = calibrated_thresholds(scores, [0.0, 0.25, 0.5, 1.0, 0.1])
     assert thresholds.tolist() == [np.inf, 0.9, 0.5, 0.1, np.inf]
-    predicted = decide(scores, "calibrated", thresholds=thresholds)
+    predicted = decide(scores, "calibrated", parameters={"thresholds": thresholds})
     assert predicted.sum(axis=0).tolist() == [0, 1, 2, 4, 0]
 
 
 def test_rows_tied_at_a_calibrated_threshold_are_all_predicted() -> None:
     scores = np.array([[0.7], [0.7], [0.7], [0.2]])
     thresholds = calibrated_thresholds(scores, [0.25])
-    assert decide(scores, "calibrated", thresholds=thresholds).sum() == 3
+    assert decide(scores, "calibrated", parameters={"thresholds": thresholds}).sum() == 3
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -166,7 +172,7 @@ def test_calibrated_rates_match_the_prior_without_ties(dtype: type) -> None:
     scores = np.stack([rng.permutation(200) for _ in range(4)], axis=1).astype(dtype) / dtype(256)
     prior = np.array([0.01, 0.125, 0.5, 0.99])
     thresholds = calibrated_thresholds(scores, prior)
-    predicted = decide(scores, "calibrated", thresholds=thresholds)
+    predicted = decide(scores, "calibrated", parameters={"thresholds": thresholds})
     assert thresholds.dtype == dtype
     assert predicted.mean(axis=0) == pytest.approx(prior)
 
@@ -179,12 +185,12 @@ def test_one_loss_ties() -> None:
     truth = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 1]]
     # expected error of a random choice among the tied: 1/2, 1/3, 0, 1; lenient: 0, 0, 0, 1
     assert one_loss(scores, truth) == pytest.approx((1 / 2 + 1 / 3 + 0 + 1) / 4)
-    assert one_loss(scores, truth, ties="lenient") == pytest.approx(1 / 4)
+    assert one_loss(scores, truth, "released") == pytest.approx(1 / 4)
 
 
 def test_a_row_with_no_true_label_is_wrong_either_way() -> None:
-    for ties in ("neutral", "lenient"):
-        assert one_loss([[0.9, 0.1], [0.9, 0.1]], [[0, 0], [1, 0]], ties=ties) == 0.5
+    for convention in CONVENTIONS:
+        assert one_loss([[0.9, 0.1], [0.9, 0.1]], [[0, 0], [1, 0]], convention) == 0.5
 
 
 def test_float32_neighbours_are_not_tied() -> None:
@@ -278,7 +284,55 @@ def test_map_depends_only_on_each_labels_ranking(data: tuple[NDArray, NDArray]) 
 @given(tied_data())
 @settings(deadline=None)
 def test_neutral_one_loss_is_never_below_lenient(data: tuple[NDArray, NDArray]) -> None:
-    assert 0 <= one_loss(*data, ties="lenient") <= one_loss(*data) + 1e-12 <= 1 + 1e-12
+    assert 0 <= one_loss(*data, "released") <= one_loss(*data) + 1e-12 <= 1 + 1e-12
+
+
+# row weights, and the tables
+
+
+@given(tied_data(), st.randoms(use_true_random=False))
+@settings(deadline=None)
+def test_a_row_that_counts_twice_is_two_rows(data: tuple[NDArray, NDArray], random) -> None:  # type: ignore[no-untyped-def]
+    scores, truth = data
+    predicted = decide(scores, "top-k", truth=truth)
+    rows = len(scores)
+    draws = [[random.randrange(rows) for _ in range(rows)] for _ in range(3)]
+    weights = np.array([np.bincount(draw, minlength=rows) for draw in draws], dtype=np.float64)
+    weighted = Predictions(scores, truth, predicted, weights)
+    for convention in CONVENTIONS:
+        for key, metric in METRICS.items():
+            expected = [
+                evaluate(scores[d], truth[d], predicted[d], convention=convention)[key]
+                for d in draws
+            ]
+            values = metric.value(weighted, convention)
+            assert values == pytest.approx(expected, abs=1e-12, nan_ok=True), key
+
+
+def test_metrics_of_all_rules_are_those_of_each() -> None:
+    scores, truth = draw(3)
+    parameters = fit_rules(scores, truth.mean(axis=0))
+    found = evaluate_rules(scores, truth, parameters)
+    assert list(found) == list(RULES)
+    for rule, by_convention in found.items():
+        predicted = decide(scores, rule, truth=truth, parameters=parameters)
+        for convention in CONVENTIONS:
+            expected = evaluate(scores, truth, predicted, convention=convention)
+            assert by_convention[convention] == expected
+    assert "calibrated" not in evaluate_rules(scores, truth, {})
+
+
+def test_a_metric_without_a_rule_cannot_read_label_sets() -> None:
+    greedy = Metric("size", "Size", True, False, lambda p, c: p.claimed.sum(axis=1))
+    with pytest.raises(ValueError, match="must have uses_decision=True"):
+        greedy.value(Predictions(SCORES, TRUTH), "default")
+
+
+def test_two_rules_cannot_fit_the_same_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
+    twin = dataclasses.replace(RULES["calibrated"], name="twin")
+    monkeypatch.setitem(RULES, "twin", twin)
+    with pytest.raises(ValueError, match="'twin' must fit thresholds under names that no other"):
+        fit_rules(SCORES, np.full(SCORES.shape[1], 0.2))
 
 
 # what is refused
@@ -308,19 +362,17 @@ def test_bad_input_is_refused(scores: NDArray, truth: NDArray, message: str) -> 
 
 def test_wrong_options_name_the_choices() -> None:
     scores, truth = [[0.1, 0.2]], [[0, 1]]
-    for decision in DECISIONS:
+    for decision in RULES:
         with pytest.raises(ValueError, match=decision):
             decide(scores, "topk")
-    with pytest.raises(ValueError, match="lenient"):
-        one_loss(scores, truth, ties="kind")
     with pytest.raises(ValueError, match="released"):
         evaluate(scores, truth, truth, convention="papers")
     with pytest.raises(ValueError, match="truth="):
         decide(scores, "top-k")
-    with pytest.raises(ValueError, match="thresholds="):
+    with pytest.raises(ValueError, match="needs parameters: thresholds"):
         decide(scores, "calibrated")
     with pytest.raises(ValueError, match="one per label"):
-        decide(scores, "calibrated", thresholds=[0.5])
+        decide(scores, "calibrated", parameters={"thresholds": np.array([0.5])})
     with pytest.raises(ValueError, match=r"\[0, 1\]"):
         calibrated_thresholds(scores, [0.5, 1.5])
     with pytest.raises(ValueError, match=r"\[0, 1\]"):

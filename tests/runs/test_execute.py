@@ -19,7 +19,8 @@ from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.core.events import Event, Notify, Resumed, Warned
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.protocol.metrics import decide, evaluate
+from ssmlbench.protocol.decisions import decide
+from ssmlbench.protocol.metrics import evaluate
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.finished import read_finished
@@ -106,7 +107,7 @@ def test_stored_scores_give_the_stored_metrics_under_every_rule(make: Callable[.
     truth = stored["truth"].astype(bool)
     result = json.loads(folder.result_file.read_text())
     for decision in ("calibrated", "threshold", "top-k"):
-        predicted = decide(stored["scores"], decision, truth=truth, thresholds=stored["thresholds"])
+        predicted = decide(stored["scores"], decision, truth=truth, parameters=stored)
         for convention in ("default", "released"):
             found = evaluate(stored["scores"], truth, predicted, convention=convention)
             assert result["metrics"][decision][convention] == pytest.approx(found)

@@ -9,7 +9,8 @@ from typing import Any
 
 from ssmlbench.boards.leaderboard import Board, Query, build_boards
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.protocol.metrics import DECISIONS, METRICS
+from ssmlbench.protocol.decisions import RULES
+from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.folder import RunFolder
 
@@ -21,7 +22,7 @@ def finished(root: Path, spec: RunSpec, value: float) -> Finished:
     five = {key: value if metric.higher_is_better else 1 - value for key, metric in METRICS.items()}
     result = {
         "spec": spec.as_dict(),
-        "metrics": {d: {"default": five, "released": five} for d in DECISIONS},
+        "metrics": {d: {"default": five, "released": five} for d in RULES},
         "cost": {"seconds": 2.0, "seconds_per_epoch": 1.0, "peak_memory_mb": 3.0},
     }
     folder = RunFolder.of(root, spec)

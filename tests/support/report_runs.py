@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.protocol.metrics import DECISIONS, METRICS
+from ssmlbench.protocol.decisions import RULES
+from ssmlbench.protocol.metrics import METRICS
 
 SCRIPT = "<script>alert(1)</script>"
 IMAGE = "\"'><img src=x onerror=alert(2)>"
@@ -29,7 +30,7 @@ def write_run(folder: Path, spec: RunSpec, value: float, history: str = "") -> N
     five = {key: value if metric.higher_is_better else 1 - value for key, metric in METRICS.items()}
     result = {
         "spec": spec.as_dict(),
-        "metrics": {d: {"default": five, "released": five} for d in DECISIONS},
+        "metrics": {d: {"default": five, "released": five} for d in RULES},
         "cost": {"seconds": 9.0, "seconds_per_epoch": 10 * value, "peak_memory_mb": 300.0},
         "made_with": {
             "torch": "2.0",

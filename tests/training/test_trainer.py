@@ -201,7 +201,8 @@ def test_calibrated_thresholds_give_the_labelled_rate_on_the_training_rows(tmp_p
     seen = trainer.evaluator.run_data.observation
     rows = np.concatenate([seen.labelled, seen.unlabelled])
     rate = (
-        trainer.evaluator.scores(trainer.evaluator.run_data.train, rows) >= outcome.thresholds
+        trainer.evaluator.scores(trainer.evaluator.run_data.train, rows)
+        >= outcome.rule_parameters["thresholds"]
     ).mean(axis=0)
     assert np.allclose(rate, seen.prior, atol=0.5 / len(rows) + 1e-9)
 

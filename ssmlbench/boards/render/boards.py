@@ -6,16 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ssmlbench.boards.leaderboard import COSTS, Board, BoardRow, Cell
+from ssmlbench.boards.columns import COSTS, Column
+from ssmlbench.boards.leaderboard import Board, BoardRow, Cell
 from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection, texts
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.protocol.metrics import Metric
-
-RULES = {
-    "calibrated": "label sets by per-label thresholds that match the labelled prior (calibrated)",
-    "threshold": "label sets by score > 0.5 (threshold)",
-    "top-k": "‡ label sets by the true number of labels of each test row (top-k): an oracle rule",
-}
+from ssmlbench.protocol.decisions import RULES
 
 
 def title(board: Board) -> str:
@@ -27,18 +22,29 @@ def row_name(board: Board, row: BoardRow) -> str:
     return f"{row.name} †" if board.selection == "oracle" else row.name
 
 
-def column_title(board: Board, metric: Metric, level: str) -> str:
+def column_title(board: Board, metric: Column, level: str) -> str:
     arrow = "↑" if metric.higher_is_better else "↓"
-    mark = "‡" if board.decision == "top-k" and metric.uses_decision else ""
+    mark = rule_mark(board.decision, metric)
     name = f"{metric.title}{mark} {arrow}"
     return f"{name} {board.axis}={level}" if len(board.levels) > 1 else name
+
+
+def rule_mark(decision: str, metric: Column) -> str:
+    """The decision rule's mark, at the metrics that it feeds."""
+    return RULES[decision].mark if metric.uses_decision else ""
+
+
+def rule_text(decision: str) -> str:
+    """What a footnote says of the decision rule, with its mark."""
+    rule = RULES[decision]
+    return f"{rule.mark} {rule.text}".lstrip()
 
 
 def footnotes(board: Board) -> list[str]:
     """What a reader must know to read the numbers."""
     notes = []
     if any(metric.uses_decision for metric in board.metrics):
-        notes.append(RULES[board.decision] + ".")
+        notes.append(f"{rule_text(board.decision)}.")
     if board.selection == "oracle":
         notes.append("† the epoch was selected on the test set (oracle).")
     if board.selection == "val":
@@ -101,14 +107,14 @@ def _encoder_text(setting: Mapping[str, Any]) -> str:
     said += [f"{setting['max_tokens']} tokens"] if setting["max_tokens"] else []
     said += ["padding pooled"] if setting["pooling"] == "all" else []
     said += ["features unscaled"] if setting["scaling"] == "none" else []
-    return setting["backbone"] + (f" ({', '.join(said)})" if said else "")
+    return str(setting["backbone"]) + (f" ({', '.join(said)})" if said else "")
 
 
-def _number(value: float, metric: Metric) -> str:
-    return f"{value:.2f}" if metric in COSTS else f"{value:.4f}"
+def _number(value: float, metric: Column) -> str:
+    return f"{value:.2f}" if metric.key in COSTS else f"{value:.4f}"
 
 
-def cell_text(cell: Cell | None, metric: Metric) -> str:
+def cell_text(cell: Cell | None, metric: Column) -> str:
     """`0.8541 ± 0.0085`, with ` [0.8444, 0.8630]` behind it where there is an interval."""
     if cell is None:
         return DASH
@@ -135,14 +141,14 @@ def _section(board: Board) -> TableSection:
     return TableSection(title(board), panels, footnotes(board), apart)
 
 
-def _column_groups(board: Board) -> list[list[tuple[Metric, str]]]:
+def _column_groups(board: Board) -> list[list[tuple[Column, str]]]:
     """All metrics in one table for one level; a table a metric, columns by level, for several."""
     if len(board.levels) == 1:
         return [board.columns]
     return [[(metric, level) for level in board.levels] for metric in board.metrics]
 
 
-def _panel(board: Board, columns: Sequence[tuple[Metric, str]]) -> Panel:
+def _panel(board: Board, columns: Sequence[tuple[Column, str]]) -> Panel:
     headers = ["method", "seeds", *(column_title(board, m, lv) for m, lv in columns), "rank"]
     rows = []
     for row in board.rows:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ssmlbench.boards.papers import Paper
 from ssmlbench.boards.published import PublishedValue
-from ssmlbench.boards.render.boards import RULES, cell_text, setting_text
+from ssmlbench.boards.render.boards import cell_text, rule_mark, rule_text, setting_text
 from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection, texts
 from ssmlbench.boards.rule_audit import AuditedRow, RowKey, row_key
 from ssmlbench.boards.side_by_side import JoinedRow, SideBySide
@@ -33,7 +33,7 @@ def side_by_side_document(
 def _panel(table: SideBySide, metric: str, top_k: set[RowKey], decision: str) -> Panel:
     about = METRICS[metric]
     arrow = "↑" if about.higher_is_better else "↓"
-    ours_mark = "‡" if decision == "top-k" and about.uses_decision else ""
+    ours_mark = rule_mark(decision, about)
     levels = [level for level in table.levels if _there(table, metric, level)]
     headers = [f"{about.title} {arrow}", "paper's name", "source"]
     columns: list[list[Entry]] = []
@@ -132,7 +132,9 @@ def _notes(table: SideBySide, top_k: set[RowKey], decision: str) -> list[str]:
         notes.append("† the epoch was selected on the test set; a paper's: by its released code.")
     if table.board is None:
         return [*notes, "Ours: no finished run here yet."]
-    rule = f"{RULES[decision]}; " if any(METRICS[m].uses_decision for m in table.metrics) else ""
+    rule = (
+        f"{rule_text(decision)}; " if any(METRICS[m].uses_decision for m in table.metrics) else ""
+    )
     notes.append(f"Ours: {rule}{setting_text(table.board.setting)}; mean ± std over seeds.")
     notes.append(
         "Δ is ours less the paper's. Protocols, encoders and schedules differ: it is no test of either."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ssmlbench.boards.columns import Column
 from ssmlbench.boards.leaderboard import Board
 from ssmlbench.boards.render.statistics import cautions
 from ssmlbench.boards.report.series import CriticalDifference, named
@@ -15,11 +16,10 @@ from ssmlbench.boards.significance import (
     friedman,
     nemenyi,
 )
-from ssmlbench.protocol.metrics import Metric
 
 
 def critical_differences(
-    boards: Sequence[Board], metrics: Sequence[Metric]
+    boards: Sequence[Board], metrics: Sequence[Column]
 ) -> tuple[dict[str, list[CriticalDifference]], list[str]]:
     """Return the diagrams by regime, one a metric; and notes on them, or the reasons there are none."""
     found: dict[str, list[CriticalDifference]] = {}

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from ssmlbench.boards.leaderboard import COSTS, Board, Query
+from ssmlbench.boards.columns import COSTS
+from ssmlbench.boards.leaderboard import Board, Query
 from ssmlbench.boards.render import title
 from ssmlbench.boards.report.critical_difference import critical_differences
 from ssmlbench.boards.report.histories import CellHistories
@@ -186,7 +187,7 @@ def _cost(boards: Sequence[Board], query: Query) -> FigureSection:
     )
     cells = [(board, level) for board in boards for level in board.levels]
     for board, level in cells[:CELLS]:
-        found = [cost_quality(board, query, cost, level) for cost in COSTS]
+        found = [cost_quality(board, query, cost, level) for cost in COSTS.values()]
         series: list[Series] = [each for each in found if len(each.points) > 1]
         if series:
             section.groups.append(Group(series[0].where, series))

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ssmlbench.boards.columns import Column
 from ssmlbench.boards.leaderboard import Board, Query, level_of
 from ssmlbench.boards.render import title
-from ssmlbench.protocol.metrics import METRICS, Metric
+from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished
 
 BASELINE = "bce"
@@ -55,7 +56,7 @@ class OverLevels(Series):
     """One metric of a board over its πs (or shares), one line a method."""
 
     axis: str  # "π", or "share"
-    metric: Metric
+    metric: Column
     lines: tuple[Line, ...]
     named: tuple[str, ...]
 
@@ -90,7 +91,7 @@ class Dot:
 class Dots(Series):
     """One metric of a board with a single level: a row a method, best on top."""
 
-    metric: Metric
+    metric: Column
     dots: tuple[Dot, ...]
     left_out: int  # rows beyond those shown
 
@@ -122,8 +123,8 @@ class Point:
 class CostQuality(Series):
     """What the methods of a board cost against how well they do, at one level."""
 
-    cost: Metric
-    quality: Metric
+    cost: Column
+    quality: Column
     points: tuple[Point, ...]
     front: tuple[str, ...]  # nobody is both cheaper and better; cheapest first
     named: tuple[str, ...]
@@ -147,7 +148,7 @@ class CostQuality(Series):
 class CriticalDifference(Series):
     """Average ranks over cells, and which neighbours Nemenyi's test does not separate."""
 
-    metric: Metric
+    metric: Column
     names: tuple[str, ...]  # best average rank first
     ranks: tuple[float, ...]
     difference: float
@@ -193,7 +194,7 @@ def where(board: Board, level: str) -> str:
     return f"{title(board)} {board.axis} = {level}"
 
 
-def over_levels(board: Board, metric: Metric) -> OverLevels:
+def over_levels(board: Board, metric: Column) -> OverLevels:
     """Return one metric of all rows over the board's levels."""
     lines = []
     for row in board.rows:
@@ -212,7 +213,7 @@ def over_levels(board: Board, metric: Metric) -> OverLevels:
     return OverLevels(title(board), board.axis, metric, tuple(lines), names)
 
 
-def dots(board: Board, metric: Metric, level: str, at_most: int = 40) -> Dots:
+def dots(board: Board, metric: Column, level: str, at_most: int = 40) -> Dots:
     """Return one metric of the best `at_most` rows, and of the baseline, at one level."""
     found = []
     for row in board.rows:
@@ -225,13 +226,13 @@ def dots(board: Board, metric: Metric, level: str, at_most: int = 40) -> Dots:
     return Dots(where(board, level), metric, tuple(kept), len(found) - len(kept))
 
 
-def quality_metric(query: Query) -> Metric:
+def quality_metric(query: Query) -> Column:
     """Return the metric of quality: mAP if the query has it (no decision rule), else its first."""
     wanted = [METRICS[key] for key in query.metrics if key in METRICS]
     return METRICS["map"] if METRICS["map"] in wanted or not wanted else wanted[0]
 
 
-def cost_quality(board: Board, query: Query, cost: Metric, level: str) -> CostQuality:
+def cost_quality(board: Board, query: Query, cost: Column, level: str) -> CostQuality:
     """Return cost and quality of all rows at one level; rows without finite numbers are left out."""
     quality = quality_metric(query)
     points = []

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ssmlbench.boards.columns import Column
 from ssmlbench.boards.report.series import BASELINE, Line
-from ssmlbench.protocol.metrics import Metric
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,7 +110,7 @@ def panel(height: float, left: float, right: float, bottom: float = 36, top: flo
     )
 
 
-def name_y_axis(axes: Axes, metric: Metric) -> None:
+def name_y_axis(axes: Axes, metric: Column) -> None:
     """Write the metric above its axis, with an arrow in the direction that is better."""
     text = f"{metric.title} {'↑' if metric.higher_is_better else '↓'}"
     axes.annotate(text, (0, 1), (-6, 5), xycoords="axes fraction", textcoords="offset points")

@@ -1,0 +1,29 @@
+"""What a board can have as a column: the metrics, and what a run costs."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ssmlbench.protocol.metrics import METRICS, Metric
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run takes: a field of the result's `cost`. It is shown, and ranked only by itself."""
+
+    key: str
+    title: str
+    higher_is_better: bool = False
+    uses_decision: bool = False
+
+
+Column = Metric | Cost
+
+COSTS = {
+    cost.key: cost
+    for cost in (Cost("seconds_per_epoch", "s/epoch"), Cost("peak_memory_mb", "peak MB"))
+}
+COLUMNS: Mapping[str, Column] = ChainMap[str, Column]({**COSTS}, METRICS)  # type: ignore[arg-type]
+"""Every column by its key; metrics that are added later are in it."""
