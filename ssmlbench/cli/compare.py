@@ -10,21 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from ssmlbench.cli.options import (
-    Convention,
-    OnlyDatasets,
-    OnlyMethods,
-    OnlyMetrics,
-    OnlyRegimes,
-    OnlySelections,
-    ResultsFolders,
-    nothing_fits,
-    one_of,
-    read_query,
-    read_runs,
-    wide_console,
-)
-from ssmlbench.cli.run_options import number_parameters, with_options
+from ssmlbench.cli.board_options import BoardOptions, board_numbers
+from ssmlbench.cli.options import one_of, read_runs, wide_console
+from ssmlbench.cli.run_options import with_options
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import OPTIONS
 
@@ -35,28 +23,15 @@ if TYPE_CHECKING:
     from ssmlbench.runs.finished import Finished
 
 
-@with_options(numbers=number_parameters())
+@with_options(options=BoardOptions, numbers=board_numbers())
 def compare(
     *,
-    results: ResultsFolders = None,
     files: Annotated[
         list[Path] | None,
         typer.Option("--from", help="A file of --export instead of results; may be repeated."),
     ] = None,
-    dataset: OnlyDatasets = None,
+    options: BoardOptions,
     numbers: dict[str, str | None],
-    regime: OnlyRegimes = None,
-    method: OnlyMethods = None,
-    metric: OnlyMetrics = None,
-    decision: Annotated[
-        str | None,
-        typer.Option(
-            help="calibrated, threshold, or top-k‡ (the papers' oracle rule). "
-            "[calibrated; top-k with --published]"
-        ),
-    ] = None,
-    selection: OnlySelections = None,
-    convention: Convention = "default",
     published: Annotated[
         bool, typer.Option("--published", help="The papers' numbers beside ours.")
     ] = False,
@@ -89,27 +64,18 @@ def compare(
     ] = None,
 ) -> None:
     """The leaderboard of the finished runs: five metrics, mean ± std over seeds."""
+    from ssmlbench.boards.from_python import nothing_fits
     from ssmlbench.boards.leaderboard import build_boards
     from ssmlbench.boards.render import TEXT_FORMATS, boards_document, print_document
 
     one_of(format_, ("table", *TEXT_FORMATS), "--format")
     one_of(over, ("cells", "seeds"), "--over")
     published = published or (bool(papers) and not audit)
-    query = read_query(
-        dataset=dataset,
-        numbers=numbers,
-        regime=regime,
-        method=method,
-        metric=metric,
-        decision=decision or ("top-k" if published else "calibrated"),
-        selection=selection,
-        convention=convention,
-        draws=bootstrap,
-    )
+    query = options.query(numbers, "top-k" if published else "calibrated", draws=bootstrap)
     if audit:
         print_document(_audit(query, papers or ()), format_, wide_console())
         return
-    runs = _runs(results, files, may_be_none=published)
+    runs = _runs(options.results, files, may_be_none=published)
     if export:
         _export(runs, query, export)
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -11,10 +11,8 @@ import typer
 from rich.console import Console
 
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.spec import OPTIONS
 
 if TYPE_CHECKING:
-    from ssmlbench.boards.leaderboard import Board, Query
     from ssmlbench.plugins.loader import Plugins
     from ssmlbench.runs.finished import Finished
 
@@ -35,22 +33,6 @@ ResultsFolders = Annotated[
     list[Path] | None,
     typer.Option("--results", help="Results folder; may be repeated. [results]"),
 ]
-OnlyDatasets = Annotated[str | None, typer.Option(help="Only these data sets.")]
-OnlyRegimes = Annotated[str | None, typer.Option(help="Only these regimes.")]
-OnlyMethods = Annotated[str | None, typer.Option(help="Only these methods.")]
-OnlyMetrics = Annotated[
-    str | None,
-    typer.Option(
-        help="micro_f1, macro_f1, map, hamming, one_loss, seconds_per_epoch, peak_memory_mb."
-    ),
-]
-OnlySelections = Annotated[str | None, typer.Option(help="Only runs with this selection.")]
-Decision = Annotated[
-    str, typer.Option(help="calibrated, threshold, or top-k‡ (the papers' oracle rule).")
-]
-Convention = Annotated[
-    str, typer.Option(help="default, or released (empty labels count 0, ties favour the model).")
-]
 
 
 def typed_list(text: str | None, kind: type[T], what: str) -> tuple[T, ...]:
@@ -66,43 +48,6 @@ def typed_list(text: str | None, kind: type[T], what: str) -> tuple[T, ...]:
     return values
 
 
-def read_query(
-    *,
-    dataset: str | None,
-    numbers: Mapping[str, str | None],
-    regime: str | None,
-    method: str | None,
-    metric: str | None,
-    decision: str,
-    selection: str | None,
-    convention: str,
-    draws: int = 0,
-) -> Query:
-    """The query of the options by which `compare`, `report` and `plot` choose runs.
-
-    numbers: the texts of the regimes' numbers, by field of the run spec.
-    """
-    from ssmlbench.boards.leaderboard import Query
-    from ssmlbench.protocol.metrics import METRICS
-
-    one_of(convention, ("default", "released"), "--convention")
-    return Query(
-        datasets=typed_list(dataset, str, "--dataset"),
-        regimes=typed_list(regime, str, "--regime"),
-        numbers={
-            name: typed_list(text, float, OPTIONS[name].flag)
-            for name, text in numbers.items()
-            if text is not None
-        },
-        methods=typed_list(method, str, "--method"),
-        selections=typed_list(selection, str, "--selection"),
-        metrics=typed_list(metric, str, "--metric") or tuple(METRICS),
-        decision=decision,
-        convention=convention,
-        draws=draws,
-    )
-
-
 def read_runs(folders: Iterable[Path]) -> list[Finished]:
     """The finished runs below the folders; a warning for each result that cannot be read."""
     from ssmlbench.runs.finished import read_finished
@@ -111,25 +56,6 @@ def read_runs(folders: Iterable[Path]) -> list[Finished]:
     for complaint in complaints:
         Console(stderr=True).print(f"warning: {complaint}", highlight=False, soft_wrap=True)
     return runs
-
-
-def read_boards(results: list[Path] | None, query: Query) -> list[Board]:
-    """The boards of the finished runs that fit, at least one."""
-    from ssmlbench.boards.leaderboard import build_boards
-
-    runs = read_runs(results or [Path("results")])
-    boards = build_boards(runs, query)
-    if not boards:
-        raise nothing_fits(runs)
-    return boards
-
-
-def nothing_fits(runs: Sequence[Finished]) -> UserError:
-    return UserError(
-        f"none of the {len(runs)} finished runs fits; `ssmlbench run` makes more"
-        if runs
-        else "no finished run here yet; `ssmlbench run` makes one"
-    )
 
 
 def wide_console() -> Console:

@@ -448,7 +448,7 @@ def test_the_command_writes_the_same_page_without_torch(
         (["report", "--metric", "maap"], "Did you mean map?"),
         (["report", "--out", "empty"], "--out empty is a folder; name a file"),
         (["report", "--out", "none/r.html"], "there is no folder none"),
-        (["plot", "--format", "gif"], "--format gif: no such format"),
+        (["plot", "--format", "gif"], "--format gif: no such choice. There is: pdf, png, svg."),
         (["plot", "--format", "pdf", "--out", "file"], "cannot make the folder --out file"),
     ],
 )
