@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what a notebook uses; a plugin file imports from ssmlbench.api
     from ssmlbench.api import (
         Boards as Boards,
+        RunFailed as RunFailed,
         RunResult as RunResult,
         RunResults as RunResults,
         UserError as UserError,
         compare as compare,
         datasets as datasets,
         methods as methods,
+        run as run,
     )
 # isort: on
 

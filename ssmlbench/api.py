@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     # run and compare from Python
     from ssmlbench.boards.from_python import Boards as Boards, compare as compare
-    from ssmlbench.core.errors import UserError as UserError
+    from ssmlbench.core.errors import RunFailed as RunFailed, UserError as UserError
     from ssmlbench.core.spec import RunSpec as RunSpec
+    from ssmlbench.grid.from_python import run as run
     from ssmlbench.plugins.catalogue import (
         Catalogue as Catalogue,
         DatasetInfo as DatasetInfo,
@@ -97,8 +98,9 @@ HOMES = {
         "Boards",
         "compare",
     ),
-    "ssmlbench.core.errors": ("UserError",),
+    "ssmlbench.core.errors": ("RunFailed", "UserError"),
     "ssmlbench.core.spec": ("RunSpec",),
+    "ssmlbench.grid.from_python": ("run",),
     "ssmlbench.plugins.catalogue": (
         "Catalogue",
         "DatasetInfo",

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 import ssmlbench
 from ssmlbench import api
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import RunFailed, UserError
+from ssmlbench.plugins.loader import load_file
 from tests.conftest import ROOT
 from tests.support.board_runs import grid
 
@@ -46,7 +50,7 @@ def test_every_public_name_exists_and_is_documented(name: str) -> None:
 
 def test_the_names_of_a_notebook_are_typed_on_the_package_too() -> None:
     (names,) = type_checking_imports(ROOT / "ssmlbench" / "__init__.py").values()
-    functions = {"compare", "datasets", "methods"}
+    functions = {"compare", "datasets", "methods", "run"}
     assert functions <= set(names) <= set(api.__all__)
     assert (ROOT / "ssmlbench" / "py.typed").is_file()
 
@@ -66,11 +70,180 @@ boards = ssmlbench.compare({str(tmp_path)!r})
 assert "bce" in repr(boards) and "bce" in boards._repr_html_() and "bce" in boards.to_latex()
 assert len(boards.to_pandas()) == 5
 assert "multidigits" in ssmlbench.datasets()
+assert callable(ssmlbench.run)
 from ssmlbench.api import DatasetAdapter, RunResult, UserError, between
 heavy = {{"torch", "torchvision", "transformers"}} & set(sys.modules)
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# run -------------------------------------------------------------------------------------------------
+
+METHOD = """
+from ssmlbench.api import Method, bce
+
+class Mine(Method):
+    name = "mine"
+    unlabelled_views = ()
+    def loss(self, labelled, unlabelled):
+        return {"labelled": bce(labelled.logits("strong"), labelled.observed).mean()}
+"""
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Forty rows of two features and two labels: a run takes a fraction of a second."""
+    random = np.random.default_rng(0)
+    header = "@attribute x numeric\n@attribute y numeric\n@attribute a {0,1}\n@attribute b {0,1}\n@data\n"
+    for split in ("train", "test"):
+        points = random.normal(size=(40, 2))
+        rows = [f"{x:.3f},{y:.3f},{int(x > 0)},{int(y > 0)}" for x, y in points]
+        (tmp_path / f"toy-{split}.arff").write_text(header + "\n".join(rows))
+    (tmp_path / "toy.xml").write_text('<labels><label name="a"/><label name="b"/></labels>')
+    return tmp_path / "toy.arff"
+
+
+def test_one_run_is_a_result_with_metrics_scores_and_history(data: Path, tmp_path: Path) -> None:
+    results = tmp_path / "out"
+    result = ssmlbench.run("bce", data, pi=0.5, epochs=2, results=results)
+    assert isinstance(result, ssmlbench.RunResult)
+    assert (result.spec.method, result.spec.epochs, result.spec.pi) == ("bce", 2, 0.5)
+    assert result.folder.is_relative_to(results)
+    assert result.scores.scores.shape == result.scores.truth.shape == (40, 2)
+    assert result.history["epoch"].tolist() == [1, 2]
+    assert result.metrics("top-k")["map"] == result.metrics()["map"]
+    assert 0.0 <= result.metrics()["micro_f1"] <= 1.0
+    assert result.cost["seconds"] > 0
+    assert f"map {result.metrics()['map']:.4f}" in repr(result)
+    assert "bce toy semi-0.5 seed 0" in result._repr_html_()
+    with pytest.raises(UserError, match="Did you mean calibrated"):
+        result.metrics("calibrate")
+    finished = (result.folder / "result.json").stat().st_mtime_ns
+    again = ssmlbench.run("bce", str(data), pi="0.5", epochs="2", results=str(results))
+    assert again.folder == result.folder
+    assert (result.folder / "result.json").stat().st_mtime_ns == finished  # never made twice
+
+
+@pytest.mark.parametrize(
+    ("arguments", "runs"),
+    [
+        ({"method": "bce", "seeds": 2}, [("bce", 0.5, 0), ("bce", 0.5, 1)]),
+        ({"method": ["bce", "cap"]}, [("bce", 0.5, 0), ("cap", 0.5, 0)]),
+        ({"method": "bce,cap"}, [("bce", 0.5, 0), ("cap", 0.5, 0)]),
+        ({"method": ("bce",)}, [("bce", 0.5, 0)]),
+        ({"method": "bce", "pi": np.array([0.25, 0.5])}, [("bce", 0.25, 0), ("bce", 0.5, 0)]),
+        ({"method": "bce", "seed": [3]}, [("bce", 0.5, 3)]),
+        ({"grid": "grid.toml"}, [("cap", 0.5, 0)]),
+    ],
+)
+def test_a_list_is_a_grid(
+    arguments: dict[str, object],
+    runs: list[tuple[str, float, int]],
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "grid.toml").write_text('methods = ["cap"]\n')
+    arguments = {"pi": 0.5, **arguments}
+    made = ssmlbench.run(dataset=data, epochs=1, **arguments)  # type: ignore[arg-type]
+    assert isinstance(made, ssmlbench.RunResults)
+    assert [(run.spec.method, run.spec.pi, run.spec.seed) for run in made] == runs
+    assert (tmp_path / "results").is_dir()
+    frame = made.to_pandas()
+    assert frame["map"].tolist() == [run.metrics()["map"] for run in made]
+    assert made._repr_html_().count("<tr") == len(made) + 1
+
+
+def test_hyper_parameters_and_options_are_given_as_values(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(METHOD)
+    made = ssmlbench.run(
+        ["cap", "mine"],
+        data,
+        pi=0.5,
+        settings={"cap.positive_share": 0.75, "cap.loss": "bce"},
+        plugin=tmp_path / "mine.py",
+        results=tmp_path / "out",
+        epochs=1,
+        scaling="none",
+        lr=0.01,
+        freeze=False,
+    )
+    assert made[0].spec.changed == ("loss", "positive_share")
+    assert made[0].spec.config["positive_share"] == 0.75
+    assert (made[1].spec.method, made[1].spec.scaling, made[1].spec.lr) == ("mine", "none", 0.01)
+
+
+def test_a_class_of_a_module_is_a_method_and_one_without_source_is_refused(
+    data: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(METHOD)
+    mine = load_file(tmp_path / "mine.py").Mine
+    arguments = {"pi": 0.5, "epochs": 1, "results": tmp_path / "out"}
+    assert ssmlbench.run(mine, data, **arguments).spec.method == "mine"
+    assert len(ssmlbench.run([mine, "bce"], data, **arguments)) == 2
+    with pytest.raises(UserError, match="worker processes do not have the class Mine"):
+        ssmlbench.run([mine, "bce"], data, jobs=2, **arguments)
+    typed: dict[str, object] = {"__name__": "notebook"}
+    exec(METHOD, typed)  # as a notebook's cell does: there is no file
+    with pytest.raises(UserError, match=r"Mine: its source is not available.*plugin=FILE"):
+        ssmlbench.run(typed["Mine"], data, **arguments)  # type: ignore[call-overload]
+
+
+def test_a_run_leaves_torch_as_it_was(data: Path, tmp_path: Path) -> None:
+    torch.set_num_threads(2)
+    torch.manual_seed(7)
+    expected = torch.rand(3, generator=torch.Generator().manual_seed(7))
+    try:
+        ssmlbench.run("bce", data, pi=0.5, epochs=1, results=tmp_path / "out")
+        assert torch.get_num_threads() == 2
+        assert not torch.are_deterministic_algorithms_enabled()
+        assert torch.equal(torch.rand(3), expected)
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_a_run_that_fails_raises_and_stops_no_other(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(METHOD.replace("return {", "1 / 0; return {"))
+    arguments = {"pi": 0.5, "epochs": 1, "plugin": tmp_path / "bad.py", "results": tmp_path / "out"}
+    with pytest.raises(RunFailed, match="ZeroDivisionError"):
+        ssmlbench.run("mine", data, **arguments)
+    with pytest.warns(UserWarning, match="failed: mine toy"):
+        made = ssmlbench.run(["mine", "bce"], data, **arguments)
+    assert [run.spec.method for run in made] == ["bce"]
+    assert [spec.method for spec, _ in made.failed] == ["mine"]
+    assert "failed: " in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        ({"method": "bbma"}, "Did you mean bbam"),
+        ({"method": None}, "--method is missing"),
+        ({"pi": None}, "--pi is missing"),
+        ({"pi": 2}, "(0, 1]"),
+        ({"pi": "few"}, "pi='few': must be a number"),
+        ({"epoch": "labeled"}, "Did you mean labelled"),
+        ({"epochs": 1.5}, "epochs=1.5: must be a whole number"),
+        ({"epochs": [1, 2]}, "epochs=[1, 2]: must be a whole number"),
+        ({"freeze": "perhaps"}, "freeze='perhaps': must be True or False"),
+        ({"epoch_s": 1}, "run() has no argument 'epoch_s'. Did you mean epoch"),
+        ({"settings": {"los": 1}}, "has no hyper-parameter 'los'"),
+        ({"jobs": 0}, "--jobs 0"),
+        ({"device": "tpu"}, "tpu"),
+        ({"seeds": 0}, "--seeds 0"),
+        ({"dataset": "./nowhere"}, "no such folder"),
+    ],
+)
+def test_a_mistake_in_a_request_is_a_user_error(
+    arguments: dict[str, object], answer: str, data: Path, tmp_path: Path
+) -> None:
+    usual = {"method": "bce", "dataset": data, "pi": 0.5, "results": tmp_path / "out"}
+    with pytest.raises(UserError) as error:
+        ssmlbench.run(**{**usual, **arguments})  # type: ignore[call-overload]
+    assert answer in str(error.value)
+    assert not (tmp_path / "out").exists()
 
 
 # compare ---------------------------------------------------------------------------------------------
@@ -170,3 +343,18 @@ def test_data_sets_are_a_typed_table_with_the_users_own(tmp_path: Path) -> None:
     assert datasets["multidigits"].kind == "image"
     assert datasets[tmp_path.name].file == tmp_path
     assert "&" in ssmlbench.datasets()._repr_html_()  # escaped
+
+
+# docs/python.md --------------------------------------------------------------------------------------
+
+
+def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "python.md").read_text()
+    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == 4
+    scope: dict[str, object] = {}
+    for example in examples:
+        exec(example, scope)
+    assert [run.spec.method for run in scope["results"]] == ["bce", "cap"]  # type: ignore[attr-defined]
+    assert "bce" in repr(scope["boards"])

@@ -106,10 +106,12 @@ class RunResult:
 
 
 class RunResults(Sequence[RunResult]):
-    """The finished runs of a grid, in the order in which they were asked for."""
+    """The finished runs of a grid, in the order of the request, and those that failed."""
 
-    def __init__(self, runs: Iterable[RunResult]):
+    def __init__(self, runs: Iterable[RunResult], failed: Iterable[tuple[RunSpec, str]] = ()):
         self._runs = tuple(runs)
+        self.failed = tuple(failed)
+        """The runs that failed, each with the reason."""
 
     @overload
     def __getitem__(self, index: int) -> RunResult: ...
@@ -143,6 +145,7 @@ class RunResults(Sequence[RunResult]):
 
     def __repr__(self) -> str:
         lines = [f"  {run.spec}: {_shown(run.metrics())}" for run in self]
+        lines += [f"  {spec}: failed: {text.splitlines()[0]}" for spec, text in self.failed]
         return "\n".join([f"<RunResults, {len(self)} runs", *lines]) + ">"
 
     def _repr_html_(self) -> str:

@@ -1,0 +1,313 @@
+"""`ssmlbench.run()`: what `ssmlbench run` does, for Python and notebooks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from ssmlbench.core.arguments import several
+from ssmlbench.core.errors import RunFailed, UserError
+from ssmlbench.core.hyperparameters import as_typed
+from ssmlbench.core.registry import plugin_name
+from ssmlbench.core.run_options import RunOption
+from ssmlbench.core.spec import OPTIONS, RunSpec
+from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs.finished import Unreadable, read_result
+from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.stored import RunResult, RunResults
+
+if TYPE_CHECKING:
+    from ssmlbench.core.events import Listener
+    from ssmlbench.grid.dispatch import Dispatch
+    from ssmlbench.grid.request import GridRequest
+    from ssmlbench.kit.method import Method
+
+Scalar = str | int | float | bool | Path | None
+Files = str | Path | Sequence[str | Path]
+
+
+@overload
+def run(
+    method: str | type[Method],
+    dataset: str | Path,
+    *,
+    grid: None = None,
+    pi: float | None = None,
+    seed: int | None = None,
+    seeds: None = None,
+    regime: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    plugin: Files = (),
+    results: str | Path = "results",
+    tuned: bool = False,
+    data_dir: str | Path | None = None,
+    skip_bad: bool = False,
+    device: str = "auto",
+    jobs: int = 1,
+    threads: int | None = None,
+    workers: int | None = None,
+    progress: bool = False,
+    **options: Scalar,
+) -> RunResult: ...
+
+
+@overload
+def run(
+    method: str | type[Method] | Sequence[str | type[Method]] | None = None,
+    dataset: str | Path | Sequence[str | Path] | None = None,
+    *,
+    grid: str | Path | None = None,
+    pi: float | Sequence[float] | None = None,
+    seed: int | Sequence[int] | None = None,
+    seeds: int | None = None,
+    regime: str | Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    plugin: Files = (),
+    results: str | Path = "results",
+    tuned: bool = False,
+    data_dir: str | Path | None = None,
+    skip_bad: bool = False,
+    device: str = "auto",
+    jobs: int = 1,
+    threads: int | None = None,
+    workers: int | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> RunResults: ...
+
+
+def run(
+    method: Any = None,
+    dataset: Any = None,
+    *,
+    grid: str | Path | None = None,
+    pi: Any = None,
+    seed: Any = None,
+    seeds: int | None = None,
+    regime: Any = None,
+    settings: Mapping[str, Any] | None = None,
+    plugin: Files = (),
+    results: str | Path = "results",
+    tuned: bool = False,
+    data_dir: str | Path | None = None,
+    skip_bad: bool = False,
+    device: str = "auto",
+    jobs: int = 1,
+    threads: int | None = None,
+    workers: int | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> RunResult | RunResults:
+    """Make a run, or every combination of the lists given. Finished runs are never made twice.
+
+    One method, data set, number and seed give a RunResult; a list, `seeds` or `grid` gives
+    RunResults. In a grid a run that fails stops no other: see `RunResults.failed`. A single run that
+    fails raises RunFailed, and so does a grid of which every run fails.
+
+    method: a name, or a Method class that is defined in a file.
+    dataset: a name, or the path of your own data.
+    pi: π, the labelled fraction of the regime `semi`.
+    seed: the seed; 0 by default. seeds: this many seeds, 0, 1, …
+    regime: `semi` by default.
+    grid: a TOML file with the axes and settings; arguments win over it.
+    settings: hyper-parameters, `{"loss": "bce"}`, or of one method, `{"cap.loss": "bce"}`.
+    plugin: Python files, data folders or ARFF files, one or several.
+    results: the folder where finished runs are kept.
+    tuned: with the winners of `ssmlbench tune`.
+    data_dir: a folder with a folder of raw files for each data set.
+    skip_bad: leave bad rows out when a data set is prepared.
+    device: `auto`, `cpu`, `cuda` or `mps`.
+    jobs: runs made at the same time. Above 1 worker processes make them: a script must then call
+        this below `if __name__ == "__main__":`.
+    threads, workers: CPU threads of a run, and those that decode its images.
+    progress: show on the terminal what is going on.
+    options: every other option of `ssmlbench run`, with underscores: `epochs=20`, `freeze=True`.
+    """
+    axes = {"dataset": dataset, "pi": pi, "seed": seed, "regime": regime}
+    files = [plugin] if isinstance(plugin, str | Path) else plugin
+    request = _request({"method": method, **axes, **options}, seeds, settings, files, grid)
+    plugins = Plugins(request.plugins)
+    for cls in filter(_is_class, _listed(method)):
+        _add_class(plugins, cls, jobs)
+    root = Path(results).expanduser().resolve()
+    dispatch = _dispatch(root, device, jobs, threads, workers)
+    specs = _specs(request, plugins, device, data_dir, skip_bad)
+    if tuned:
+        from ssmlbench.grid.study import tuned_specs
+
+        specs = tuned_specs(specs, plugins, root)
+    failed = _make(specs, plugins, dispatch, jobs, progress)
+    lost = {spec.hash for spec, _ in failed}
+    left = [spec for spec in specs if spec.hash not in lost]
+    if not left:
+        raise RunFailed("; ".join(f"{spec}: {text}" for spec, text in failed))
+    for spec, text in failed:
+        warnings.warn(f"failed: {spec}: {text}", stacklevel=2)
+    made = RunResults([_read(root, spec) for spec in left], failed)
+    lists = [value for value in (method, *axes.values(), *options.values()) if _is_list(value)]
+    return made if lists or seeds is not None or grid is not None else made[0]
+
+
+def _is_list(value: Any) -> bool:
+    """Whether an argument asks for several: a sequence, or the command line's `a,b`."""
+    if isinstance(value, str):
+        return "," in value
+    return not isinstance(value, Scalar | type)
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",")]
+    return list(value) if _is_list(value) else [value]
+
+
+def _is_class(value: Any) -> bool:
+    return isinstance(value, type)
+
+
+def _add_class(plugins: Plugins, method: type[Any], jobs: int) -> None:
+    """Make a method of a class that is in this process's memory."""
+    from ssmlbench.plugins.digest import code_digest
+
+    instead = "save it in a file and pass plugin=FILE and method=NAME"
+    if jobs > 1:
+        raise UserError(
+            f"jobs={jobs}: worker processes do not have the class {method.__name__}; {instead}"
+        )
+    try:
+        code_digest(method)
+    except (OSError, TypeError, UserError):
+        raise UserError(
+            f"method {method.__name__}: its source is not available, so that an edit would go "
+            f"unnoticed; {instead}"
+        ) from None
+    plugins.add(method)
+
+
+def _request(
+    given: Mapping[str, Any],
+    seeds: int | None,
+    settings: Mapping[str, Any] | None,
+    files: Sequence[str | Path],
+    grid: str | Path | None,
+) -> GridRequest:
+    """The request of the arguments and, below them, of the grid file."""
+    from ssmlbench.grid.request import GridRequest, first_seeds
+    from ssmlbench.grid.toml_file import read_grid
+
+    by_name = {option.key.replace("-", "_"): option for option in OPTIONS.values()}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in by_name:
+            raise UserError(f"run() has no argument {name!r}.{did_you_mean(name, by_name)}")
+        option = by_name[name]
+        if name == "method" and value is not None:
+            value = [plugin_name(m, name) if _is_class(m) else m for m in _listed(value)]
+        if value is not None:
+            values[option.name] = (
+                several(value, option.kind, name) if option.axis else _fixed(option, name, value)
+            )
+    if seeds is not None:
+        if "seed" in values:
+            raise UserError("seed and seeds are both given; keep one")
+        values["seed"] = first_seeds(*several([seeds], int, "seeds"))
+    texts = {name: as_typed(value) for name, value in (settings or {}).items()}
+    request = GridRequest(values, texts, plugins=tuple(map(str, files)))
+    return read_grid(Path(grid)).overridden_by(request) if grid is not None else request
+
+
+def _fixed(option: RunOption, name: str, value: Any) -> Any:
+    """The value of an option that is the same for all runs."""
+    if option.kind is not bool:
+        (one,) = several([value], option.kind, name)
+        return one
+    flags = {"true": True, "false": False}
+    flag = value if isinstance(value, bool) else flags.get(str(value).lower())
+    if flag is None:
+        raise UserError(f"{name}={value!r}: must be True or False")
+    return flag
+
+
+def _dispatch(
+    root: Path, device: str, jobs: int, threads: int | None, workers: int | None
+) -> Dispatch:
+    from ssmlbench.grid.dispatch import Dispatch
+    from ssmlbench.runs.context import RunContext
+    from ssmlbench.runs.execute import quieten
+
+    quieten()
+    dispatch = Dispatch(RunContext(root, device, threads), jobs=jobs, workers=workers)
+    dispatch.check()
+    return dispatch
+
+
+def _specs(
+    request: GridRequest,
+    plugins: Plugins,
+    device: str,
+    data_dir: str | Path | None,
+    skip_bad: bool,
+) -> list[RunSpec]:
+    """Every run that is asked for, with its data set prepared."""
+    from ssmlbench.data import check_source, prepare
+    from ssmlbench.grid.request import expand
+    from ssmlbench.training.device import check_precision, default_precision, pick_device
+
+    request = request.completed(precision=default_precision(device))
+    check_precision(pick_device(device), request.fixed["precision"])
+    for name in request.axes["method"]:
+        _ = plugins.methods[name]  # an unknown name is an error before any data is prepared
+    for name in request.axes["dataset"]:
+        folder = None if data_dir is None else Path(data_dir)
+        adapter = plugins.datasets[plugins.data_set(name)](data_dir=folder)
+        check_source(adapter, prepare(adapter, skip_bad).card)
+    return expand(plugins, request)
+
+
+def _make(
+    specs: Sequence[RunSpec], plugins: Plugins, dispatch: Dispatch, jobs: int, progress: bool
+) -> list[tuple[RunSpec, str]]:
+    """Make the runs that are not finished; those that failed, and why."""
+    from rich.console import Console
+
+    from ssmlbench.grid.display import Display
+
+    # A single run is made in this process. So are all if they are made one after another: worker
+    # processes would import a script's main module again.
+    groups = [specs] if jobs > 1 else [[spec] for spec in specs]
+    with _torch_state_kept(), Display(Console(), len(specs), quiet=not progress) as display:
+        listener: Listener = display.report if progress else _ignore
+        summaries = [dispatch.run(dispatch.plan(group, plugins), listener) for group in groups]
+    return [failure for summary in summaries for failure in getattr(summary, "failed", ())]
+
+
+def _ignore(spec: RunSpec, event: object) -> None:
+    """Listen to nothing."""
+
+
+@contextmanager
+def _torch_state_kept() -> Iterator[None]:
+    """Give the caller's process its threads, random numbers and determinism back."""
+    import torch
+
+    threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    with torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+            torch.use_deterministic_algorithms(strict, warn_only=warn_only)
+
+
+def _read(root: Path, spec: RunSpec) -> RunResult:
+    run = read_result(RunFolder.of(root, spec).path)
+    if isinstance(run, Unreadable):
+        raise UserError(str(run))
+    return RunResult(run)
