@@ -12,16 +12,16 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from ssmlbench.boards.leaderboard import level_of
+from ssmlbench.boards.board import level_of
+from ssmlbench.boards.values import Unavailable, column_value
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import write_atomically
-from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import CONVENTIONS, METRICS
 from ssmlbench.runs.finished import Finished
-from ssmlbench.runs.schema import COST_FIELDS, MadeWith, Result, with_precision
+from ssmlbench.runs.schema import COST_FIELDS, MetricValues, SchemaError, parse_result
 
 READABLE = ("run", "method", "regime", "level", "seed")
 MADE_WITH = ("ssmlbench", "torch", "python", "device", "precision", "threads", "finished")
@@ -117,17 +117,29 @@ def _row(run: Finished, columns: Mapping[str, list[tuple[str, str, str]]]) -> di
         "observation": result.get("observation", ""),
         "spec": json.dumps(spec.portable(), sort_keys=True, separators=(",", ":")),
     }
-    for column, places in columns.items():
-        decision, convention, metric = places[0]
-        row[column] = repr(float(result["metrics"][decision][convention][metric]))
-    row |= {f"cost.{name}": repr(float(result["cost"][name])) for name in COST_FIELDS}
+    for column, keys in columns.items():
+        row[column] = _metric_text(run, *keys[0])
+    costs = result["cost"]
+    row |= {f"cost.{n}": repr(float(costs[n])) if n in costs else "" for n in COST_FIELDS}
     return row | {f"made_with.{name}": made_with.get(name, "") for name in MADE_WITH}
 
 
-def read_exported(files: Iterable[Path]) -> list[Finished]:
-    """The runs of exported files, as if read from their folders; their scores are not in them."""
+def _metric_text(run: Finished, decision: str, convention: str, metric: str) -> str:
+    """The value in full precision; empty where it is not available."""
+    try:
+        return repr(column_value(run, metric, decision, convention))
+    except Unavailable:
+        return ""
+
+
+def read_exported(files: Iterable[Path]) -> tuple[list[Finished], list[str]]:
+    """The runs of exported files, and a line for every row that cannot be read.
+
+    The files have no scores: a metric or rule that was added later is not available for their runs.
+    """
     columns = metric_columns()
     runs: dict[str, Finished] = {}
+    complaints = []
     for file in files:
         try:
             lines = file.read_text(encoding="utf-8").splitlines()
@@ -135,32 +147,40 @@ def read_exported(files: Iterable[Path]) -> list[Finished]:
             raise UserError(f"--from {file}: cannot be read ({error})") from None
         body = [line for line in lines if not line.startswith("#")]
         for row in csv.DictReader(body):
+            if absent := {"run", "spec"} - row.keys():
+                raise UserError(
+                    f"--from {file}: not a file of `ssmlbench compare --export`, it has no column "
+                    f"{' and no column '.join(sorted(absent))}"
+                )
             try:
                 run = _from_row(row, columns, file)
-            except (KeyError, ValueError, TypeError) as error:
-                raise UserError(
-                    f"--from {file}: not a file of `ssmlbench compare --export` "
-                    f"({type(error).__name__}: {error})"
-                ) from None
+            except SchemaError as error:
+                complaints.append(f"{file}: run {row['run']} left out, {error}")
+                continue
             runs.setdefault(row["run"], run)
-    return list(runs.values())
+    return list(runs.values()), complaints
 
 
 def _from_row(
     row: Mapping[str, str], columns: Mapping[str, list[tuple[str, str, str]]], file: Path
 ) -> Finished:
-    spec = json.loads(row["spec"])
-    metrics: dict[str, Any] = {d: {c: {} for c in CONVENTIONS} for d in RULES}
-    for column, places in columns.items():
-        for decision, convention, metric in places:
-            metrics[decision][convention][metric] = float(row[column])
-    result: Result = {
+    try:
+        metrics: MetricValues = {d: {c: {} for c in CONVENTIONS} for d in RULES}
+        for column, keys in columns.items():
+            for decision, convention, metric in keys:
+                if text := row.get(column):  # empty or no such column: not available
+                    metrics[decision][convention][metric] = float(text)
+        costs = {name: float(text) for name in COST_FIELDS if (text := row.get(f"cost.{name}"))}
+        spec = json.loads(row["spec"])
+    except (ValueError, TypeError) as error:
+        raise SchemaError(str(error)) from None
+    made_with = {name: text for name in MADE_WITH if (text := row.get(f"made_with.{name}"))}
+    result = {
         "spec": spec,
         "hash": row["run"],
-        "observation": row["observation"],
+        "observation": row.get("observation", ""),
         "metrics": metrics,
-        "cost": {name: float(row[f"cost.{name}"]) for name in COST_FIELDS},
-        "made_with": cast(MadeWith, {name: row[f"made_with.{name}"] for name in MADE_WITH}),
+        "cost": costs,
+        "made_with": made_with,
     }
-    read = RunSpec.from_dict(with_precision(spec, result["made_with"]))
-    return Finished(read, result, file.with_suffix(""))
+    return Finished(*parse_result(result), file.with_suffix(""))

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from ssmlbench.boards.leaderboard import Board, Query, build_boards
+from ssmlbench.boards.board import Board
+from ssmlbench.boards.build import build_boards
+from ssmlbench.boards.query import Query
 from ssmlbench.core.arguments import several
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import REGIME_NUMBERS
@@ -93,9 +95,9 @@ def compare(
 
     results: one results folder or several.
     dataset, method, regime, pi, selection: only these runs; one value, a list, or `"a,b"`.
-    metric: the columns: `micro_f1`, `macro_f1`, `map`, `hamming`, `one_loss`, `seconds_per_epoch`,
+    metric: the columns, e.g. `micro_f1`, `macro_f1`, `map`, `hamming`, `one_loss`, `seconds_per_epoch`,
         `peak_memory_mb`. By default the five metrics.
-    decision: the rule that turns scores into label sets: `calibrated`, `threshold`, `top-k`.
+    decision: the rule that turns scores into label sets, e.g. `calibrated`, `threshold`, `top-k`.
     convention: `default`, or `released` (labels without a test positive count 0, ties favour the
         model).
     bootstrap: this many draws for 95 % intervals over test rows; 0 for none.

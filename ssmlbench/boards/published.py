@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from ssmlbench.boards.leaderboard import Query
 from ssmlbench.boards.papers import OurMethod, Paper, read_paper
+from ssmlbench.boards.query import Query
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import builtin_root
 from ssmlbench.core.spec import REGIME_NUMBERS

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ssmlbench.boards.leaderboard import Board, BoardRow
+from ssmlbench.boards.board import Board, BoardRow
 from ssmlbench.boards.papers import OurMethod
 from ssmlbench.boards.published import PublishedValue
 from ssmlbench.protocol.metrics import METRICS
@@ -52,7 +52,7 @@ def side_by_side(values: Sequence[PublishedValue], boards: Sequence[Board]) -> l
     groups: dict[tuple[str, str], list[PublishedValue]] = defaultdict(list)
     for value in values:
         groups[value.dataset, value.regime].append(value)
-    ours = {(board.dataset, board.regime): board for board in boards if not board.apart}
+    ours = {(board.dataset, board.regime): board for board in boards if not board.separate_reason}
     return [_table(groups[key], ours.get(key)) for key in sorted(groups)]
 
 

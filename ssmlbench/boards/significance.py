@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ssmlbench.boards.board import Board
 from ssmlbench.boards.columns import Column
-from ssmlbench.boards.leaderboard import Board
 from ssmlbench.core.errors import UserError
 
 ALPHA = 0.05
@@ -64,7 +64,7 @@ def blocks_over_cells(boards: Sequence[Board], metric: Column) -> list[Blocks]:
     """Return one `Blocks` a regime, from the boards that do not stand apart."""
     regimes: dict[str, list[Board]] = defaultdict(list)
     for board in boards:
-        if not board.apart:
+        if not board.separate_reason:
             regimes[board.regime].append(board)
     tables = []
     for regime, members in regimes.items():
@@ -84,7 +84,7 @@ def blocks_over_seeds(boards: Sequence[Board], metric: Column) -> list[Blocks]:
     """Return one `Blocks` a cell, its seeds as blocks: a test of that cell alone."""
     tables = []
     for board in boards:
-        for level in board.levels if not board.apart else ():
+        for level in board.levels if not board.separate_reason else ():
             table: dict[str, dict[str, float]] = defaultdict(dict)
             for row in board.rows:
                 cell = row.cells.get((metric.key, level))

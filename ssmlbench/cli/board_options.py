@@ -15,7 +15,8 @@ from ssmlbench.cli.run_options import in_panel, number_parameters
 from ssmlbench.core.spec import OPTIONS
 
 if TYPE_CHECKING:
-    from ssmlbench.boards.leaderboard import Board, Query
+    from ssmlbench.boards.board import Board
+    from ssmlbench.boards.query import Query
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,14 @@ class BoardOptions:
     metric: Annotated[
         str | None,
         typer.Option(
-            help="micro_f1, macro_f1, map, hamming, one_loss, seconds_per_epoch, peak_memory_mb."
+            help="Columns, e.g. map,micro_f1,seconds_per_epoch; an unknown name lists all."
         ),
     ] = None
     decision: Annotated[
         str | None,
         typer.Option(
-            help="calibrated, threshold, or top-k‡ (the papers' oracle rule). Default: calibrated; "
-            "top-k with compare --published."
+            help="Decision rule, e.g. calibrated (the default), threshold, top-k‡ (the papers' oracle "
+            "rule, the default of compare --published); an unknown name lists all."
         ),
     ] = None
     convention: Annotated[
@@ -54,7 +55,7 @@ class BoardOptions:
         draws: int = 0,
     ) -> Query:
         """Return the query; `numbers` are the texts of the regimes' numbers, by field of the spec."""
-        from ssmlbench.boards.leaderboard import Query
+        from ssmlbench.boards.query import Query
         from ssmlbench.protocol.metrics import METRICS
 
         one_of(self.convention, ("default", "released"), "--convention")
@@ -76,8 +77,8 @@ class BoardOptions:
 
     def boards(self, query: Query) -> list[Board]:
         """Return the boards of the finished runs that fit, at least one."""
+        from ssmlbench.boards.build import build_boards
         from ssmlbench.boards.from_python import nothing_fits
-        from ssmlbench.boards.leaderboard import build_boards
 
         runs = read_runs(self.results or [Path("results")])
         boards = build_boards(runs, query)

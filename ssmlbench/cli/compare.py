@@ -11,14 +11,15 @@ import typer
 from rich.console import Console
 
 from ssmlbench.cli.board_options import BoardOptions, board_numbers
-from ssmlbench.cli.options import one_of, read_runs, wide_console
+from ssmlbench.cli.options import one_of, read_runs, warn, wide_console
 from ssmlbench.cli.run_options import with_options
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import OPTIONS
 
 if TYPE_CHECKING:
-    from ssmlbench.boards.leaderboard import Board, Query
+    from ssmlbench.boards.board import Board
     from ssmlbench.boards.published import PublishedValue
+    from ssmlbench.boards.query import Query
     from ssmlbench.boards.render import Document
     from ssmlbench.runs.finished import Finished
 
@@ -64,8 +65,8 @@ def compare(
     ] = None,
 ) -> None:
     """The leaderboard of the finished runs: five metrics, mean ± std over seeds."""
+    from ssmlbench.boards.build import build_boards
     from ssmlbench.boards.from_python import nothing_fits
-    from ssmlbench.boards.leaderboard import build_boards
     from ssmlbench.boards.render import TEXT_FORMATS, boards_document, print_document
 
     one_of(format_, ("table", *TEXT_FORMATS), "--format")
@@ -95,7 +96,8 @@ def _runs(
 ) -> list[Finished]:
     from ssmlbench.boards.csv_files import read_exported
 
-    runs = read_exported(files or ())
+    runs, complaints = read_exported(files or ())
+    warn(complaints)
     if files and not results:
         return runs
     roots = results or [Path("results")]

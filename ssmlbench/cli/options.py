@@ -53,9 +53,16 @@ def read_runs(folders: Iterable[Path]) -> list[Finished]:
     from ssmlbench.runs.finished import read_finished
 
     runs, complaints = read_finished(folders)
-    for complaint in complaints:
-        Console(stderr=True).print(f"warning: {complaint}", highlight=False, soft_wrap=True)
+    warn(complaints)
     return runs
+
+
+def warn(complaints: Iterable[str]) -> None:
+    """Print a line on stderr for each thing that was left out."""
+    for complaint in complaints:
+        Console(stderr=True).print(
+            f"warning: {complaint}", markup=False, highlight=False, soft_wrap=True
+        )
 
 
 def wide_console() -> Console:

@@ -7,13 +7,21 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.runs.schema import Result, SchemaError, parse_result, parse_spec
+from ssmlbench.runs.schema import MetricValues, Result, SchemaError, parse_result, parse_spec
+
+
+@dataclass
+class ComputedMetrics:
+    """Metrics that a result lacks, computed from the stored scores when a board needs them."""
+
+    metrics: MetricValues | None = None  # None: not needed so far
+    reason: str = ""  # why there are none
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,7 @@ class Finished:
     spec: RunSpec
     result: Result
     folder: Path
+    computed: ComputedMetrics = field(default_factory=ComputedMetrics, repr=False, compare=False)
 
     @property
     def finished_at(self) -> str:

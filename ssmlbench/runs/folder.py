@@ -28,20 +28,58 @@ class RunFolder:
 
     @classmethod
     def of(cls, results: Path, spec: RunSpec) -> RunFolder:
+        """The folder of a run in a results folder."""
         parts = (spec.dataset, spec.regime_label, spec.method, f"{spec.seed}-{spec.hash}")
         return cls(Path(results).joinpath(*parts))
 
-    spec_file = property(lambda self: self.path / "spec.json")
-    scores_file = property(lambda self: self.path / "scores.safetensors")
-    history_file = property(lambda self: self.path / "history.csv")
-    result_file = property(lambda self: self.path / "result.json")
-    checkpoint_file = property(lambda self: self.path / "checkpoint.safetensors")
-    progress_file = property(lambda self: self.path / "progress.json")  # while it is made
-    error_file = property(lambda self: self.path / "error.json")  # until it is made
-    lock_file = property(lambda self: self.path / ".lock")
+    @property
+    def spec_file(self) -> Path:
+        """The run's spec."""
+        return self.path / "spec.json"
+
+    @property
+    def scores_file(self) -> Path:
+        """Test scores, truth and the fitted parameters of decision rules."""
+        return self.path / "scores.safetensors"
+
+    @property
+    def history_file(self) -> Path:
+        """A row for each epoch."""
+        return self.path / "history.csv"
+
+    @property
+    def result_file(self) -> Path:
+        """The result; with it there, the run is finished."""
+        return self.path / "result.json"
+
+    @property
+    def computed_file(self) -> Path:
+        """Metrics that were added after the run was made, as boards computed them."""
+        return self.path / "computed.json"
+
+    @property
+    def checkpoint_file(self) -> Path:
+        """Where training goes on from, until the run is finished."""
+        return self.path / "checkpoint.safetensors"
+
+    @property
+    def progress_file(self) -> Path:
+        """How far the run is, while it is made."""
+        return self.path / "progress.json"
+
+    @property
+    def error_file(self) -> Path:
+        """Why the run failed, until it is made."""
+        return self.path / "error.json"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held by the process that makes the run."""
+        return self.path / ".lock"
 
     @property
     def finished(self) -> bool:
+        """Whether the run is finished."""
         return self.result_file.is_file()
 
     @contextmanager

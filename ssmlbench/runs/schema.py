@@ -73,7 +73,7 @@ def parse_result(values: object) -> tuple[RunSpec, Result]:
     try:
         _check_mapping("made_with", values.get("made_with", {}))
         spec = parse_spec(with_precision(values["spec"], values.get("made_with", {})))
-        _check_metrics(values["metrics"])
+        check_metrics(values["metrics"])
         _check_numbers("cost", values.get("cost", {}))
     except SchemaError as error:
         raise SchemaError(f"{error}{_written_by(values)}") from None
@@ -176,12 +176,14 @@ def _hint_text(hint: Any) -> str:
     return " or ".join(names or sorted({kind.__name__ for kind in _json_types(hint)}))
 
 
-def _check_metrics(metrics: object) -> None:
+def check_metrics(metrics: object) -> MetricValues:
+    """Numbers by decision rule, convention and metric, or a SchemaError."""
     _check_mapping("metrics", metrics)
     for rule, by_convention in cast(dict[str, object], metrics).items():
         _check_mapping(f"metrics of {rule}", by_convention)
         for convention, values in cast(dict[str, object], by_convention).items():
             _check_numbers(f"metrics of {rule}, {convention}", values)
+    return cast(MetricValues, metrics)
 
 
 def _check_numbers(what: str, values: object) -> None:

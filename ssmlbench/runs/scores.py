@@ -48,12 +48,6 @@ class StoredScores:
         with atomic(file) as unfinished:
             save_file(tensors, unfinished)
 
-    def why_not(self, rule: str) -> str:
-        """Why a decision rule cannot be applied to these scores; empty where it can."""
-        lacking = [name for name in RULES[rule].parameters if name not in self.parameters]
-        if not lacking:
-            return ""
-        return (
-            f"the decision rule {rule} is fitted while a run is made, and these runs were made before "
-            f"it was added: they have no {', '.join(lacking)}"
-        )
+    def lacking(self, rule: str) -> list[str]:
+        """The parameters of a decision rule that were not stored: the run is older than the rule."""
+        return [name for name in RULES[rule].parameters if name not in self.parameters]

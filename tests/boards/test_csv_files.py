@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.csv_files import export, exported_text, read_exported
-from ssmlbench.boards.leaderboard import Query, build_boards
+from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import as_markdown, boards_document
 from ssmlbench.core.errors import UserError
 from ssmlbench.protocol.decisions import RULES
@@ -51,7 +52,7 @@ def test_a_board_read_back_is_the_board(tmp_path: Path, decision: str) -> None:
     metrics = ("micro_f1", "map", "hamming", "seconds_per_epoch", "peak_memory_mb")
     for convention in ("default", "released"):
         query = Query(decision=decision, convention=convention, metrics=metrics)
-        before, after = build_boards(runs, query), build_boards(read_exported([file]), query)
+        before, after = build_boards(runs, query), build_boards(read_exported([file])[0], query)
         assert after == before
         assert as_markdown(boards_document(after)) == as_markdown(boards_document(before))
 
@@ -63,7 +64,7 @@ def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
     text = exported_text(runs, "c")
     assert text == exported_text(again[::-1], "c")
     (tmp_path / "toy.csv").write_text(text)
-    assert exported_text(read_exported([tmp_path / "toy.csv"]), "c") == text
+    assert exported_text(read_exported([tmp_path / "toy.csv"])[0], "c") == text
 
 
 def test_the_file_says_where_its_runs_come_from(tmp_path: Path) -> None:
@@ -108,11 +109,14 @@ def test_the_newest_version_of_a_method_is_the_main_one_by_the_runs_own_word(
         run.result["made_with"] = {**MADE_WITH, "finished": f"2025-11-{day}T00:00:00.000+00:00"}
         runs.append(run)
     main, apart = build_boards(runs, Query())
-    assert not main.apart
-    assert "another version" in apart.apart
+    assert not main.separate_reason
+    assert "another version" in apart.separate_reason
     (file,) = export(runs, tmp_path, "c")
-    again = build_boards(read_exported([file]), Query())
-    assert [board.apart for board in again] == [main.apart, apart.apart]
+    again = build_boards(read_exported([file])[0], Query())
+    assert [board.separate_reason for board in again] == [
+        main.separate_reason,
+        apart.separate_reason,
+    ]
     assert again[0].rows[0].cells == main.rows[0].cells
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ssmlbench.boards.leaderboard import Query, build_boards
+from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.papers import OurMethod, read_paper
 from ssmlbench.boards.published import filtered, read_published
+from ssmlbench.boards.query import Query
 from ssmlbench.boards.rule_audit import audit_rules
 from ssmlbench.boards.side_by_side import side_by_side
 from ssmlbench.core.errors import UserError

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssmlbench.boards.leaderboard import Query, build_boards
+from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.papers import Paper
 from ssmlbench.boards.published import PublishedValue, filtered, read_published
+from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import TEXT_FORMATS
 from ssmlbench.boards.render.rule_audit import audit_document
 from ssmlbench.boards.render.side_by_side import side_by_side_document

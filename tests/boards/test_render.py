@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ssmlbench.boards.leaderboard import Board, Query, build_boards
+from ssmlbench.boards.board import Board
+from ssmlbench.boards.build import build_boards
+from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import (
     boards_to_csv,
     boards_to_html,

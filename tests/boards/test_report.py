@@ -15,7 +15,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from ssmlbench.boards.leaderboard import Board, Query, build_boards
+from ssmlbench.boards.board import Board
+from ssmlbench.boards.build import build_boards
+from ssmlbench.boards.query import Query
 from ssmlbench.boards.report import sections as sections_module
 from ssmlbench.boards.report import write_figures
 from ssmlbench.boards.report.critical_difference import critical_differences

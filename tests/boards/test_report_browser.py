@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ssmlbench.boards.leaderboard import Query, build_boards
+from ssmlbench.boards.build import build_boards
+from ssmlbench.boards.query import Query
 from ssmlbench.boards.report import write_report
 from ssmlbench.runs.finished import read_finished
 from tests.support import chromium

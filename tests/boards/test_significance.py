@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from ssmlbench.boards import significance
 from ssmlbench.boards.bootstrap import bootstrap
-from ssmlbench.boards.leaderboard import Query, build_boards
+from ssmlbench.boards.build import build_boards
+from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import TEXT_FORMATS, as_markdown
 from ssmlbench.boards.render.statistics import statistics_document
 from ssmlbench.boards.significance import TooFew

@@ -17,7 +17,8 @@ from safetensors.numpy import load_file as load_scores
 from sklearn.metrics import average_precision_score
 from typer.testing import CliRunner
 
-from ssmlbench.boards.leaderboard import Query, build_boards
+from ssmlbench.boards.build import build_boards
+from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import as_markdown, boards_document
 from ssmlbench.checks.methods import Broken, declares_itself
 from ssmlbench.cli import app

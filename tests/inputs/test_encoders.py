@@ -280,7 +280,7 @@ def test_a_models_folder_may_lie_anywhere(
 
 
 def test_every_choice_is_in_the_hash_and_on_the_boards_setting(tiny: Plugins, bert: Path) -> None:
-    from ssmlbench.boards.leaderboard import SETTING
+    from ssmlbench.core.spec import SETTING
 
     spec = asked(tiny, dataset="tiny-text", backbone=str(bert))
     changes = {

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ssmlbench.boards.leaderboard import Query, build_boards
+from ssmlbench.boards.build import build_boards
+from ssmlbench.boards.query import Query
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.finished import Finished, Unreadable, read_finished, read_result, read_spec
 from ssmlbench.runs.folder import RunFolder

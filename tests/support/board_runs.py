@@ -7,7 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ssmlbench.boards.leaderboard import Board, Query, build_boards
+from ssmlbench.boards.board import Board
+from ssmlbench.boards.build import build_boards
+from ssmlbench.boards.query import Query
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import METRICS

@@ -15,6 +15,7 @@ from ssmlbench.checks import methods as conformance
 from ssmlbench.checks.methods import spec_for, toy
 from ssmlbench.kit.losses import bce
 from ssmlbench.kit.method import Method
+from ssmlbench.protocol.decisions import RULES, DecisionRule
 from ssmlbench.protocol.metrics import average_precision
 from ssmlbench.protocol.observation import observe
 from ssmlbench.protocol.sealed import SealedTruth
@@ -205,6 +206,25 @@ def test_calibrated_thresholds_give_the_labelled_rate_on_the_training_rows(tmp_p
         >= outcome.rule_parameters["thresholds"]
     ).mean(axis=0)
     assert np.allclose(rate, seen.prior, atol=0.5 / len(rows) + 1e-9)
+
+
+def test_every_fitted_rule_leaves_its_parameters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = DecisionRule(
+        "median",
+        "label sets by the median training score (median)",
+        lambda scores, truth, p: scores > p["medians"],
+        fit=lambda scores, prior: {"medians": np.median(scores, axis=0)},
+        parameters=("medians",),
+    )
+    monkeypatch.setitem(RULES, "median", rule)
+    trainer = trainer_for(tmp_path)
+    outcome = trainer.train()
+    seen = trainer.evaluator.run_data.observation
+    rows = np.concatenate([seen.labelled, seen.unlabelled])
+    scores = trainer.evaluator.scores(trainer.evaluator.run_data.train, rows)
+    assert np.allclose(outcome.rule_parameters["medians"], np.median(scores, axis=0))
 
 
 def test_history_has_every_column_a_reader_wants(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ssmlbench.boards.board import Board, BoardRow, Cell
 from ssmlbench.boards.columns import COSTS, Column
-from ssmlbench.boards.leaderboard import Board, BoardRow, Cell
 from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection, texts
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.decisions import RULES
@@ -63,12 +63,20 @@ def footnotes(board: Board) -> list[str]:
         )
     if note := tuning_note(board):
         notes.append(note)
+    for kind, counts in board.mixed.items():
+        parts = ", ".join(f"{name}: {_runs_text(count)}" for name, count in counts.items())
+        notes.append(f"Warning: the runs were made with different {kind} ({parts}).")
+    notes += [f"Not available: {line}." for line in board.unavailable]
     if board.diverged:
         notes.append(f"Diverged, without scores: {'; '.join(board.diverged)}.")
     if board.missing:
         more = f" and {len(board.missing) - 6} more" if len(board.missing) > 6 else ""
         notes.append(f"Missing: {'; '.join(board.missing[:6])}{more}.")
     return notes
+
+
+def _runs_text(count: int) -> str:
+    return f"{count} run{'s' if count > 1 else ''}"
 
 
 def tuning_note(board: Board) -> str:
@@ -136,7 +144,9 @@ def boards_document(boards: Sequence[Board]) -> Document:
 
 
 def _section(board: Board) -> TableSection:
-    apart = f"Shown apart, not comparable: {board.apart}." if board.apart else ""
+    apart = (
+        f"Shown apart, not comparable: {board.separate_reason}." if board.separate_reason else ""
+    )
     panels = [_panel(board, columns) for columns in _column_groups(board)]
     return TableSection(title(board), panels, footnotes(board), apart)
 
@@ -182,7 +192,7 @@ def records(boards: Sequence[Board]) -> list[Mapping[str, object]]:
             "decision": board.decision if metric.uses_decision else "",
             "selection": board.selection,
             "convention": board.convention,
-            "apart": board.apart,
+            "apart": board.separate_reason,
             **{k: v for k, v in board.setting.items() if k != "selection"},
         }
         for board in boards

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ssmlbench.boards.leaderboard import Board
+from ssmlbench.boards.board import Board
 from ssmlbench.boards.render.boards import boards_document, records
 from ssmlbench.boards.render.formats import as_csv, as_json, as_markdown
 from ssmlbench.boards.render.html import as_html

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ssmlbench.boards.leaderboard import Board, Query
+from ssmlbench.boards.board import Board
+from ssmlbench.boards.query import Query
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import write_atomically
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ssmlbench.boards.board import Board
 from ssmlbench.boards.columns import Column
-from ssmlbench.boards.leaderboard import Board
 from ssmlbench.boards.render.statistics import cautions
 from ssmlbench.boards.report.series import CriticalDifference, named
 from ssmlbench.boards.significance import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ssmlbench.boards.leaderboard import Board
+from ssmlbench.boards.board import Board
 from ssmlbench.boards.report.series import Line, Series, named, runs_by_cell, where
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.folder import RunFolder

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 import ssmlbench
-from ssmlbench.boards.leaderboard import Board, Query
+from ssmlbench.boards.board import Board
+from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import Entry, boards_document, footnotes, title
 from ssmlbench.boards.report.figures import render
 from ssmlbench.boards.report.inline_svg import for_page
@@ -81,7 +82,7 @@ def html_page(boards: Sequence[Board], sections: Sequence[FigureSection], query:
         boards=[
             {
                 "title": title(board),
-                "apart": board.apart,
+                "apart": board.separate_reason,
                 "tables": leader_tables(board),
                 "notes": footnotes(board),
             }

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
+from ssmlbench.boards.board import Board
 from ssmlbench.boards.columns import COSTS
-from ssmlbench.boards.leaderboard import Board, Query
+from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import title
 from ssmlbench.boards.report.critical_difference import critical_differences
 from ssmlbench.boards.report.histories import CellHistories
@@ -62,7 +63,7 @@ class FigureSection:
 
 def report_sections(boards: Sequence[Board], query: Query) -> list[FigureSection]:
     """Return all figures of the boards; a board that stands apart has its table and no figures."""
-    main = [board for board in boards if not board.apart]
+    main = [board for board in boards if not board.separate_reason]
     found = [
         _quality(main),
         _critical_differences(main),
@@ -78,7 +79,7 @@ def report_sections(boards: Sequence[Board], query: Query) -> list[FigureSection
 
 def styles_of(boards: Sequence[Board]) -> Styles:
     """Return one style a method for the whole report; the best of each board choose first."""
-    ranked = [[row.name for row in board.rows] for board in boards if not board.apart]
+    ranked = [[row.name for row in board.rows] for board in boards if not board.separate_reason]
     chosen = [name for names in ranked for name in named(names)]
     return Styles([*chosen, *(name for names in zip_longest(*ranked) for name in names if name)])
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ssmlbench.boards.board import Board, level_of
 from ssmlbench.boards.columns import Column
-from ssmlbench.boards.leaderboard import Board, Query, level_of
+from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import title
 from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished

@@ -18,8 +18,10 @@ import pytest
 from rich.console import Console
 from safetensors.numpy import save_file
 
+from ssmlbench.boards.board import Board
 from ssmlbench.boards.bootstrap import bootstrap
-from ssmlbench.boards.leaderboard import Board, Query, build_boards
+from ssmlbench.boards.build import build_boards
+from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import (
     TEXT_FORMATS,
     RichDocument,
@@ -83,9 +85,9 @@ def test_runs_made_otherwise_are_shown_apart_with_the_reason(
     main, apart = build_boards(runs, Query())
     if "code" in change:  # the newest file's runs are the main ones
         main, apart = apart, main
-        assert reason in main.apart
+        assert reason in main.separate_reason
     else:
-        assert reason in apart.apart
+        assert reason in apart.separate_reason
     assert main.rows[0].cells["map", "0.1"].mean == pytest.approx(0.55)
     assert apart.rows[0].cells["map", "0.1"].mean == pytest.approx(0.9)
 
@@ -96,7 +98,7 @@ def test_runs_of_edited_code_are_told_from_runs_with_digests_of_the_old_form(
     runs = grid(tmp_path, {"bce": [0.5]}, code="ast-1")
     runs += grid(tmp_path, {"bce": [0.9]}, code="ast-2")
     _, outdated = build_boards(runs, Query())
-    assert outdated.apart == "made with another version of the method's code"
+    assert outdated.separate_reason == "made with another version of the method's code"
 
 
 def test_an_unusual_weight_decay_is_told(tmp_path: Path) -> None:
@@ -209,7 +211,9 @@ def hostile_page(root: Path) -> Any:
     boards = build_boards(runs, Query())
     (board,) = boards
     rows = [dataclasses.replace(board.rows[0], name=name) for name in HOSTILE]
-    return boards_document([dataclasses.replace(board, rows=rows, apart="100 % of x_y")] * 20)
+    return boards_document(
+        [dataclasses.replace(board, rows=rows, separate_reason="100 % of x_y")] * 20
+    )
 
 
 def test_latex_is_ascii_with_balanced_braces_whatever_a_method_is_called(tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""A board: one table of methods × (metric, level), and what must be said beside it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from ssmlbench.boards.columns import Column
+from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
+from ssmlbench.runs.finished import Finished
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a board."""
+
+    mean: float
+    std: float | None  # None for a single seed
+    seeds: tuple[int, ...]
+    values: tuple[float, ...] = ()  # one a seed
+    place: int = 0  # in its column: 1 is best
+    interval: tuple[float, float] | None = None  # over test rows, where requested
+
+
+@dataclass
+class BoardRow:
+    """One method, with the hyper-parameters that are not its defaults."""
+
+    name: str
+    cells: dict[tuple[str, str], Cell]  # by (metric key, level)
+    rank: float = math.nan  # average place over the board's columns
+    trials: int = 0  # of the study its hyper-parameters come from; 0: not tuned
+
+
+@dataclass
+class Board:
+    """One table, its rows ordered by average rank."""
+
+    dataset: str
+    regime: str
+    levels: list[str]  # the regime's numbers (πs, shares) as printed; "" where it has none
+    metrics: list[Column]
+    decision: str
+    selection: str
+    convention: str
+    setting: dict[str, Any]
+    rows: list[BoardRow]
+    separate_reason: str = ""  # why it is not the main board of its data set and regime
+    missing: list[str] = field(default_factory=list)  # runs that a full grid would have
+    diverged: list[str] = field(default_factory=list)  # trials of a study without scores
+    unavailable: list[str] = field(default_factory=list)  # values that runs do not have, and why
+    # where the numbers come from; not compared
+    runs: list[Finished] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def budgets(self) -> dict[int, list[str]]:
+        """Rows by the number of trials they were tuned with, most first; one entry if all are equal."""
+        budgets: dict[int, list[str]] = {}
+        for row in sorted(self.rows, key=lambda row: -row.trials):
+            budgets.setdefault(row.trials, []).append(row.name)
+        return budgets
+
+    @property
+    def axis(self) -> str:
+        """The symbol of its levels; empty where the regime has none."""
+        return number.symbol if (number := REGIME_NUMBERS.get(self.regime)) else ""
+
+    @property
+    def columns(self) -> list[tuple[Column, str]]:
+        """Every metric at every level."""
+        return [(metric, level) for metric in self.metrics for level in self.levels]
+
+    @property
+    def mixed(self) -> dict[str, dict[str, int]]:
+        """Devices and torch versions of the runs, with their counts, where there are several."""
+        made_with = [run.result.get("made_with", {}) for run in self.runs]
+        devices = Counter(str(m["device"]) for m in made_with if m.get("device"))
+        # the build after the + goes with the device
+        versions = Counter(str(m["torch"]).partition("+")[0] for m in made_with if m.get("torch"))
+        counts = {"devices": devices, "torch versions": versions}
+        return {name: dict(sorted(c.items())) for name, c in counts.items() if len(c) > 1}
+
+
+def level_of(spec: RunSpec) -> str:
+    """The number of the run's regime as a board prints it; empty where the regime has none."""
+    return "" if spec.regime_number is None else f"{spec.regime_number:g}"

@@ -1,0 +1,223 @@
+"""Finished runs → boards: one a data set, regime and setting, with mean ± std over seeds.
+
+Runs that were made under different settings (encoder, epochs, protocol) never share a cell: they form
+separate boards that say what is different. render/ shows boards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ssmlbench.boards.board import Board, BoardRow, Cell, level_of
+from ssmlbench.boards.columns import COLUMNS, COSTS
+from ssmlbench.boards.query import Query
+from ssmlbench.boards.values import Unavailable, column_value
+from ssmlbench.core.code_versions import is_old_digest
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.spec import REGIME_NUMBERS, SETTING, RunSpec
+from ssmlbench.protocol.metrics import METRICS
+from ssmlbench.runs.finished import Finished
+
+Reasons = Counter[tuple[str, str]]
+"""How many runs lack a value, by (metric's title, reason)."""
+
+
+def build_boards(runs: Iterable[Finished], query: Query) -> list[Board]:
+    """The boards of all runs the query wants, main boards before separate ones."""
+    groups: dict[tuple[str, str], list[Finished]] = defaultdict(list)
+    for run in runs:
+        if query.wants(run.spec):
+            groups[run.spec.dataset, run.spec.regime].append(run)
+    return [board for key in sorted(groups) for board in _boards_of_group(groups[key], query)]
+
+
+def _boards_of_group(runs: Sequence[Finished], query: Query) -> list[Board]:
+    by_setting: dict[tuple[Any, ...], list[Finished]] = defaultdict(list)
+    for run in runs:
+        by_setting[tuple(_setting(run.spec, name) for name in SETTING)].append(run)
+    # The main board is the one with most runs; equal counts: the longer training.
+    ordered = sorted(by_setting.items(), key=lambda item: (-len(item[1]), -item[1][0].spec.epochs))
+    main = dict(zip(SETTING, ordered[0][0], strict=True))
+    boards = []
+    for values, members in ordered:
+        setting = dict(zip(SETTING, values, strict=True))
+        reasons = [f"{k} {v} instead of {main[k]}" for k, v in setting.items() if v != main[k]]
+        current, outdated = _split_by_code(members)
+        boards.append(_board(current, query, setting, ", ".join(reasons)))
+        if outdated:
+            why = [*reasons, changed_code_reason(outdated, current)]
+            boards.append(_board(outdated, query, setting, ", ".join(why)))
+    return boards
+
+
+def _setting(spec: RunSpec, name: str) -> Any:
+    if name == "lr":  # a tuned run stands with those made at the rate it was tuned around
+        return spec.tuned.get("lr", spec.lr)
+    return spec.backbone_name if name == "backbone" else getattr(spec, name)
+
+
+def changed_code_reason(outdated: Sequence[Finished], current: Sequence[Finished]) -> str:
+    """Why runs are not shown with those of their methods' present code."""
+    covered = {run.spec.method for run in current if not is_old_digest(run.spec.code)}
+    reasons = {
+        "made before digests covered the code that a method shares with others"
+        if is_old_digest(run.spec.code) and run.spec.method in covered
+        else "made with another version of the method's code"
+        for run in outdated
+    }
+    return "; ".join(sorted(reasons))
+
+
+def _split_by_code(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:
+    """Runs of each method's newest code, and the rest."""
+    versions: dict[str, dict[str, list[Finished]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        versions[run.spec.method][run.spec.code].append(run)
+    kept = {
+        method: max(
+            codes,
+            key=lambda code: (
+                not is_old_digest(code),
+                max(run.finished_at for run in codes[code]),
+                code,
+            ),
+        )
+        if len(codes) > 1
+        else next(iter(codes))
+        for method, codes in versions.items()
+    }
+    current = [run for run in runs if run.spec.code == kept[run.spec.method]]
+    return current, [run for run in runs if run.spec.code != kept[run.spec.method]]
+
+
+def _board(
+    runs: Sequence[Finished], query: Query, setting: dict[str, Any], separate_reason: str
+) -> Board:
+    spec = runs[0].spec
+    levels = sorted({level_of(run.spec) for run in runs}, key=lambda level: float(level or 0))
+    cells: dict[tuple[str, str], list[Finished]] = defaultdict(list)
+    for run in runs:
+        if not run.diverged:
+            cells[run.spec.variant, level_of(run.spec)].append(run)
+    rows, reasons = [], Reasons()
+    for name in sorted({run.spec.variant for run in runs}):
+        one = next(run.spec for run in runs if run.spec.variant == name)
+        row = BoardRow(name, {}, trials=one.tuned.get("trials", 0))
+        for level in levels:
+            if (name, level) in cells:
+                by_metric = _cells(cells[name, level], query, reasons)
+                row.cells |= {(key, level): cell for key, cell in by_metric.items()}
+        rows.append(row)
+    board = Board(
+        spec.dataset,
+        spec.regime,
+        levels,
+        [COLUMNS[key] for key in query.metrics],
+        query.decision,
+        str(setting["selection"]),
+        query.convention,
+        setting,
+        rows,
+        separate_reason,
+        missing=_missing(runs),
+    )
+    _rank(board)
+    board.diverged = [
+        f"{run.spec.variant} seed {run.spec.seed} ({run.diverged})" for run in runs if run.diverged
+    ]
+    board.unavailable = [
+        f"{title} of {count} run{'s' * (count > 1)}: {reason}"
+        for (title, reason), count in reasons.items()
+    ]
+    board.runs = list(runs)
+    return board
+
+
+def _cells(runs: Sequence[Finished], query: Query, reasons: Reasons) -> dict[str, Cell]:
+    """The runs of one method at one level, as one cell a metric; `reasons` counts what they lack."""
+    by_seed = sorted(runs, key=lambda run: run.spec.seed)
+    cells = {}
+    for key in query.metrics:
+        values, seeds = [], []
+        for run in by_seed:
+            try:
+                values.append(column_value(run, key, query.decision, query.convention))
+                seeds.append(run.spec.seed)
+            except Unavailable as error:
+                reasons[COLUMNS[key].title, str(error)] += 1
+        if values:
+            cells[key] = Cell(*_mean_and_std(values), tuple(seeds), tuple(values))
+    if query.draws:
+        for key, interval in _intervals(by_seed, query, cells).items():
+            cells[key] = replace(cells[key], interval=interval)
+    return cells
+
+
+def _mean_and_std(values: Sequence[float]) -> tuple[float, float | None]:
+    """The sample's; NumPy takes ten times as long on a handful of seeds."""
+    mean = math.fsum(values) / len(values)
+    if len(values) == 1:
+        return mean, None
+    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
+
+
+def _intervals(
+    runs: Sequence[Finished], query: Query, cells: dict[str, Cell]
+) -> dict[str, tuple[float, float]]:
+    """Bootstrap intervals of the metrics that all runs of a cell have."""
+    from ssmlbench.boards.bootstrap import bootstrap
+    from ssmlbench.runs.scores import StoredScores
+
+    metrics = [key for key in cells if key in METRICS and len(cells[key].seeds) == len(runs)]
+    try:
+        scores = [StoredScores.read(run.folder) for run in runs]
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"--bootstrap needs the runs' stored scores ({error}): give the results folder (--results) "
+            "that has them, or leave --bootstrap out"
+        ) from None
+    if any(run.lacking(query.decision) for run in scores):
+        metrics = [key for key in metrics if not METRICS[key].uses_decision]
+    return bootstrap(scores, metrics, query.decision, query.convention, query.draws)
+
+
+def _rank(board: Board) -> None:
+    """Places within each column, ties sharing the mean place; rows by their average.
+
+    What a method costs is shown, and ranked by only where nothing else is.
+    """
+    places: dict[str, list[float]] = defaultdict(list)
+    for metric, level in board.columns:
+        present = [row for row in board.rows if (metric.key, level) in row.cells]
+        sign = -1 if metric.higher_is_better else 1
+        values = np.array([sign * row.cells[metric.key, level].mean for row in present])
+        for row, value in zip(present, values, strict=True):
+            better, equal = int((values < value).sum()), int((values == value).sum())
+            cell = row.cells[metric.key, level]
+            row.cells[metric.key, level] = replace(cell, place=better + 1)
+            if metric.key not in COSTS or all(m.key in COSTS for m in board.metrics):
+                places[row.name].append(better + (equal + 1) / 2)
+    for row in board.rows:
+        row.rank = float(np.mean(places[row.name])) if places[row.name] else math.nan
+    board.rows.sort(key=lambda row: (math.isnan(row.rank), row.rank, row.name))
+
+
+def _missing(runs: Sequence[Finished]) -> list[str]:
+    """What a full grid over the runs' methods, levels and seeds would have that is not there."""
+    present = {(run.spec.variant, level_of(run.spec), run.spec.seed) for run in runs}
+    names, levels, seeds = (sorted(set(axis)) for axis in zip(*present, strict=True))
+    symbol = number.symbol if (number := REGIME_NUMBERS.get(runs[0].spec.regime)) else ""
+    lines = []
+    for name in names:
+        for level in sorted(levels, key=lambda level: float(level or 0)):
+            absent = [str(seed) for seed in seeds if (name, level, seed) not in present]
+            if absent:
+                where = f" {symbol} {level}" if symbol else ""
+                lines.append(f"{name}{where}: seed {', '.join(absent)}")
+    return lines

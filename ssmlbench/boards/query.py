@@ -1,0 +1,66 @@
+"""What a board is asked for: which runs, which columns, which decision rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ssmlbench.boards.columns import COLUMNS
+from ssmlbench.boards.values import Unavailable, column_value
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
+from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.protocol.decisions import RULES
+from ssmlbench.protocol.metrics import METRICS
+from ssmlbench.runs.finished import Finished
+
+
+@dataclass(frozen=True)
+class Query:
+    """Which runs to show, and how their scores become label sets."""
+
+    datasets: tuple[str, ...] = ()
+    regimes: tuple[str, ...] = ()
+    # of the regimes, by field of the spec: {"pi": (0.05, 0.1)}
+    numbers: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    methods: tuple[str, ...] = ()
+    selections: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = field(default_factory=lambda: tuple(METRICS))
+    decision: str = "calibrated"
+    convention: str = "default"
+    draws: int = 0  # of the bootstrap over test rows; 0 for no intervals
+
+    def __post_init__(self) -> None:
+        for key in self.metrics:
+            if key not in COLUMNS:
+                raise UserError(f"--metric {key}: no such metric.{did_you_mean(key, COLUMNS)}")
+        if self.decision not in RULES:
+            raise UserError(f"--decision {self.decision}: must be one of {', '.join(RULES)}")
+        if self.draws < 0 or 0 < self.draws < 100:
+            raise UserError(
+                f"--bootstrap {self.draws}: too few draws for a 95 % interval; take e.g. 1000"
+            )
+
+    def wants(self, spec: RunSpec) -> bool:
+        """Whether a run is to be shown."""
+        return (
+            (not self.datasets or spec.dataset in self.datasets)
+            and (not self.regimes or spec.regime in self.regimes)
+            and self.wants_number(spec.regime, spec.regime_number)
+            and (not self.methods or spec.method in self.methods)
+            and (not self.selections or spec.selection in self.selections)
+        )
+
+    def wants_number(self, regime: str, number: float | None) -> bool:
+        """Whether a regime's number is one of those requested, if any is."""
+        option = REGIME_NUMBERS.get(regime)
+        requested = self.numbers.get(option.name) if option else None
+        return not requested or number in requested
+
+    def value(self, run: Finished, metric: str) -> float:
+        """A run's value of a metric or cost; NaN where it is not available."""
+        try:
+            return column_value(run, metric, self.decision, self.convention)
+        except Unavailable:
+            return math.nan
