@@ -42,6 +42,9 @@ if TYPE_CHECKING:
         angles as angles,
         asymmetric_loss as asymmetric_loss,
         bce as bce,
+        coded_loss as coded_loss,
+        positives_penalty as positives_penalty,
+        soft_loss as soft_loss,
     )
     from ssmlbench.kit.method import Method as Method
     from ssmlbench.kit.pools import (
@@ -62,17 +65,18 @@ if TYPE_CHECKING:
 
     # write a method of a family: they differ in one formula
     from ssmlbench.kit.families.entropy import EntropyMethod as EntropyMethod
+    from ssmlbench.kit.families.label_estimates import (
+        EstimatedLabelsMethod as EstimatedLabelsMethod,
+    )
+    from ssmlbench.kit.families.large_loss import (
+        LargeLossMethod as LargeLossMethod,
+        large_losses as large_losses,
+    )
     from ssmlbench.kit.families.partial import (
         KAPPA as KAPPA,
-        EstimatedLabelsMethod as EstimatedLabelsMethod,
-        LargeLossMethod as LargeLossMethod,
         PartialMethod as PartialMethod,
         PenalisedMethod as PenalisedMethod,
-        coded_loss as coded_loss,
         expected_positives as expected_positives,
-        large_losses as large_losses,
-        positives_penalty as positives_penalty,
-        soft_loss as soft_loss,
     )
 
     # write a data set
@@ -125,6 +129,9 @@ HOMES = {
         "angles",
         "asymmetric_loss",
         "bce",
+        "coded_loss",
+        "positives_penalty",
+        "soft_loss",
     ),
     "ssmlbench.kit.method": ("Method",),
     "ssmlbench.kit.pools": (
@@ -144,17 +151,16 @@ HOMES = {
     ),
     # write a method of a family: they differ in one formula
     "ssmlbench.kit.families.entropy": ("EntropyMethod",),
+    "ssmlbench.kit.families.label_estimates": ("EstimatedLabelsMethod",),
+    "ssmlbench.kit.families.large_loss": (
+        "LargeLossMethod",
+        "large_losses",
+    ),
     "ssmlbench.kit.families.partial": (
         "KAPPA",
-        "EstimatedLabelsMethod",
-        "LargeLossMethod",
         "PartialMethod",
         "PenalisedMethod",
-        "coded_loss",
         "expected_positives",
-        "large_losses",
-        "positives_penalty",
-        "soft_loss",
     ),
     # write a data set
     "ssmlbench.data.adapter": (

@@ -1,4 +1,4 @@
-"""Entry-wise losses: B × K in, B × K out. Reduction is the method's choice.
+"""Losses: B × K in, B × K out. Reduction is the method's choice; a penalty is one number.
 
 All take logits, and stay finite for any finite logit in float32 and bfloat16.
 """
@@ -11,6 +11,8 @@ from torch.nn import functional as F
 
 MAX_COSINE = 1 - 1e-6
 """arccos has an infinite slope at ±1."""
+EPSILON = 1e-5
+"""Bounds the logarithm of Cole et al.: nl(t) = -log(t + ε)."""
 
 
 def bce(logits: Tensor, targets: Tensor) -> Tensor:
@@ -43,3 +45,42 @@ def asymmetric_loss(
 def angles(cosines: Tensor) -> Tensor:
     """arccos, kept away from the two points where its slope is infinite."""
     return cosines.clamp(-MAX_COSINE, MAX_COSINE).arccos()
+
+
+def soft_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """t nl(p) + (1 - t) nl(1 - p), where nl(t) = -log(t + ε) is bounded at t = 0."""
+    return soft_loss_of(logits.sigmoid(), logits, targets)
+
+
+def soft_loss_of(p: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
+    """The same where p = σ(logits) is already computed."""
+    # 1 - p without the subtraction that would round a small one away.
+    q = (-logits).sigmoid()
+    return -torch.lerp((q + EPSILON).log(), (p + EPSILON).log(), targets.to(logits))
+
+
+def coded_loss(
+    p: Tensor,
+    logits: Tensor,
+    observed: Tensor,
+    target: Tensor | float,
+    weight: Tensor | float = 1.0,
+    positive: float = 1.0,
+) -> Tensor:
+    """Each entry's soft cross-entropy by what is known of it, B × K; p = σ(logits).
+
+    target, weight: of unobserved entries; positive: the target of observed positives. A known
+    negative has the target 0, and what is known has the weight 1.
+    """
+    unobserved = observed < 0
+    known = positive * observed
+    entries = soft_loss_of(p, logits, torch.where(unobserved, target, known))
+    if isinstance(weight, float) and weight == 1:
+        return entries
+    return entries * torch.where(unobserved, weight, 1.0)
+
+
+def positives_penalty(logits: Tensor, kappa: Tensor) -> Tensor:
+    """((mean over rows of Σ_k p_ik) - κ)² / K²."""
+    expected = logits.sigmoid().sum(1).mean()
+    return ((expected - kappa) / logits.shape[1]) ** 2

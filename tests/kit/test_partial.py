@@ -11,18 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssmlbench.kit.families.partial import (
-    LargeLossMethod,
-    agreement,
-    coded_loss,
-    expected_positives,
-    initial_estimates,
-    large_losses,
-    positives_penalty,
-    soft_loss,
-)
-from ssmlbench.kit.families.row_adam import adam_rows_
-from ssmlbench.kit.losses import bce
+from ssmlbench.kit.families.label_estimates import adam_rows_, agreement, initial_estimates
+from ssmlbench.kit.families.large_loss import LargeLossMethod, large_losses
+from ssmlbench.kit.families.partial import expected_positives
+from ssmlbench.kit.losses import bce, coded_loss, positives_penalty, soft_loss
 
 
 def test_the_logarithm_is_bounded_where_a_probability_ends() -> None:
@@ -134,7 +126,7 @@ def test_estimates_start_at_the_observed_labels_and_undecided_elsewhere(
 
 
 def test_each_half_of_role_has_the_gradient_of_its_loss_with_the_other_held() -> None:
-    """Against autograd, of the formula as it is written in the paper, half by half."""
+    """Against the formula as it is written in the paper, half by half."""
 
     def written(mine: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         p, t = mine.sigmoid(), other.sigmoid()
@@ -145,22 +137,23 @@ def test_each_half_of_role_has_the_gradient_of_its_loss_with_the_other_held() ->
 
     both = torch.randn(2, 4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     observed = torch.randint(-1, 2, (4, 3), generator=torch.Generator().manual_seed(1))
-    losses, gradients = agreement(both, observed, torch.tensor(1.0))
+    tables = [half.clone().requires_grad_() for half in both]
+    losses = agreement(tables[0], tables[1], observed, torch.tensor(1.0))
     for half in (0, 1):
-        mine, other = both[half].requires_grad_(), both[1 - half].detach()
+        found = torch.autograd.grad(losses[half], tables, allow_unused=True)
+        assert found[1 - half] is None, "the other table is a constant"
+        mine, other = both[half].clone().requires_grad_(), both[1 - half]
         loss = written(mine, other)
-        torch.testing.assert_close(losses[half], loss.detach())
-        torch.testing.assert_close(gradients[half], torch.autograd.grad(loss, mine)[0])
+        torch.testing.assert_close(losses[half], loss)
+        torch.testing.assert_close(found[half], torch.autograd.grad(loss, mine)[0])
 
 
 def test_a_known_negative_pays_for_being_likely() -> None:
     # One entry, p = 0.5 = E, κ met: the cross term is nl(0.5) / 2 and the known label adds as much.
-    both, kappa, cost = torch.zeros(2, 1, 1), torch.tensor(0.5), -math.log(0.50001)
-    for known in (0, 1):
-        paid = agreement(both, torch.tensor([[known]]), kappa)[0].tolist()
-        assert paid == pytest.approx([cost, cost], rel=1e-6)
-    unknown = agreement(both, torch.tensor([[-1]]), kappa)[0].tolist()
-    assert unknown == pytest.approx([cost / 2, cost / 2], rel=1e-6)
+    zero, kappa, cost = torch.zeros(1, 1), torch.tensor(0.5), -math.log(0.50001)
+    for code, expected in ((0, cost), (1, cost), (-1, cost / 2)):
+        paid = agreement(zero, zero, torch.tensor([[code]]), kappa)
+        assert [half.item() for half in paid] == pytest.approx([expected] * 2, rel=1e-6)
 
 
 def walk(steps: int, generator: torch.Generator) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -238,9 +231,11 @@ def test_the_shared_losses_stay_finite(
         + bce(logits, doubted).sum()
     )
     total.backward()
-    losses, gradients = agreement(torch.stack([logits.detach(), other]), observed, kappa)
-    assert losses.isfinite().all()
-    assert gradients.isfinite().all()
+    tables = [logits.detach().clone().requires_grad_(), other.requires_grad_()]
+    halves = agreement(tables[0], tables[1], observed, kappa)
+    for half, table in zip(halves, tables, strict=True):
+        assert half.isfinite()
+        assert torch.autograd.grad(half, table)[0].isfinite().all()
     assert total.isfinite()
     assert logits.grad is not None
     assert logits.grad.isfinite().all()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ssmlbench.checks.methods import spec_for, toy, train
 from ssmlbench.core.paths import builtin_root
-from ssmlbench.kit.families.partial import soft_loss
+from ssmlbench.kit.losses import soft_loss
 from ssmlbench.kit.pools import Batch, Forward, Pool, Pools
 from ssmlbench.plugins.loader import load_file
 

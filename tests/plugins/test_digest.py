@@ -60,8 +60,8 @@ def changed(
 
 EDITS = {
     # definition that is edited: (old, new, the methods that use it)
-    "def soft_loss": ("return soft_loss_of(logits.", "return 2 * soft_loss_of(logits.", {"mime"}),
-    "def soft_loss_of": ("q = (-logits)", "q = 1 - (logits)", CODED | {"mime"}),
+    "def soft_loss": ("return soft_loss_of(logits.", "return 2 * soft_loss_of(logits.", {"mime"} | ROLES),
+    "def soft_loss_of": ("q = (-logits)", "q = 1 - (logits)", CODED | ROLES | {"mime"}),
     "def coded_loss": ("known = positive * observed", "known = 1.0 * observed", CODED),
     "EPSILON": ("EPSILON = 1e-5", "EPSILON = 1e-6", CODED | ROLES | {"mime"}),
     "def asymmetric_loss": ("weight = (1 -", "weight = (2 -", {"cap", "asl", "d2l_mat"}),
@@ -71,7 +71,7 @@ EDITS = {
     "def _nth": ("(counts - 1).clamp(min=0)", "(counts - 1).clamp(min=1)", RANKED),
     "def moved_thresholds": ("m * tau +", "tau * m +", {"freematch", "flatmatch"}),
     "def large_losses": ("u >= t", "u > t", LARGE),
-    "def positives_penalty": ("- kappa) /", "- kappa) * 2 /", {"epr"}),
+    "def positives_penalty": ("- kappa) /", "- kappa) * 2 /", {"epr"} | ROLES),
     "def expected_positives": ("pool.prior.sum()", "pool.prior.mean()", {"epr"} | ROLES),
     "class EntropyMethod": ("p, -self.config.alpha", "p, self.config.alpha", {"em", "em_apl"}),
     "class LargeLossMethod": ("return (epoch - 1) *", "return epoch *", {"llr", "llct"}),
