@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from ssmlbench.cli.options import ResultsFolders, one_of, read_runs, typed_list
+from ssmlbench.cli.options import ResultsFolders, read_runs, typed_list
 from ssmlbench.cli.run_options import in_panel, number_parameters
 from ssmlbench.core.spec import OPTIONS
+from ssmlbench.core.suggestions import one_of
 
 if TYPE_CHECKING:
     from ssmlbench.boards.board import Board

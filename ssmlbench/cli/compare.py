@@ -11,10 +11,11 @@ import typer
 from rich.console import Console
 
 from ssmlbench.cli.board_options import BoardOptions, board_numbers
-from ssmlbench.cli.options import one_of, read_runs, warn, wide_console
+from ssmlbench.cli.options import read_runs, warn, wide_console
 from ssmlbench.cli.run_options import with_options
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import OPTIONS
+from ssmlbench.core.suggestions import one_of
 
 if TYPE_CHECKING:
     from ssmlbench.boards.board import Board

@@ -22,11 +22,12 @@ NAMES = {"done": "done", "running": "running", "stopped": "begun", "failed": "fa
 
 
 def show_plan(
-    specs: Sequence[RunSpec], plugins: Plugins, place: RunContext, jobs: int, console: Console
+    specs: Sequence[RunSpec], plugins: Plugins, context: RunContext, jobs: int, console: Console
 ) -> None:
+    """Print the runs, their states and an estimate of the time left."""
     from ssmlbench.grid.status import state_of
 
-    states = {spec.hash: state_of(place.results, spec) for spec in specs}
+    states = {spec.hash: state_of(context.results, spec) for spec in specs}
     table = Table(title=f"{len(specs)} runs", caption_justify="left")
     for column in ("method", "data set", "regime", "seed", "hash", "state"):
         table.add_column(column)
@@ -48,21 +49,22 @@ def show_plan(
     )
     console.print(table)
     if done < len(specs):
-        waiting = [spec for spec in specs if counts_as_open(states[spec.hash])]
+        waiting = [spec for spec in specs if not is_done(states[spec.hash])]
         console.print(
-            time_left(waiting, states, plugins, place, jobs), highlight=False, soft_wrap=True
+            time_left(waiting, states, plugins, context, jobs), highlight=False, soft_wrap=True
         )
 
 
-def counts_as_open(state: RunState | None) -> bool:
-    return state is None or state.state != "done"
+def is_done(state: RunState | None) -> bool:
+    """Whether the run is finished."""
+    return state is not None and state.state == "done"
 
 
 def time_left(
     specs: Sequence[RunSpec],
     states: dict[str, RunState | None],
     plugins: Plugins,
-    place: RunContext,
+    context: RunContext,
     jobs: int,
 ) -> str:
     """The estimate in words, and what it is judged by."""
@@ -78,11 +80,11 @@ def time_left(
         Remaining(spec, rows[spec.dataset], state.epoch if (state := states[spec.hash]) else 0)
         for spec in specs
     ]
-    finished = read_finished([place.results])[0] if place.results.is_dir() else []
-    found = estimate(runs, finished)
-    if found.seconds is None:
+    finished = read_finished([context.results])[0] if context.results.is_dir() else []
+    left = estimate(runs, finished)
+    if left.seconds is None:
         return "time left: no earlier run to judge by"
     at_once = min(jobs, len(specs))
     together = f", {at_once} at a time" if at_once > 1 else ""
-    unknown = f"; {found.unknown} of them have no earlier run to judge by" if found.unknown else ""
-    return f"time left: about {duration(found.seconds / at_once)}{together}{unknown}"
+    unknown = f"; {left.unknown} of them have no earlier run to judge by" if left.unknown else ""
+    return f"time left: about {duration(left.seconds / at_once)}{together}{unknown}"

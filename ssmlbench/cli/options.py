@@ -72,16 +72,10 @@ def wide_console() -> Console:
 
 
 def load_plugins(files: list[str] | None) -> Plugins:
+    """The built-in and installed plugins, and those of the files."""
     from ssmlbench.plugins.loader import Plugins
 
     return Plugins(files or ())
-
-
-def one_of(value: str, allowed: tuple[str, ...], name: str) -> None:
-    from ssmlbench.core.suggestions import did_you_mean
-
-    if value not in allowed:
-        raise UserError(f"{name} {value}: no such choice.{did_you_mean(value, allowed)}")
 
 
 def key_values(texts: Sequence[str] | None, option: str, example: str) -> dict[str, str]:

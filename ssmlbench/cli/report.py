@@ -9,8 +9,9 @@ import typer
 from rich.console import Console
 
 from ssmlbench.cli.board_options import BoardOptions, board_numbers
-from ssmlbench.cli.options import one_of, typed_list
+from ssmlbench.cli.options import typed_list
 from ssmlbench.cli.run_options import with_options
+from ssmlbench.core.suggestions import one_of
 
 
 @with_options(options=BoardOptions, numbers=board_numbers())

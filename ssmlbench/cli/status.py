@@ -14,8 +14,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ssmlbench.cli.options import ResultsFolders, one_of, wide_console
+from ssmlbench.cli.options import ResultsFolders, wide_console
 from ssmlbench.core.eta import duration
+from ssmlbench.core.suggestions import one_of
 
 if TYPE_CHECKING:
     from ssmlbench.grid.status import RunState

@@ -1,6 +1,7 @@
-"""The ranges that `ssmlbench tune` draws hyper-parameters from, as a Config declares them.
+"""Hyper-parameters of a method's Config: how they are declared, parsed, printed and drawn.
 
-`option(1.0, "λ: …", search=between(0.1, 10.0, log=True))`. What has no range is never drawn.
+`option(1.0, "λ: …", search=between(0.1, 10.0, log=True))` declares one with the range that
+`ssmlbench tune` draws from. A hyper-parameter without a range is never drawn.
 """
 
 from __future__ import annotations
@@ -34,16 +35,18 @@ class Between:
 
     @property
     def whole(self) -> bool:
+        """Whether only whole numbers are drawn."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def draw(self, random: Random) -> float:
+        """One number of the range."""
         if self.whole and not self.log:
             return random.randint(int(self.low), int(self.high))
         if self.log:
             value = math.exp(random.uniform(math.log(self.low), math.log(self.high)))
         else:
             value = random.uniform(self.low, self.high)
-        # Four digits: what is recorded can be typed again.
+        # Four digits, so that a recorded value is easy to type.
         rounded = round(value) if self.whole else float(f"{value:.4g}")
         return min(max(rounded, self.low), self.high)
 
@@ -69,6 +72,7 @@ class Choice:
             raise ValueError(f"choice{self.values}: give at least two values")
 
     def draw(self, random: Random) -> Any:
+        """One of the values."""
         return random.choice(self.values)
 
     def __contains__(self, value: object) -> bool:
@@ -113,6 +117,7 @@ def _alternatives(kind: Any) -> tuple[Any, ...]:
 
 
 def search_of(field: dataclasses.Field[Any]) -> Search | None:
+    """The declared range of a hyper-parameter, if it has one."""
     return field.metadata.get("search")
 
 

@@ -97,7 +97,7 @@ def _encoder_options(encoder: type[Encoder], typed: Mapping[str, Any]) -> Encode
     """The encoder's options as typed or as it has them; one that it does not have is an error."""
     names = [field.name for field in dataclasses.fields(EncoderOptions)]
     for name in names:
-        # An encoder that starts at random anyway has no quarrel with `--weights none`.
+        # `--weights none` is allowed for encoders without pretrained weights.
         harmless = name == "weights" and typed.get(name) == "none"
         if name in typed and name not in encoder.options and not harmless:
             raise UserError(
