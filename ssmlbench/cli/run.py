@@ -83,7 +83,7 @@ def specs_of(
     from ssmlbench.grid import expand
     from ssmlbench.training.device import check_precision, default_precision, pick_device
 
-    device, here = command.dispatch.context.device, command.dispatch.engine == "local"
+    device, here = command.dispatch.context.device, command.dispatch.runs_here
     request = request.completed(precision=default_precision(device, here))
     if here:
         check_precision(pick_device(device), request.fixed["precision"])

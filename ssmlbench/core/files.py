@@ -87,7 +87,7 @@ def acquire_telling(lock: BaseFileLock, waits: Callable[[], None]) -> None:
 
 
 def is_held(lock_file: Path) -> bool:
-    """Does a living process hold the lock? It is taken for a moment to find out."""
+    """Whether a living process holds the lock; it is taken for a moment to find out."""
     if not lock_file.exists():
         return False
     try:

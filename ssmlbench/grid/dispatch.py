@@ -51,6 +51,11 @@ class Dispatch:
                 raise UserError(f"--{name} {value}: must be at least {lowest}")
         self._engine.check(self.context)
 
+    @property
+    def runs_here(self) -> bool:
+        """Whether the runs are made on this machine, with its devices."""
+        return self._engine.runs_here
+
     @cached_property
     def _engine(self) -> Engine:
         known = engines()

@@ -199,7 +199,7 @@ class Display:
     # ------------------------------------------------------------------ lines
 
     def _due(self, name: str) -> bool:
-        """Is it time for another line of this in a log?"""
+        """Whether a log gets another line of this now."""
         now = self._clock()
         if now - self._last.setdefault(name, now) < LOG_SECONDS:
             return False

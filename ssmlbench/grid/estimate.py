@@ -1,4 +1,4 @@
-"""How long the runs that are to be made will take, judged by the ones that are finished."""
+"""An estimate of the time that unfinished runs will take, from the time finished ones took."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LIKE: tuple[Callable[[RunSpec], tuple[object, ...]], ...] = (
     lambda s: (s.backbone, s.freeze, s.method),
     lambda s: (s.backbone, s.freeze),
 )
-"""Which finished runs a run is judged by: the most alike that there are."""
+"""Which finished runs a run is compared with: those with the first of these keys that any has."""
 
 
 @dataclass(frozen=True)
 class Remaining:
-    """A run that is to be made, and how much of it is done already."""
+    """An unfinished run, and how much of it is done."""
 
     spec: RunSpec
     rows: int  # of the training split
@@ -33,26 +33,28 @@ class Remaining:
 
 @dataclass(frozen=True)
 class Estimate:
-    seconds: float | None  # of all runs that can be judged, one after the other; None: of none
-    unknown: int  # runs there is nothing to judge by
+    """The time that some runs will take."""
+
+    seconds: float | None  # one run after the other, without the unknown; None: all unknown
+    unknown: int  # runs that no finished run is like
 
 
 def estimate(runs: Sequence[Remaining], finished: Iterable[Finished]) -> Estimate:
-    """Seconds a step of finished runs like it × the steps a run has before it."""
+    """Seconds per step of similar finished runs × the steps left of each run."""
     known: dict[tuple[object, ...], list[float]] = defaultdict(list)
-    for made in finished:
-        if made.result.get("steps"):
-            seconds = made.result["cost"]["seconds"] / made.result["steps"]
-            for key in _keys(made.spec):
-                known[key].append(seconds)
-    paces = {key: statistics.median(values) for key, values in known.items()}
+    for run in finished:
+        steps, seconds = run.result.get("steps"), run.result["cost"].get("seconds")
+        if steps and seconds is not None:
+            for key in _keys(run.spec):
+                known[key].append(seconds / steps)
+    step_seconds = {key: statistics.median(values) for key, values in known.items()}
     total, unknown = 0.0, 0
-    for run in runs:
-        pace = next((paces[key] for key in _keys(run.spec) if key in paces), None)
-        if pace is None:
+    for left in runs:
+        per_step = next((step_seconds[k] for k in _keys(left.spec) if k in step_seconds), None)
+        if per_step is None:
             unknown += 1
         else:
-            total += pace * steps_left(run)
+            total += per_step * steps_left(left)
     return Estimate(None if unknown == len(runs) else total, unknown)
 
 

@@ -1,4 +1,4 @@
-"""What this machine has for runs, and how many are made on it at the same time."""
+"""The cores and GPUs of this machine, and how many runs it makes at the same time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Machine:
+    """The resources of this machine."""
+
     device: str  # cpu, cuda or mps
     cores: int
-    gpus: int  # that runs are made on: 0 where the device is another
+    gpus: int  # 0 if the device is not cuda
 
     @classmethod
     def here(cls, device: str) -> Machine:
-        """device: as typed, so auto too; one that is not there is a UserError."""
+        """This machine with the device typed, which may be auto; a UserError if it is not there."""
         import torch
 
         from ssmlbench.core.cpu import core_count
@@ -31,9 +33,9 @@ class Machine:
         return cls(kind, core_count(), torch.cuda.device_count() if kind == "cuda" else 0)
 
     def jobs(self, threads: Sequence[int | None]) -> int:
-        """Runs to make at a time. threads: what each run that is to be made wants of the CPU.
+        """Runs to make at a time. threads: CPU threads of each run; None: all cores.
 
-        One for each GPU; on a CPU as many as the cores can carry, by the run that wants most.
+        One for each GPU; on a CPU as many as the cores allow, by the run with the most threads.
         """
         runs = max(1, len(threads))
         if self.device != "cpu":

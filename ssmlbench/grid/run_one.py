@@ -1,8 +1,7 @@
-"""One attempt at one run, the same on every engine, and the count of how a grid's runs ended."""
+"""Make one run, the same way on every engine, and count how the runs of a grid ended."""
 
 from __future__ import annotations
 
-import json
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -54,33 +53,26 @@ class Summary:
         return note
 
 
-def not_made(specs: Sequence[RunSpec], context: RunContext, note: Listener) -> list[RunSpec]:
-    """The runs an engine has to make; of those that are made, `note` is told."""
+def not_made(specs: Sequence[RunSpec], context: RunContext, listener: Listener) -> list[RunSpec]:
+    """The runs that are not finished; the listener gets AlreadyDone for the others."""
     waiting = []
     for spec in specs:
         if RunFolder.of(context.results, spec).finished:
-            note(spec, AlreadyDone())
+            listener(spec, AlreadyDone())
         else:
             waiting.append(spec)
     return waiting
 
 
 def run_one(spec: RunSpec, plugins: Plugins, context: RunContext, notify: Notify) -> Closing:
-    """The closing event of a run: done, already, or failed with the reason, which its folder keeps."""
+    """Make a run and return its last event; the folder of a failed run keeps the reason."""
     from ssmlbench.runs.execute import execute
 
     folder = RunFolder.of(context.results, spec)
     try:
-        made = execute(spec, plugins, context, notify) == "done"
-        return _done(folder) if made else AlreadyDone()
+        return execute(spec, plugins, context, notify)
     except Exception as error:
-        # execute lets nothing else through but what its own bugs raise
-        told = isinstance(error, UserError | RunFailed)
-        text = str(error) if told else f"{type(error).__name__}: {error}"
+        expected = isinstance(error, UserError | RunFailed)
+        text = str(error) if expected else f"{type(error).__name__}: {error}"
         folder.record_failure(spec, text, traceback.format_exc())
         return Failed(text)
-
-
-def _done(folder: RunFolder) -> Done:
-    result = json.loads(folder.result_file.read_text(encoding="utf-8"))
-    return Done(result["metrics"]["threshold"]["default"]["map"], result["cost"]["seconds"])

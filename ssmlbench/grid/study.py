@@ -1,9 +1,9 @@
-"""Equal-budget tuning: the same number of drawn configurations for every method, judged on labelled
-rows that are held out of training. The test set is not opened.
+"""Equal-budget tuning: every method gets the same number of randomly drawn configurations.
 
-A trial is a run like any other, in a results folder of its own (`.tune` in the results folder), so
-that it is made by the same engines, resumed when killed, and never made twice. A study is the record
-of N trials of one cell of a grid; `run --tuned` takes the winner, whatever the run's seed.
+They are judged on labelled rows that are held out of training; the test set is not opened. A trial is
+a run like any other, in a results folder of its own (`.tune` in the results folder): the same engines
+make it, resume it when it was killed, and never make it twice. A study is the record of N trials of one
+cell of a grid; `run --tuned` takes the winner, whatever the run's seed.
 """
 
 from __future__ import annotations
@@ -23,24 +23,27 @@ from ssmlbench.core.hyperparameters import Between, Search, ranges
 from ssmlbench.core.seeds import stream_seed
 from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec, check_spec
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs.finished import Unreadable, read_result
 from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.schema import SchemaError, parse_spec
 
 
 def trials_root(results: Path) -> Path:
-    """The results folder of the trials; a board of the results does not look in there."""
+    """The results folder of the trials; boards of the results leave it out."""
     return results / ".tune"
 
 
 @dataclass(frozen=True)
 class Study:
-    """What is drawn, around which spec, how often."""
+    """The search of one cell: its spec, the ranges to draw from, and the number of trials."""
 
-    base: RunSpec  # the run as it was asked for; its seed draws the rows and the configurations
+    base: RunSpec  # the run as requested; its seed draws the rows and the configurations
     space: dict[str, Search]  # "lr", and the hyper-parameters with a range that were not set
     trials: int
 
     @classmethod
     def of(cls, base: RunSpec, plugins: Plugins, trials: int) -> Study:
+        """Search the learning rate and every hyper-parameter with a range that was not set."""
         declared = ranges(plugins.methods[base.method].Config)
         free = {name: search for name, search in declared.items() if name not in base.changed}
         study = cls(base, {"lr": learning_rates(base.lr), **free}, trials)
@@ -48,8 +51,10 @@ class Study:
         return study
 
     def spec(self, trial: int) -> RunSpec:
-        """A trial as a run. It depends on the seed and its number alone: more trials keep the first
-        ones. Trial 0 is the configuration that was asked for: the defaults."""
+        """The run of a trial. Trial 0 has the configuration that was requested: the defaults.
+
+        A trial depends on the seed and its number alone, so that a longer study keeps the first ones.
+        """
         drawn = {} if trial == 0 else self._draw(trial)
         lr = drawn.pop("lr", self.base.lr)
         return dataclasses.replace(
@@ -61,7 +66,7 @@ class Study:
         )
 
     def _draw(self, trial: int) -> dict[str, Any]:
-        """Each from a stream of its own, so that all methods try the same learning rates."""
+        """One random stream per hyper-parameter, so that all methods try the same learning rates."""
         seed = self.base.seed
         return {
             name: search.draw(Random(stream_seed(seed, "tune", trial, name)))
@@ -69,9 +74,11 @@ class Study:
         }
 
     def specs(self) -> list[RunSpec]:
+        """The runs of all trials."""
         return [self.spec(trial) for trial in range(self.trials)]
 
     def file(self, results: Path) -> Path:
+        """Where the study's record is written."""
         base = self.base
         name = f"{base.seed}-{self.spec(0).hash}-{self.trials}.json"
         return studies_folder(results, base) / name
@@ -84,6 +91,7 @@ def learning_rates(default: float) -> Between:
 
 
 def studies_folder(results: Path, spec: RunSpec) -> Path:
+    """Where the records of the studies of a spec's cell are."""
     cell = (spec.dataset, spec.regime_label, spec.method, "studies")
     return trials_root(results).joinpath(*cell)
 
@@ -133,10 +141,12 @@ def close(study: Study, results: Path) -> list[Record] | None:
         folder = RunFolder.of(trials_root(results), spec)
         if not folder.finished:
             return None
-        result = json.loads(folder.result_file.read_text(encoding="utf-8"))
-        score = result["metrics"]["threshold"]["default"]["map"]
+        run = read_result(folder.path)
+        if isinstance(run, Unreadable):
+            raise UserError(f"{run}; move its folder away and tune again")
+        score = run.result["metrics"]["threshold"]["default"]["map"]
         drawn = {name: spec.lr if name == "lr" else spec.config[name] for name in study.space}
-        records.append(Record(trial, drawn, score, result.get("diverged", ""), spec.hash))
+        records.append(Record(trial, drawn, score, run.diverged, spec.hash))
     stored = {
         "base": study.base.as_dict(),
         "space": _space_text(study.space),
@@ -179,12 +189,16 @@ def tuned_specs(specs: Sequence[RunSpec], plugins: Plugins, results: Path) -> li
 def _tuned(spec: RunSpec, plugins: Plugins, results: Path) -> RunSpec:
     space = _space_text(Study.of(spec, plugins, 1).space)
     wanted = _cell(spec)
-    found, others = [], []
+    fitting, others = [], []
     for file in sorted(studies_folder(results, spec).glob("*.json")):
         try:
             stored = json.loads(file.read_text(encoding="utf-8"))
-            base = RunSpec.from_dict(stored["base"])
+            base = parse_spec(stored["base"])
             records = [Record(**trial) for trial in stored["trials"]]
+        except SchemaError as error:
+            raise UserError(
+                f"{file}: this version cannot read the study: {error}; move it away and tune again"
+            ) from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"{file}: not a study of ssmlbench ({type(error).__name__}); delete it and tune again"
@@ -194,8 +208,8 @@ def _tuned(spec: RunSpec, plugins: Plugins, results: Path) -> RunSpec:
         if different:
             others.append(different)
         else:
-            found.append((base, records))
-    if not found:
+            fitting.append((base, records))
+    if not fitting:
         nearest = min(others, key=len, default=None)
         why = f" (there is one with other {', '.join(nearest)})" if nearest else ""
         raise UserError(
@@ -203,7 +217,7 @@ def _tuned(spec: RunSpec, plugins: Plugins, results: Path) -> RunSpec:
             f"settings in {results}{why}; type `{_command(spec, 20)}`, with the other options as here"
         )
     # The one with most trials; of several seeds the lowest.
-    base, records = max(found, key=lambda study: (len(study[1]), -study[0].seed))
+    base, records = max(fitting, key=lambda study: (len(study[1]), -study[0].seed))
     best = winner(records)
     if best is None:
         raise UserError(

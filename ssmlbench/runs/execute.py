@@ -9,7 +9,15 @@ import numpy as np
 import torch
 
 from ssmlbench.core.errors import Diverged, RunFailed, UserError
-from ssmlbench.core.events import Notify, Started, TrainingStarted, Waiting, Warned
+from ssmlbench.core.events import (
+    AlreadyDone,
+    Done,
+    Notify,
+    Started,
+    TrainingStarted,
+    Waiting,
+    Warned,
+)
 from ssmlbench.core.files import write_atomically
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
@@ -22,6 +30,7 @@ from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.heartbeat import Heartbeat
 from ssmlbench.runs.result import write_diverged_trial, write_result
+from ssmlbench.runs.schema import Result
 from ssmlbench.training.checkpoint import Checkpoint
 from ssmlbench.training.device import make_repeatable, pick_device
 from ssmlbench.training.run_data import RunData, build_run_data
@@ -30,22 +39,22 @@ from ssmlbench.training.trainer import Trainer, TrainingContext
 
 def execute(
     spec: RunSpec, plugins: Plugins, context: RunContext, notify: Notify = lambda e: None
-) -> str:
-    """Make a run unless its result is there: "done", or "already".
+) -> Done | AlreadyDone:
+    """Make a run unless its result is there.
 
     If another process is making the same run, wait for it.
     """
     folder = RunFolder.of(context.results, spec)
     if folder.finished:
-        return "already"
+        return AlreadyDone()
     try:
         with folder.claim(lambda: notify(Waiting("another process makes it"))):
             if folder.finished:
-                return "already"
+                return AlreadyDone()
             notify(Started())
             write_atomically(folder.spec_file, json.dumps(spec.as_dict(), indent=1))
             with Heartbeat(folder, spec.epochs, notify) as heartbeat:
-                _make(spec, plugins, context, folder, heartbeat.notify)
+                result = _make(spec, plugins, context, folder, heartbeat.notify)
             folder.error_file.unlink(missing_ok=True)
     except Exception as error:
         if not folder.finished and not folder.checkpoint_file.exists():
@@ -54,12 +63,13 @@ def execute(
         if isinstance(error, UserError | RunFailed):
             raise
         raise RunFailed(f"{type(error).__name__}: {error}") from error
-    return "done"
+    mean_average_precision = result["metrics"]["threshold"]["default"]["map"]
+    return Done(mean_average_precision, result["cost"]["seconds"])
 
 
 def _make(
     spec: RunSpec, plugins: Plugins, context: RunContext, folder: RunFolder, notify: Notify
-) -> None:
+) -> Result:
     """Walk a run's whole data path: task, observation and inputs, trainer, outcome, result."""
     encoder = encoder_class(spec, plugins)
     device = pick_device(context.device)
@@ -81,11 +91,12 @@ def _make(
         checkpoint.delete()  # a run that continued from it would fail again
         if not (spec.judged_on == "held-out" and isinstance(error, Diverged)):
             raise
-        write_diverged_trial(spec, folder, str(error))
+        result = write_diverged_trial(spec, folder, str(error))
         notify(Warned(str(error)))
-        return
-    write_result(spec, folder, task, run_data, outcome, device, notes)
+        return result
+    result = write_result(spec, folder, task, run_data, outcome, device, notes)
     checkpoint.delete()
+    return result
 
 
 def encoder_class(spec: RunSpec, plugins: Plugins) -> type[Encoder]:

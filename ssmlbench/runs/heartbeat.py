@@ -56,7 +56,7 @@ class KeepAlive:
 
 
 def is_fresh(file: Path) -> bool:
-    """Was the file touched a short time ago?"""
+    """Whether the file was touched a short time ago."""
     try:
         return time.time() - file.stat().st_mtime < FRESH_SECONDS
     except OSError:
@@ -64,7 +64,7 @@ def is_fresh(file: Path) -> bool:
 
 
 def is_alive(lock_file: Path, touched: Path, host: str) -> bool:
-    """Is the process alive that holds the lock and touches the file, on that host?
+    """Whether the process on that host that holds the lock and touches the file is alive.
 
     On its own host the lock decides. Seen from another machine a held lock may look free, so that
     there the time of the file decides.

@@ -28,7 +28,7 @@ def write_result(
     outcome: Outcome,
     device: torch.device,
     notes: list[str],
-) -> None:
+) -> Result:
     """Scores and history first, result.json last: with it there, the run is finished."""
     import pandas as pd
 
@@ -64,9 +64,10 @@ def write_result(
         "data": {"rows": task.card.rows, "labels": task.label_count},
     }
     write_atomically(folder.result_file, json.dumps(result, indent=1))
+    return result
 
 
-def write_diverged_trial(spec: RunSpec, folder: RunFolder, reason: str) -> None:
+def write_diverged_trial(spec: RunSpec, folder: RunFolder, reason: str) -> Result:
     """Record a trial that diverged: it is finished, scores 0 and is not tried again."""
     result: Result = {
         "version": RESULT_VERSION,
@@ -77,3 +78,4 @@ def write_diverged_trial(spec: RunSpec, folder: RunFolder, reason: str) -> None:
         "cost": {"seconds": 0.0},
     }
     write_atomically(folder.result_file, json.dumps(result, indent=1))
+    return result

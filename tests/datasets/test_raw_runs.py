@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from ssmlbench.core.events import Done
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
@@ -56,7 +57,7 @@ def test_two_epochs_can_be_run_on_every_raw_layout(
         labelled_batch_size=2,
         **encoders[plugins.datasets[name].kind],
     )
-    assert execute(spec, plugins, RunContext(tmp_path / "results", "cpu", 1)) == "done"
+    assert isinstance(execute(spec, plugins, RunContext(tmp_path / "results", "cpu", 1)), Done)
     scores = load_file(RunFolder.of(tmp_path / "results", spec).scores_file)
     assert scores["truth"].sum(axis=1).tolist() == [len(labels) for labels in test]
     assert scores["scores"].shape == scores["truth"].shape

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ssmlbench import grid
-from ssmlbench.core.events import Event, Listener, Resumed, Waiting
+from ssmlbench.core.events import Done, Event, Listener, Resumed, Waiting
 from ssmlbench.core.files import read_json
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.engines.local import own_gpu
@@ -129,7 +129,9 @@ def one_by_one(files: list[Path], results: Path, methods: list[str], seeds: int)
     for method in methods:
         for seed in range(seeds):
             spec = resolve(plugins, {}, **AXES, method=method, seed=seed)
-            assert execute(spec, plugins, RunContext(results, "cpu"), events.append) == "done"
+            assert isinstance(
+                execute(spec, plugins, RunContext(results, "cpu"), events.append), Done
+            )
     return events
 
 

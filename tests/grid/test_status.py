@@ -238,6 +238,8 @@ def test_time_is_judged_by_the_runs_most_alike() -> None:
     assert estimate(other, known).seconds == pytest.approx(600 * 0.075)
     far = [Remaining(spec_of(backbone="resnet50"), 1000)]
     assert estimate(far, known).seconds is None
+    no_time = Finished(spec_of(method="cap", pi=0.1), {"cost": {}, "steps": 600}, Path())
+    assert estimate(run, [no_time]).seconds is None
     both = estimate(run + far, known)
     assert (both.seconds, both.unknown) == (pytest.approx(60.0), 1)
 

@@ -23,6 +23,7 @@ from ssmlbench.boards.render import as_markdown, boards_document
 from ssmlbench.checks.methods import Broken, declares_itself
 from ssmlbench.cli import app
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.events import AlreadyDone, Done
 from ssmlbench.core.hyperparameters import between, choice, faults, option
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
@@ -122,10 +123,10 @@ def ask(plugins: Plugins) -> Ask:
     return call
 
 
-def make(study: Study, plugins: Plugins, results: Path) -> tuple[list[str], list[Record]]:
+def make(study: Study, plugins: Plugins, results: Path) -> tuple[list[type], list[Record]]:
     """How each trial ended, made in this process, and the closed study."""
     place = RunContext(trials_root(results), "cpu", 1)
-    ended = [execute(spec, plugins, place) for spec in study.specs()]
+    ended = [type(execute(spec, plugins, place)) for spec in study.specs()]
     records = close(study, results)
     assert records is not None
     return ended, records
@@ -320,10 +321,10 @@ def test_a_killed_study_goes_on_and_a_longer_one_adds_to_it(
     assert close(study, tmp_path) is None  # nothing is won while trials are missing
     assert not study.file(tmp_path).exists()
     ended, records = make(study, plugins, tmp_path)
-    assert ended == ["already", "done", "done"]
-    assert make(study, plugins, tmp_path) == (["already"] * 3, records)
+    assert ended == [AlreadyDone, Done, Done]
+    assert make(study, plugins, tmp_path) == ([AlreadyDone] * 3, records)
     ended, more = make(Study.of(ask(), plugins, 4), plugins, tmp_path)
-    assert ended == ["already", "already", "already", "done"]
+    assert ended == [AlreadyDone, AlreadyDone, AlreadyDone, Done]
     assert more[:3] == records
 
 
@@ -340,7 +341,7 @@ def test_a_diverged_trial_is_recorded_loses_and_is_not_tried_again(
     best = winner(records)
     assert best is not None
     assert best.trial not in dry
-    assert make(study, plugins, tmp_path)[0] == ["already"] * 4
+    assert make(study, plugins, tmp_path)[0] == [AlreadyDone] * 4
 
 
 def test_a_board_of_trials_names_the_diverged_ones(
@@ -400,7 +401,8 @@ def record_study(study: Study, results: Path, maps: list[float]) -> None:
         folder = RunFolder.of(trials_root(results), spec)
         folder.path.mkdir(parents=True, exist_ok=True)
         metrics = {"threshold": {"default": {"map": score}}}
-        folder.result_file.write_text(json.dumps({"metrics": metrics}))
+        result = {"spec": spec.as_dict(), "metrics": metrics}
+        folder.result_file.write_text(json.dumps(result))
     assert close(study, results)
 
 
@@ -484,6 +486,24 @@ def test_a_file_that_is_no_study_is_named(plugins: Plugins, ask: Ask, tmp_path: 
     study.file(tmp_path).write_text("{}")
     with pytest.raises(UserError, match="not a study of ssmlbench"):
         tuned_specs([ask()], plugins, tmp_path)
+
+
+def test_a_study_or_trial_of_a_newer_version_is_named_with_the_reason(
+    plugins: Plugins, ask: Ask, tmp_path: Path
+) -> None:
+    study = Study.of(ask(), plugins, 2)
+    record_study(study, tmp_path, [0.5, 0.6])
+    stored = json.loads(study.file(tmp_path).read_text())
+    stored["base"]["curriculum"] = "easy-first"
+    study.file(tmp_path).write_text(json.dumps(stored))
+    with pytest.raises(UserError, match=r"cannot read the study: .* unknown here: curriculum"):
+        tuned_specs([ask()], plugins, tmp_path)
+    for spec in study.specs():
+        folder = RunFolder.of(trials_root(tmp_path), spec)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.result_file.write_text(json.dumps({"spec": stored["base"], "metrics": {}}))
+    with pytest.raises(UserError, match=r"result.json: .* unknown here: curriculum"):
+        close(study, tmp_path)
 
 
 # ------------------------------------------------------------------------------- on a board

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.events import Encoding, Event, Notify
+from ssmlbench.core.events import Done, Encoding, Event, Notify
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, find_encoder, weights
 from ssmlbench.inputs.encoders.weights import file_digest
@@ -124,7 +124,7 @@ def model(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return made
 
 
-def run(model: Model, spec: RunSpec, folder: Path, notify: Notify = lambda event: None) -> str:
+def run(model: Model, spec: RunSpec, folder: Path, notify: Notify = lambda event: None) -> Event:
     return execute(spec, model.plugins, RunContext(folder / "results", "cpu", 1), notify)
 
 
@@ -217,13 +217,15 @@ def test_a_loaded_model_does_not_follow_its_file(model: Model) -> None:
 def test_features_that_are_cached_serve_a_run_whose_weights_are_gone(
     model: Model, tmp_path: Path
 ) -> None:
-    assert run(model, model.plan(), tmp_path) == "done"
+    assert isinstance(run(model, model.plan(), tmp_path), Done)
     other_seed = model.plan(seed=1)
     model.save(1)
-    assert run(model, other_seed, tmp_path) == "done"  # on the features of the weights it names
+    assert isinstance(
+        run(model, other_seed, tmp_path), Done
+    )  # on the features of the weights it names
     later = model.plan(seed=1)
     assert later.weights != other_seed.weights
-    assert run(model, later, tmp_path) == "done"
+    assert isinstance(run(model, later, tmp_path), Done)
     digests = {folder.about["weights"] for folder in cached_features()}
     assert digests == {other_seed.weights, later.weights}
 

@@ -15,7 +15,7 @@ import torch
 
 from ssmlbench.checks.encoders import encoder_statements
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.events import CheckpointSaved, Event
+from ssmlbench.core.events import CheckpointSaved, Done, Event
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs import prepared
 from ssmlbench.inputs.encoders import BUILTIN, Encoder, EncoderOptions, find_encoder
@@ -324,7 +324,7 @@ def scores(results: Path, spec: RunSpec) -> Any:
 
 def test_a_text_encoder_is_fine_tuned(tiny: Plugins, bert: Path, tmp_path: Path) -> None:
     spec = asked(tiny, dataset="tiny-text", backbone=str(bert), max_tokens=24, method="cap")
-    assert execute(spec, tiny, RunContext(tmp_path, "cpu", 1)) == "done"
+    assert isinstance(execute(spec, tiny, RunContext(tmp_path, "cpu", 1)), Done)
     assert scores(tmp_path, spec).shape == (20, 3)
 
 
@@ -358,7 +358,7 @@ def test_a_killed_run_on_prefetched_images_resumes_with_equal_bits(
     execute(spec, tiny, whole)
     with pytest.raises(Killed):
         execute(spec, tiny, broken, kill)
-    assert execute(spec, tiny, broken) == "done"
+    assert isinstance(execute(spec, tiny, broken), Done)
     assert np.array_equal(scores(whole.results, spec), scores(broken.results, spec))
 
 

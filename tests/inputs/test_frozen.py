@@ -18,7 +18,7 @@ import torch
 from safetensors.numpy import load_file
 
 from ssmlbench.core.errors import RunFailed
-from ssmlbench.core.events import Encoding, Event
+from ssmlbench.core.events import Done, Encoding, Event
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import prepare
 from ssmlbench.inputs import frozen as features
@@ -87,7 +87,7 @@ def test_methods_train_on_cached_features_of_every_kind(
     spec = asked(tiny, dataset, bert if dataset == "tiny-text" else None, method=method)
     events: list[Event] = []
     place = RunContext(tmp_path / "results", "cpu", 1)
-    assert execute(spec, tiny, place, events.append) == "done"
+    assert isinstance(execute(spec, tiny, place, events.append), Done)
     result = json.loads(RunFolder.of(place.results, spec).result_file.read_text())
     assert 0 <= result["metrics"]["threshold"]["default"]["map"] <= 1
     done = {e.what: e.done for e in events if isinstance(e, Encoding)}
@@ -103,7 +103,7 @@ def test_a_second_run_builds_no_encoder(
     place = RunContext(tmp_path / "results", "cpu", 1)
     execute(asked(tiny, "tiny-text", bert), tiny, place)
     monkeypatch.setattr(FrozenEncoder, "_encoded", lambda *_: pytest.fail("encoded again"))
-    assert execute(asked(tiny, "tiny-text", bert, seed=1), tiny, place) == "done"
+    assert isinstance(execute(asked(tiny, "tiny-text", bert, seed=1), tiny, place), Done)
 
 
 def test_cached_features_are_what_the_encoder_gives(tiny: Plugins, bert: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from safetensors.numpy import load_file as load_scores
 
 from ssmlbench.core.errors import RunFailed, UserError
-from ssmlbench.core.events import Event, Notify, Resumed, Warned
+from ssmlbench.core.events import AlreadyDone, Done, Event, Notify, Resumed, Warned
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.decisions import decide
@@ -87,7 +87,7 @@ def make(tmp_path: Path, tiny: list[Path]) -> Callable[..., tuple[RunSpec, RunFo
 
 def test_a_finished_run_has_everything_and_no_leftovers(make: Callable[..., Any]) -> None:
     spec, folder, status = make()
-    assert status == "done"
+    assert isinstance(status, Done)
     assert sorted(p.name for p in folder.path.iterdir()) == [
         "history.csv",
         "result.json",
@@ -124,7 +124,7 @@ def test_labels_that_cannot_be_judged_are_warned_of(make: Callable[..., Any]) ->
 def test_a_finished_spec_is_not_made_again(make: Callable[..., Any]) -> None:
     _, folder, _ = make()
     before = folder.result_file.read_bytes()
-    assert make()[2] == "already"
+    assert make()[2] == AlreadyDone()
     assert folder.result_file.read_bytes() == before
 
 
@@ -167,7 +167,7 @@ def test_a_full_disk_keeps_what_was_done(
         execute(spec, plugins, place)
     monkeypatch.undo()
     events: list[Event] = []
-    assert execute(spec, plugins, place, events.append) == "done"
+    assert isinstance(execute(spec, plugins, place, events.append), Done)
     assert Resumed(2) in events
 
 

@@ -11,13 +11,13 @@ from ssmlbench.grid.engines.base import Engine
 
 def engines() -> Registry[Engine]:
     """The engines by name, found in this folder: there is no list to edit."""
-    found: Registry[Engine] = Registry("engine")
+    registry: Registry[Engine] = Registry("engine")
     for module in pkgutil.iter_modules(__path__):
         names = vars(importlib.import_module(f"{__name__}.{module.name}")).values()
         for cls in names:
             if isinstance(cls, type) and issubclass(cls, Engine) and _defined_in(cls, module.name):
-                found.add(cls)
-    return found
+                registry.add(cls)
+    return registry
 
 
 def _defined_in(cls: type[Engine], module: str) -> bool:

@@ -67,6 +67,7 @@ class Engine(ABC):
     name: ClassVar[str]
     help: ClassVar[str]  # a few words, shown by `ssmlbench run --help`
     options: ClassVar[tuple[EngineOption, ...]] = ()
+    runs_here: ClassVar[bool] = False  # on this machine, with its devices
 
     def __init__(
         self,
@@ -82,11 +83,11 @@ class Engine(ABC):
     def check(self, context: RunContext) -> None:
         """Raise a UserError if no run can be made in this context.
 
-        The device is another machine's by default, so that only its name is checked.
+        Of a device on another machine only the name can be checked.
         """
         from ssmlbench.training.device import DEVICES, pick_device
 
-        if context.device not in DEVICES:
+        if self.runs_here or context.device not in DEVICES:
             pick_device(context.device)
 
     def plan(self, specs: Sequence[RunSpec], plugins: Plugins, context: RunContext) -> GridPlan:

@@ -39,12 +39,7 @@ class LocalEngine(WaitingEngine):
 
     name = "local"
     help = "this machine"
-
-    def check(self, context: RunContext) -> None:
-        """Raise a UserError if the device is not there."""
-        from ssmlbench.training.device import pick_device
-
-        pick_device(context.device)
+    runs_here = True
 
     def plan(self, specs: Sequence[RunSpec], plugins: Plugins, context: RunContext) -> GridPlan:
         """Share the cores and GPUs of this machine among the runs made at the same time."""
@@ -91,12 +86,13 @@ class Worker:
         self.spec: RunSpec | None = None
 
     def give(self, spec: RunSpec) -> None:
+        """Start a run; its events come through the pipe."""
         self.spec = spec
-        with suppress(OSError):  # it died while it was idle: the pipe will say so
+        with suppress(OSError):  # it died while idle: reading from the pipe will fail
             self.pipe.send(spec.as_dict())
 
     def stop(self) -> None:
-        """An idle worker ends when its pipe closes; one in a run is ended, its checkpoint stays."""
+        """Close the pipe, which ends an idle worker; terminate a busy one, whose checkpoint stays."""
         self.pipe.close()
         if self.spec is not None:
             self.process.terminate()
@@ -104,7 +100,7 @@ class Worker:
 
 
 def own_gpu(slot: int, gpus: int, visible: str | None) -> str | None:
-    """What CUDA_VISIBLE_DEVICES must say for a worker to see one GPU only; None: leave it."""
+    """The CUDA_VISIBLE_DEVICES with which a worker sees one GPU only; None: leave it as it is."""
     if not gpus:
         return None
     names = visible.split(",") if visible else [str(i) for i in range(gpus)]
@@ -122,7 +118,7 @@ def _no_interrupts() -> Iterator[None]:
 
 
 def _start_tracker_quietly() -> None:
-    """multiprocessing's tracker takes away what an ended worker left; that is not worth a warning."""
+    """Start the resource tracker without its warning about what a terminated worker left."""
     before = os.environ.get("PYTHONWARNINGS")
     os.environ["PYTHONWARNINGS"] = "ignore::UserWarning:multiprocessing.resource_tracker"
     try:
@@ -137,7 +133,7 @@ def _start_tracker_quietly() -> None:
 def _work(
     pipe: Connection, plugin_files: Sequence[str], context: RunContext, gpu: str | None
 ) -> None:
-    if gpu is not None:  # read by CUDA when it is first asked for something
+    if gpu is not None:  # CUDA reads it when it is first used
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     threading.Thread(target=_end_with_parent, daemon=True).start()
     from ssmlbench.plugins.loader import Plugins
@@ -146,7 +142,7 @@ def _work(
     def send(event: Event) -> None:
         try:
             pipe.send(event)
-        except OSError:  # the parent was killed: stop as if killed too, the checkpoint stays
+        except OSError:  # the parent was killed: end at once, the checkpoint stays
             os._exit(1)
 
     quieten()
@@ -160,7 +156,7 @@ def _work(
 
 
 def _end_with_parent() -> None:
-    """A grid killed and started again must not wait for the old one's workers."""
+    """End this worker when its parent dies, or a restarted grid would wait for its locks."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])
@@ -180,6 +176,7 @@ class WorkerPool:
         self.deaths: Counter[str] = Counter()
 
     def make(self, specs: Sequence[RunSpec], listener: Listener) -> None:
+        """Make the runs, `jobs` at a time; a run whose worker died is started once more."""
         waiting = list(specs)[::-1]
         try:
             while waiting or any(worker.spec for worker in self.workers):

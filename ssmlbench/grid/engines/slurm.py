@@ -1,7 +1,7 @@
 """The Slurm engine: the runs as job arrays through submitit. It submits and exits.
 
-A run that is made, or that Slurm still has queued or running, is not submitted again. A job that
-runs out of time is queued again by submitit, and goes on from its checkpoint.
+A run that is finished, or that Slurm still has queued or running, is not submitted again. A job that
+runs out of time is queued again by submitit, and continues from its checkpoint.
 """
 
 from __future__ import annotations
@@ -191,11 +191,11 @@ def parse_options(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def minutes(text: str) -> int:
-    """sbatch's times: 90 (minutes), 90:00, 1:30:00, 1-12, 1-12:30, 1-12:30:00."""
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
-    if not found:
+    """Minutes of a time as sbatch reads it: 90 (minutes), 90:00, 1:30:00, 1-12, 1-12:30, 1-12:30:00."""
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if not match:
         raise UserError(f"--slurm time={text}: expected minutes or [days-]hours:minutes:seconds")
-    days, *rest = (int(part) if part is not None else None for part in found.groups())
+    days, *rest = (int(part) if part is not None else None for part in match.groups())
     first, second, third = rest
     if days is not None:
         seconds = days * 86400 + (first or 0) * 3600 + (second or 0) * 60 + (third or 0)
