@@ -12,7 +12,7 @@ from ssmlbench.api import (
     SPLITS,
     BadRow,
     DatasetAdapter,
-    Published,
+    PublishedStatistics,
     Row,
     label_string,
     numbered_lines,
@@ -37,7 +37,7 @@ or
 train.tsv   test.tsv        0/1 string of the labels, tab, text
 labels.txt                  optional: the labels' names, in the order of the digits
 """
-    published = Published(
+    published = PublishedStatistics(
         "commonly quoted rows (unverified); mean inferred from published Hamming losses",
         53840,
         1000,

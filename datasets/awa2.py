@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ssmlbench.api import BadRow, DatasetAdapter, Published, Row, UserError, numbered_lines
+from ssmlbench.api import (
+    BadRow,
+    DatasetAdapter,
+    PublishedStatistics,
+    Row,
+    UserError,
+    numbered_lines,
+)
 
 
 class Awa2(DatasetAdapter):
@@ -26,7 +33,7 @@ Animals_with_Attributes2/trainclasses.txt
 Animals_with_Attributes2/testclasses.txt
 Animals_with_Attributes2/JPEGImages/antelope/antelope_10001.jpg
 """
-    published = Published("BBAM's released code", labels=85)
+    published = PublishedStatistics("BBAM's released code", labels=85)
     notes = (
         "train and test are disjoint animal classes (trainclasses.txt, testclasses.txt): a "
         "zero-shot attribute task, whose test label prior differs from the training prior",

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ssmlbench.api import BadRow, DatasetAdapter, Published, Row, UserError
+from ssmlbench.api import BadRow, DatasetAdapter, PublishedStatistics, Row, UserError
 
 
 class Coco2014(DatasetAdapter):
@@ -27,7 +27,7 @@ annotations/instances_val2014.json
 train2014/COCO_train2014_000000000009.jpg      (or images/train2014/…)
 val2014/COCO_val2014_000000000042.jpg
 """
-    published = Published("HML Table 1", 82081, 40137, 80, 2.92)
+    published = PublishedStatistics("HML Table 1", 82081, 40137, 80, 2.92)
     notes = (
         "test is val2014: the real test set has no public labels",
         "images without any annotated object are left out, as in the papers",

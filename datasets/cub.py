@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ssmlbench.api import BadRow, DatasetAdapter, Published, Row, UserError, numbered_lines
+from ssmlbench.api import (
+    BadRow,
+    DatasetAdapter,
+    PublishedStatistics,
+    Row,
+    UserError,
+    numbered_lines,
+)
 
 
 class Cub(DatasetAdapter):
@@ -25,7 +32,7 @@ CUB_200_2011/train_test_split.txt
 CUB_200_2011/attributes/image_attribute_labels.txt
 CUB_200_2011/images/001.Black_footed_Albatross/…jpg
 """
-    published = Published("HML Table 1", 5994, 5794, 312, 31.47)
+    published = PublishedStatistics("HML Table 1", 5994, 5794, 312, 31.47)
     notes = ("an attribute counts as there whatever the annotator's certainty",)
 
     def label_names(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ssmlbench.api import BadRow, DatasetAdapter, Hub, Published, Row, numbered_lines
+from ssmlbench.api import BadRow, DatasetAdapter, Hub, PublishedStatistics, Row, numbered_lines
 
 EMOTIONS = (
     "admiration", "amusement", "anger", "annoyance", "approval", "caring", "confusion",
@@ -32,7 +32,7 @@ test.tsv
         "add492243ff905527e67aeb8b80c082af02207c3",
         "simplified",
     )
-    published = Published("its paper and repository", 43410, 5427, 28, 1.18)
+    published = PublishedStatistics("its paper and repository", 43410, 5427, 28, 1.18)
     notes = ("dev.tsv is not used",)
 
     def label_names(self) -> list[str]:

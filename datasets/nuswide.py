@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from ssmlbench.api import BadRow, DatasetAdapter, Published, Row, numbered_lines
+from ssmlbench.api import BadRow, DatasetAdapter, PublishedStatistics, Row, numbered_lines
 
 
 class NusWide(DatasetAdapter):
@@ -35,7 +35,7 @@ formatted_train_images.npy, formatted_val_images.npy      file names below Flick
 formatted_train_labels.npy, formatted_val_labels.npy      rows of 81 zeros and ones
 Flickr/…
 """
-    published = Published("HML Table 1", 150000, 60260, 81, 1.89)
+    published = PublishedStatistics("HML Table 1", 150000, 60260, 81, 1.89)
 
     def card_notes(self) -> list[str]:
         if self._recrawled:

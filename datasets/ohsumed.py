@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ssmlbench.api import BadRow, DatasetAdapter, Published, Row
+from ssmlbench.api import BadRow, DatasetAdapter, PublishedStatistics, Row
 
 CATEGORIES = (
     "Bacterial Infections and Mycoses",
@@ -51,7 +51,7 @@ training/C01/0000011   one document a file, latin-1, in the folder of each of it
 training/…/C23
 test/C01 … C23
 """
-    published = Published(
+    published = PublishedStatistics(
         "rows: a count of the archive, no paper's; mean: inferred from published Hamming losses",
         6286,
         7643,

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ssmlbench.api import BadRow, DatasetAdapter, Published, Row, read_records
+from ssmlbench.api import BadRow, DatasetAdapter, PublishedStatistics, Row, read_records
 
 STORY = re.compile(
     r"<REUTERS(?P<head>[^>]*)>(?P<inside>.*?)(?P<end></REUTERS>|(?=<REUTERS)|\Z)", re.S
@@ -43,7 +43,7 @@ or
 *.json, *.jsonl      stories with: title, body (or text), topics (a list of names),
                      lewis_split (TRAIN or TEST), id
 """
-    published = Published(
+    published = PublishedStatistics(
         "NLTK's corpus: the ModApté split, only topics with a story in both of its parts, only "
         "stories with such a topic",
         7769,

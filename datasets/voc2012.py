@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ssmlbench.api import BadRow, DatasetAdapter, Published, Row, numbered_lines
+from ssmlbench.api import BadRow, DatasetAdapter, PublishedStatistics, Row, numbered_lines
 
 CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
@@ -31,7 +31,7 @@ VOCdevkit/VOC2012/ImageSets/Main/aeroplane_train.txt   an id a line, and 1, 0 (d
 VOCdevkit/VOC2012/ImageSets/Main/…
 VOCdevkit/VOC2012/JPEGImages/2008_000002.jpg
 """
-    published = Published("HML Table 1", 5717, 5823, 20, 1.44)
+    published = PublishedStatistics("HML Table 1", 5717, 5823, 20, 1.44)
     notes = (
         "test is VOC's val: its real test set has no public labels",
         "an object that is only there as `difficult` does not count as a label",

@@ -42,3 +42,16 @@ def test_continuous_integration_runs_the_readmes_test_command() -> None:
     assert "make test" in (ROOT / "README.md").read_text()
     commands = (ROOT / ".ci" / "run").read_text().splitlines()
     assert commands[-1] == "make test"
+
+
+def test_files_named_in_the_documents_exist() -> None:
+    """Paths of the checkout between backticks: a moved module left stale names behind."""
+    for page in [
+        ROOT / "README.md",
+        ROOT / "leaderboards" / "README.md",
+        *(ROOT / "docs").glob("*.md"),
+    ]:
+        for name in re.findall(
+            r"`((?:ssmlbench|tests|docs|benchmarks)/[\w./-]+)`", page.read_text()
+        ):
+            assert (ROOT / name).exists(), f"{page.name}: {name}"

@@ -20,7 +20,7 @@ from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad, load_plugins
 from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:
-    from ssmlbench.data import Card, DatasetAdapter, Published, Task
+    from ssmlbench.data import Card, DatasetAdapter, PublishedStatistics, Task
 
 data_app = typer.Typer(no_args_is_help=True, help="Prepare, check and list data sets.")
 
@@ -67,7 +67,7 @@ def verify_command(name: Name, data_dir: DataDir = None, plugin: PluginFiles = N
     table = Table(title=f"{adapter.name} {task.card.fingerprint}", title_justify="left")
     for column in ("", "published", "here", ""):
         table.add_column(column)
-    for what, published, here, same in compare(task.card, adapter.published):
+    for what, published, here, same in compare_statistics(task.card, adapter.published):
         table.add_row(what, published, here, "" if same is None else "same" if same else "differs")
         if same is False:
             differences.append(f"{what}: {here} here, {published} published")
@@ -213,7 +213,9 @@ def histogram(card: Card) -> Table:
     return table
 
 
-def compare(card: Card, published: Published | None) -> list[tuple[str, str, str, bool | None]]:
+def compare_statistics(
+    card: Card, published: PublishedStatistics | None
+) -> list[tuple[str, str, str, bool | None]]:
     """(what, published, here, is it the same): None where nothing was published."""
     here = {
         "train": card.rows["train"],

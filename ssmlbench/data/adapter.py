@@ -46,7 +46,7 @@ class BadRow:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedStatistics:
     """What the papers say of a data set; None where they do not."""
 
     source: str
@@ -95,7 +95,7 @@ class DatasetAdapter(ABC):
     download: ClassVar[str] = ""  # where the raw files can be had
     folders: ClassVar[tuple[str, ...]] = ()  # other names its folder often has below --data-dir
     hub: ClassVar[Hub | None] = None  # used when there is no folder
-    published: ClassVar[Published | None] = None
+    published: ClassVar[PublishedStatistics | None] = None
     notes: ClassVar[tuple[str, ...]] = ()  # what a user of the numbers must know; on the card
 
     def __init__(self, source: Path | None = None, data_dir: Path | None = None):

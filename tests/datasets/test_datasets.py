@@ -74,10 +74,11 @@ def test_verify_says_what_differs_from_the_published_numbers(
 ) -> None:
     adapter = made(layout, raw / LAYOUTS[layout][0])
     if layout not in ("aapd-tsv", "awa2", "coco2014"):  # one a kind through a process of its own
-        from ssmlbench.cli.data import compare
+        from ssmlbench.cli.data import compare_statistics
 
         told = {
-            what: same for what, _, _, same in compare(prepare(adapter).card, adapter.published)
+            what: same
+            for what, _, _, same in compare_statistics(prepare(adapter).card, adapter.published)
         }
         assert told["train rows"] is False
         return

@@ -214,7 +214,10 @@ def _pseudo_labels(series: PseudoLabels, styles: Styles) -> Axes:
 
 
 def _critical_difference(series: CriticalDifference, styles: Styles) -> Axes:
-    """Demšar's diagram: methods on an axis of average ranks, bars over those that do not differ."""
+    """Demšar's diagram: methods on an axis of average ranks, bars over those that do not differ.
+
+    Ours, as scikit_posthocs' diagram draws no bar for the difference and cuts names in a narrow panel.
+    """
     count = len(series.names)
     half = math.ceil(count / 2)
     shown = short_names(series.names, LABEL_LENGTH)
