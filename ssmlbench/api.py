@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ssmlbench.runs.stored import (
         RunResult as RunResult,
         RunResults as RunResults,
-        StoredScores as StoredScores,
     )
+    from ssmlbench.runs.scores import StoredScores as StoredScores
 
     # write a method
     from ssmlbench.core.hyperparameters import (
@@ -115,8 +115,8 @@ HOMES = {
     "ssmlbench.runs.stored": (
         "RunResult",
         "RunResults",
-        "StoredScores",
     ),
+    "ssmlbench.runs.scores": ("StoredScores",),
     # write a method
     "ssmlbench.core.hyperparameters": (
         "between",

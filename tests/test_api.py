@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -123,6 +124,23 @@ def test_one_run_is_a_result_with_metrics_scores_and_history(data: Path, tmp_pat
     again = ssmlbench.run("bce", str(data), pi="0.5", epochs="2", results=str(results))
     assert again.folder == result.folder
     assert (result.folder / "result.json").stat().st_mtime_ns == finished  # never made twice
+
+
+def test_metrics_that_a_result_lacks_are_computed_from_its_scores(
+    data: Path, tmp_path: Path
+) -> None:
+    made = ssmlbench.run("bce", data, pi=0.5, epochs=1, results=tmp_path / "out")
+    expected = made.metrics("top-k", "released")
+    file = made.folder / "result.json"
+    result = json.loads(file.read_text())
+    del result["metrics"]["top-k"]
+    file.write_text(json.dumps(result))
+    again = ssmlbench.run("bce", data, pi=0.5, epochs=1, results=tmp_path / "out")
+    assert again.metrics("top-k", "released") == pytest.approx(expected)
+    (made.folder / "scores.safetensors").unlink()
+    lost = ssmlbench.run("bce", data, pi=0.5, epochs=1, results=tmp_path / "out")
+    with pytest.raises(UserError, match="scores were deleted or not copied"):
+        lost.metrics("top-k")
 
 
 @pytest.mark.parametrize(

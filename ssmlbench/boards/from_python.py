@@ -44,7 +44,7 @@ class Boards(Sequence[Board]):
         return len(self._boards)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return one row for each cell: data set, regime, level, method, metric, mean, std, …
+        """Return one row for each cell: data set, regime, level, method, metric, mean, std.
 
         The table of a paper: `.pivot(index="method", columns=["metric", "level"], values="mean")`.
         """

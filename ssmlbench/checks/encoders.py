@@ -1,8 +1,9 @@
-"""What every encoder must keep, on a few made-up inputs: a part of `ssmlbench check`."""
+"""What holds for every encoder, checked on a few made-up inputs: a part of `ssmlbench check`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ def raw_inputs(kind: str, resized: bool) -> list[Any]:
 
 
 def declares_itself(cls: type[Encoder]) -> None:
-    """it says what it is: the kinds it reads, and options there are"""
+    """Check kinds and options."""
     if not cls.kinds or not set(cls.kinds) <= set(KINDS):
         raise Broken(f"kinds {set(cls.kinds)} must be some of {KINDS}")
     known = set(EncoderOptions.__dataclass_fields__)
@@ -52,7 +53,7 @@ def _built(cls: type[Encoder], example: Tensor) -> Encoder:
 
 
 def prepares(cls: type[Encoder], kind: str) -> None:
-    """it prepares every raw input into a tensor of one shape and type, whoever stands beside it"""
+    """Check that a row is prepared alike alone and in a batch."""
     options = EncoderOptions(**cls.options)
     raws = raw_inputs(kind, bool(options.image_size))
     together = cls.prepare(raws, options)
@@ -62,7 +63,7 @@ def prepares(cls: type[Encoder], kind: str) -> None:
 
 
 def has_views(cls: type[Encoder], kind: str) -> None:
-    """plain, weak and strong views keep shape and type, and repeat themselves from one generator"""
+    """Check shape, type and repeatability of the views."""
     options = EncoderOptions(**cls.options)
     rows = cls.prepare(raw_inputs(kind, bool(options.image_size)), options)
     views = cls.views(kind, True, options)
@@ -75,11 +76,13 @@ def has_views(cls: type[Encoder], kind: str) -> None:
                 f"{plain.dtype} {tuple(plain.shape)}"
             )
         if not torch.equal(first, second):
-            raise Broken(f"the {name} view draws from elsewhere than the generator it is given")
+            raise Broken(
+                f"the {name} view draws from another source than the generator it is given"
+            )
 
 
 def encodes(cls: type[Encoder], kind: str) -> None:
-    """it gives B × features finite numbers"""
+    """Check the shape of the features, and that they are finite."""
     inputs = _prepared(cls, kind)
     encoder = _built(cls, inputs[0])
     if not isinstance(getattr(encoder, "features", None), int):
@@ -93,7 +96,7 @@ def encodes(cls: type[Encoder], kind: str) -> None:
 
 @torch.no_grad()
 def repeats_itself(cls: type[Encoder], kind: str) -> None:
-    """in eval mode the same rows give the same features, alone or in a batch"""
+    """Check that features in eval mode depend on the row alone."""
     inputs = _prepared(cls, kind)
     encoder = _built(cls, inputs[0]).eval()
     first = encoder(inputs)
@@ -104,7 +107,7 @@ def repeats_itself(cls: type[Encoder], kind: str) -> None:
 
 
 def learns(cls: type[Encoder], kind: str) -> None:
-    """gradients reach its parameters"""
+    """Check the gradients of an encoder that has parameters."""
     inputs = _prepared(cls, kind)
     encoder = _built(cls, inputs[0])
     trained = [p for p in encoder.parameters() if p.requires_grad]
@@ -119,19 +122,27 @@ def learns(cls: type[Encoder], kind: str) -> None:
 
 
 def names_its_weights(cls: type[Encoder]) -> None:
-    """what it says of its weights is one text, the same every time"""
+    """Check that weights_id is a text and repeats."""
     options = EncoderOptions(**cls.options)
     said = cls.weights_id(options)
     if not isinstance(said, str) or said != cls.weights_id(options):
         raise Broken('weights_id must give one text, e.g. "name@digest", or "" for a random start')
 
 
-CHECKS = (prepares, has_views, encodes, repeats_itself, learns)
+CHECKS: dict[str, Callable[[type[Encoder], str], None]] = {
+    "it prepares every raw input into a tensor of one shape and type, whatever the batch": prepares,
+    "plain, weak and strong views keep shape and type, and repeat from one generator": has_views,
+    "it gives B × features finite numbers": encodes,
+    "in eval mode the same rows give the same features, alone or in a batch": repeats_itself,
+    "gradients reach its parameters": learns,
+}
+"""What `ssmlbench check` states of an encoder and each kind of input, with the check of it."""
 
 
 def encoder_statements(cls: type[Encoder]) -> Iterator[tuple[str, Callable[[], None]]]:
-    yield declares_itself.__doc__ or "", lambda: declares_itself(cls)
-    yield names_its_weights.__doc__ or "", lambda: names_its_weights(cls)
-    for check in CHECKS:
+    """Yield every statement about an encoder, with the check that raises Broken if it is false."""
+    yield "it declares the kinds it reads, and known options", partial(declares_itself, cls)
+    yield "its weights_id is one text, the same every time", partial(names_its_weights, cls)
+    for statement, check in CHECKS.items():
         for kind in sorted(cls.kinds):
-            yield f"{check.__doc__} ({kind})", lambda c=check, k=kind: c(cls, k)  # type: ignore[misc]
+            yield f"{statement} ({kind})", partial(check, cls, kind)

@@ -237,7 +237,7 @@ def compare_statistics(
 
 
 def damage(task: Task) -> list[str]:
-    """Do the files on disk still hold what the card says?"""
+    """List where the files on disk do not hold what the card says."""
     return [
         f"the prepared {split} file does not fit its card; prepare it anew"
         for split, positives in task.card.positives.items()

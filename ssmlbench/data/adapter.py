@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True)
 class BadRow:
-    """Something in the raw files that is not a row: yielded in a row's place."""
+    """Something in the raw files that is not a row: yielded instead of one."""
 
     where: str  # `train.tsv line 12`
     reason: str
@@ -92,7 +92,7 @@ class DatasetAdapter(ABC):
     flips: ClassVar[bool] = True  # images: does a mirrored row keep its labels?
     back_translated: ClassVar[bool] = False  # texts: do training rows bring back-translations?
     layout: ClassVar[str] = ""  # what the raw folder looks like; empty: no files are needed
-    download: ClassVar[str] = ""  # where the raw files can be had
+    download: ClassVar[str] = ""  # where to get the raw files
     folders: ClassVar[tuple[str, ...]] = ()  # other names its folder often has below --data-dir
     hub: ClassVar[Hub | None] = None  # used when there is no folder
     published: ClassVar[PublishedStatistics | None] = None
@@ -116,7 +116,7 @@ class DatasetAdapter(ABC):
         return list(self.notes)
 
     def source_key(self) -> str:
-        """Tells two sources of one name apart in the cache; named data sets have one copy."""
+        """A key that separates two sources of one name in the cache; empty for named data sets."""
         return ""
 
     @cached_property
@@ -136,13 +136,14 @@ class DatasetAdapter(ABC):
 
     @property
     def data_dir(self) -> Path | None:
+        """The folder with a folder for each data set: as given, or SSMLBENCH_DATA."""
         if self._data_dir is not None:
             return Path(self._data_dir)
         return Path(os.environ["SSMLBENCH_DATA"]) if os.environ.get("SSMLBENCH_DATA") else None
 
     @property
     def files_there(self) -> bool:
-        """Is there a raw folder? (Whether it is complete shows when it is read.)"""
+        """Whether there is a raw folder; whether it is complete shows when it is read."""
         return not self.layout or self.folder is not None
 
     def path(self, *alternatives: str) -> Path:
@@ -160,19 +161,20 @@ class DatasetAdapter(ABC):
         assert self.hub is not None
         try:
             return self.hub.load(split)
-        except Exception as error:  # a dozen kinds of three libraries, all meaning: not to be had
+        except Exception as error:  # three libraries raise a dozen kinds: it is not available
             what = (
                 f"its files are not there, and {self.hub.repository} cannot be loaded from the hub"
             )
             raise self.missing(f"{what} ({type(error).__name__})") from error
 
     def has(self, name: str) -> bool:
+        """Whether the raw folder has a file or folder of this name."""
         folder = self.folder
         return folder is not None and (folder / name).exists()
 
     def where(self, file: Path, line: int | None = None) -> str:
         """`training/C04/0000011`, `train.tsv line 12`: as seen from the raw folder."""
-        # on texts, as it is asked for every row: pathlib would be a third of the time of preparing
+        # By text, not pathlib: called for every row, pathlib took a third of the time of `prepare`.
         near = file.as_posix().removeprefix(f"{self.folder.as_posix()}/" if self.folder else "")
         return f"{near} line {line}" if line is not None else near
 
@@ -201,9 +203,9 @@ class DatasetAdapter(ABC):
 
 
 def numbered_lines(file: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """The lines of a text file from 1, without their ends. Only \\n and \\r\\n end a line.
+    r"""Yield the lines of a text file, numbered from 1, without their ends: \n or \r\n.
 
-    A byte that is not in the encoding is carried along; the engine reports a text with one in it.
+    A byte that is not in the encoding is kept; `prepare` reports a text with one in it.
     """
     with file.open(encoding=encoding, errors="surrogateescape", newline="\n") as lines:
         for number, line in enumerate(lines, start=1):

@@ -1,6 +1,6 @@
-"""Turns an adapter's rows into a task on disk: streamed, checked, complete or not there.
+"""Writes an adapter's rows as a task on disk: streamed, checked, and complete or absent.
 
-Memory holds one batch of rows, and eight bytes of each row's id (as a set, to find ids twice).
+Memory holds one batch of rows, and an eight-byte digest of each row's id, to find duplicate ids.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ CHECKED_PIXELS = 64
 """Images are decoded to about this size, to see that they can be: a third of the cost for JPEG."""
 
 Report = Callable[[str, int], None]
-"""Told the split and the rows of it that are written, a batch at a time."""
+"""Called after each batch with the split and the number of its rows that are written."""
 
 
 def is_prepared(adapter: DatasetAdapter) -> bool:
+    """Whether the task of this adapter's version is on disk."""
     return (_folder(adapter) / "card.json").is_file()
 
 
@@ -45,10 +46,10 @@ def prepare(
     anew: bool = False,
     report: Report = lambda split, rows: None,
 ) -> Task:
-    """The adapter's task, made on first use: complete or not there, whoever else is making it.
+    """The adapter's task, written on first use; processes that need the same one wait for a lock.
 
-    skip_bad: bad rows are left out and counted on the card; without it they end in a UserError.
-    anew: make it even if there is one already.
+    skip_bad: leave bad rows out and count them on the card; without it they are a UserError.
+    anew: write it even if there is one already.
     """
     from filelock import FileLock
 
@@ -67,7 +68,7 @@ def _folder(adapter: DatasetAdapter) -> Path:
 
 
 def check_source(adapter: DatasetAdapter, card: Card) -> None:
-    """A copy made from one folder never passes silently for another folder the user points at."""
+    """Raise a UserError if the task was prepared from another folder than the adapter's."""
     source = _source(adapter)
     if adapter.folder is not None and source != card.source:
         raise UserError(
@@ -83,25 +84,27 @@ def _source(adapter: DatasetAdapter) -> str:
 
 
 class Problems:
-    """The bad rows met so far: counted by kind, the first few kept to be shown."""
+    """The bad rows so far: counted by kind, the first few kept for the error message."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.first: list[BadRow] = []
 
     def add(self, bad: BadRow) -> None:
+        """Count it, and keep it if it is among the first."""
         self.counts[bad.kind] += 1
         if len(self.first) < SHOWN_PROBLEMS:
             self.first.append(bad)
 
     def error(self, name: str) -> UserError:
+        """The error that shows the first ones with file and line, and counts the rest."""
         total = sum(self.counts.values())
         kinds = ", ".join(f"{kind}: {count:,}" for kind, count in sorted(self.counts.items()))
         lines = [f"data set {name}: {total:,} bad row{'s' if total > 1 else ''} ({kinds})"]
         lines += [f"  {bad.where}: {bad.reason}" for bad in self.first]
         if total > len(self.first):
             lines.append(f"  … and {total - len(self.first):,} more")
-        lines.append("mend the files, or leave these rows out with --skip-bad")
+        lines.append("correct the files, or leave these rows out with --skip-bad")
         return UserError("\n".join(lines))
 
 

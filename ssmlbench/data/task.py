@@ -1,6 +1,6 @@
 """A prepared data set: Arrow files read through memory maps, and the card that describes them.
 
-It hands out raw inputs and true labels; how it came to be is in `writing`.
+It gives raw inputs and true labels; prepare.py writes it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ssmlbench.protocol.observation import Labels
 
 @dataclass(frozen=True)
 class Card:
-    """What a prepared task says of itself."""
+    """The description of a prepared task."""
 
     name: str
     kind: Kind
@@ -42,6 +42,7 @@ class Card:
 
     @property
     def density(self) -> float:
+        """The share of positive entries in the label matrix."""
         return self.mean_labels() / len(self.label_names)
 
 
@@ -54,6 +55,7 @@ class Task:
 
     @property
     def label_count(self) -> int:
+        """K."""
         return len(self.card.label_names)
 
     @cached_property

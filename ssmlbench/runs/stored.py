@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-import numpy as np
-import numpy.typing as npt
-
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.protocol.decisions import RULES
+from ssmlbench.protocol.metrics import CONVENTIONS, METRICS, evaluate_rules
 from ssmlbench.runs.finished import Finished
+from ssmlbench.runs.scores import StoredScores
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True)
-class StoredScores:
-    """What a run kept of the test set."""
-
-    scores: npt.NDArray[np.float32]  # N × K, in [0, 1]
-    truth: npt.NDArray[np.bool_]  # N × K
-    thresholds: npt.NDArray[np.float32]  # K, of the calibrated decision rule
 
 
 class RunResult:
@@ -53,13 +43,25 @@ class RunResult:
 
         convention: `default`, or `released` (labels without a test positive count 0).
         """
-        stored = self._run.result["metrics"]
-        if decision not in stored:
-            raise UserError(f"decision {decision!r}: no such rule.{did_you_mean(decision, stored)}")
-        if convention not in stored[decision]:
-            close = did_you_mean(convention, stored[decision])
+        if decision not in RULES:
+            raise UserError(f"decision {decision!r}: no such rule.{did_you_mean(decision, RULES)}")
+        if convention not in CONVENTIONS:
+            close = did_you_mean(convention, CONVENTIONS)
             raise UserError(f"convention {convention!r}: no such convention.{close}")
-        return dict(stored[decision][convention])
+        stored = self._run.result["metrics"].get(decision, {}).get(convention, {})
+        if METRICS.keys() <= stored.keys():
+            return dict(stored)
+        if lacking := self.scores.lacking(decision):
+            raise UserError(
+                f"{self.folder}: the run is older than the decision rule {decision} and has no "
+                f"{', '.join(lacking)}; make it again to have it"
+            )
+        return self._computed[decision][convention]
+
+    @cached_property
+    def _computed(self) -> dict[str, dict[str, dict[str, float]]]:
+        """All metrics, from the scores: for a rule or a metric that is newer than the run."""
+        return evaluate_rules(self.scores.scores, self.scores.truth, self.scores.parameters)
 
     @property
     def cost(self) -> dict[str, float]:
@@ -73,16 +75,16 @@ class RunResult:
 
     @cached_property
     def scores(self) -> StoredScores:
-        """The scores of the test rows, their true labels, and the calibrated thresholds."""
-        from safetensors.numpy import load_file
-
-        file = self.folder / "scores.safetensors"
-        if not file.is_file():
-            raise UserError(f"{file} is not there: the run's scores were deleted or not copied")
-        stored = load_file(file)
-        return StoredScores(
-            stored["scores"], stored["truth"].astype(np.bool_), stored["thresholds"]
-        )
+        """The scores of the test rows, their true labels, and the decision rules' parameters."""
+        try:
+            return StoredScores.read(self.folder)
+        except FileNotFoundError as error:
+            raise UserError(
+                f"{error.filename or self.folder} is not there: the run's scores were deleted or not "
+                "copied"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise UserError(str(error)) from None
 
     @cached_property
     def history(self) -> pd.DataFrame:
