@@ -1,4 +1,4 @@
-"""Where cached features lie on disk, and what is there; without torch, so that it is quick."""
+"""Where cached features are on disk, and which there are. Free of torch."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ssmlbench.core.paths import cache_root
 
 
 def features_root() -> Path:
+    """The folder of all cached features."""
     return cache_root() / "features"
 
 
@@ -25,32 +26,40 @@ class FeatureFolder:
 
     @property
     def about_file(self) -> Path:
+        """What the features are of; written last."""
         return self.path / "about.json"
 
     @property
     def lock_file(self) -> Path:
-        """Beside the folder, so that it outlives a `cache clear` made while someone waits."""
+        """Beside the folder, so that `cache clear` does not delete it while a run waits for it."""
         return self.path.with_name(f"{self.path.name}.lock")
 
     @property
     def complete(self) -> bool:
+        """Whether every row is there."""
         return self.about_file.is_file()
 
     @property
     def about(self) -> dict[str, Any]:
-        return json.loads(self.about_file.read_text())
+        """What about.json says."""
+        about: dict[str, Any] = json.loads(self.about_file.read_text())
+        return about
 
     @property
     def bytes(self) -> int:
+        """Size on disk."""
         return sum(file.stat().st_size for file in self.path.iterdir() if file.is_file())
 
     def shard_file(self, number: int) -> Path:
+        """The file of the rows of one shard."""
         return self.path / f"{number:05d}.npy"
 
     def shards(self) -> list[Path]:
+        """Every shard file of a complete entry, in order."""
         return [self.shard_file(number) for number in range(self.about["shards"])]
 
     def belongs_to(self, dataset: str) -> bool:
+        """Whether the features are of this data set."""
         if self.complete:
             return bool(self.about["dataset"] == dataset)
         return self.path.name.startswith(f"{dataset}-")
@@ -59,7 +68,7 @@ class FeatureFolder:
         """Delete it, unless a run is computing it at this moment."""
         try:
             with FileLock(self.lock_file, timeout=0):
-                # First: what is half gone must not look complete.
+                # First: an entry that is half deleted must not look complete.
                 self.about_file.unlink(missing_ok=True)
                 shutil.rmtree(self.path, ignore_errors=True)
         except Timeout:

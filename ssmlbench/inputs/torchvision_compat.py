@@ -17,7 +17,7 @@ _declared: list[torch.library.Library] = []  # a library's schemas live as long 
 
 
 def declare_missing_operators() -> bool:
-    """Declare `nms` and `qnms` when, and only when, the compiled ones cannot be had."""
+    """Declare `nms` and `qnms` when, and only when, the compiled ones are not available."""
     if _declared or _exists("nms") or _compiled_operators_load():
         return False
     library = torch.library.Library("torchvision", "DEF")
@@ -32,10 +32,10 @@ def _exists(operator: str) -> bool:
 
 
 def _compiled_operators_load() -> bool:
-    found = importlib.util.find_spec("torchvision")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("torchvision")
+    if spec is None or spec.origin is None:
         return True  # no torchvision: nothing to cure
-    compiled = sorted(Path(found.origin).parent.glob("_C*"))
+    compiled = sorted(Path(spec.origin).parent.glob("_C*"))
     try:
         for file in compiled:
             torch.ops.load_library(str(file))

@@ -38,6 +38,11 @@ def code_digest(cls: type) -> str:
     return DIGEST_PREFIX + hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]
 
 
+def encoder_code(cls: type) -> str:
+    """The digest of an encoder plugin's code; "" for a built-in encoder."""
+    return "" if cls.__module__.startswith("ssmlbench.") else code_digest(cls)
+
+
 def code_texts(cls: type) -> list[str]:
     """What the digest covers: the canonical text of each definition, sorted."""
     package = cls.__module__.partition(".")[0]

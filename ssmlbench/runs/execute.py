@@ -25,6 +25,7 @@ from ssmlbench.data import Task, prepare
 from ssmlbench.inputs.encoders import Encoder, Vector, find_encoder, load_encoder
 from ssmlbench.inputs.loader import SplitLoader
 from ssmlbench.kit.method import Method
+from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.folder import RunFolder
@@ -72,6 +73,7 @@ def _make(
 ) -> Result:
     """Walk a run's whole data path: task, observation and inputs, trainer, outcome, result."""
     encoder = encoder_class(spec, plugins)
+    check_code(spec, plugins.methods[spec.method], encoder)
     device = pick_device(context.device)
     make_repeatable(thread_count(spec, encoder, context))
     task = open_task(spec, plugins)
@@ -102,6 +104,22 @@ def _make(
 def encoder_class(spec: RunSpec, plugins: Plugins) -> type[Encoder]:
     """The encoder that the spec names, for the kind of data it names."""
     return find_encoder(plugins.encoders, spec.backbone, plugins.datasets[spec.dataset].kind)
+
+
+def check_code(spec: RunSpec, method: type[Method], encoder: type[Encoder]) -> None:
+    """Raise a UserError if this process loaded other code than the run was planned with.
+
+    A worker process loads plugin files itself: one that was edited meanwhile would be recorded, and
+    its features cached, under the digest of the old code.
+    """
+    planned = {f"method {method.name}": spec.code, f"--backbone {encoder.name}": spec.encoder_code}
+    loaded = (code_digest(method), encoder_code(encoder))
+    for (name, then), now in zip(planned.items(), loaded, strict=True):
+        if then != now:
+            raise UserError(
+                f"{name}: its code has changed since this run was planned ({then} then, {now} now); "
+                "give the same command again"
+            )
 
 
 def threads_of(spec: RunSpec, plugins: Plugins, context: RunContext) -> int | None:

@@ -13,7 +13,7 @@ from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec, check_spec
 from ssmlbench.data import DatasetAdapter, prepare
 from ssmlbench.inputs.encoders import DEFAULT_BACKBONE, Encoder, EncoderOptions, find_encoder
 from ssmlbench.kit.method import Method
-from ssmlbench.plugins.digest import code_digest
+from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
 
 STRONG_VIEWS = 4
@@ -71,7 +71,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
         config=values,
         changed=tuple(sorted(k for k in values if values[k] != defaults[k])),
         code=code_digest(method),
-        encoder_code="" if encoder.__module__.startswith("ssmlbench.") else code_digest(encoder),
+        encoder_code=encoder_code(encoder),
     )
     check_spec(spec)
     return dataclasses.replace(

@@ -87,6 +87,7 @@ def mixed_precision(
 
 
 def reset_peak_memory(device: torch.device) -> None:
+    """Start to count a GPU's peak memory anew."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 

@@ -26,6 +26,7 @@ class Ema:
 
     @torch.no_grad()
     def update(self) -> None:
+        """Move the average towards the present weights."""
         # A fixed decay of .9997 would keep a short run's average at its start.
         decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
         torch._foreach_lerp_(self._averaged, self._followed, 1 - decay)
@@ -35,7 +36,7 @@ class Ema:
 
     @torch.no_grad()
     def restart(self) -> None:
-        """Begin again from the present raw weights (the papers do so after warm-up)."""
+        """Set the average to the present weights (the papers do so after warm-up)."""
         self.updates = 0
         torch._foreach_copy_(self._averaged, self._followed)
 

@@ -60,7 +60,7 @@ def test_a_ray_worker_killed_in_the_middle_changes_no_bit_and_a_failing_run_stop
 ) -> None:
     hold = tmp_path / "hold"
     (held, broken) = specs_of(plugins, "held", "broken")
-    undisturbed, place = (
+    undisturbed, context = (
         RunContext(tmp_path / "undisturbed", "cpu"),
         RunContext(tmp_path / "results", "cpu"),
     )
@@ -71,7 +71,7 @@ def test_a_ray_worker_killed_in_the_middle_changes_no_bit_and_a_failing_run_stop
 
     def report(spec: RunSpec, event: Event) -> None:
         events.append((spec.method, event))
-        folder = RunFolder.of(place.results, held)
+        folder = RunFolder.of(context.results, held)
         failed = any(isinstance(e, Failed) for _, e in events)
         if failed and not killed:  # the other stands still after an epoch, or will
             wait_for(folder.checkpoint_file.exists)
@@ -79,15 +79,15 @@ def test_a_ray_worker_killed_in_the_middle_changes_no_bit_and_a_failing_run_stop
             os.kill(killed[0], signal.SIGKILL)
             hold.unlink()
 
-    summary = Dispatch(place, "ray").run(GridPlan([held, broken], plugins, place), report)
+    summary = Dispatch(context, "ray").run(GridPlan([held, broken], plugins, context), report)
     assert isinstance(summary, Summary)
     assert (summary.done, len(summary.failed)) == (1, 1)
     assert "broken on purpose" in summary.failed[0][1]
     assert [method for method, e in events if isinstance(e, Resumed)] == ["held"]
-    one, two = (RunFolder.of(p.results, held).scores_file for p in (undisturbed, place))
+    one, two = (RunFolder.of(p.results, held).scores_file for p in (undisturbed, context))
     assert one.read_bytes() == two.read_bytes()
-    assert states(place.results) == {"held": "done", "broken": "failed"}
-    assert Dispatch(place, "ray").run(GridPlan([held], plugins, place), report).already == 1
+    assert states(context.results) == {"held": "done", "broken": "failed"}
+    assert Dispatch(context, "ray").run(GridPlan([held], plugins, context), report).already == 1
 
 
 def test_the_events_between_two_readings_of_progress() -> None:
@@ -129,11 +129,11 @@ def test_a_plugin_goes_along_to_a_machine_that_does_not_have_it(
 def submit(
     specs: list[RunSpec],
     plugins: Plugins,
-    place: RunContext,
+    context: RunContext,
     jobs: int | None,
     options: dict[str, str],
 ) -> Submission:
-    dispatch = Dispatch(place, "slurm", jobs, options={"slurm": options})
+    dispatch = Dispatch(context, "slurm", jobs, options={"slurm": options})
     submission = dispatch.run(dispatch.plan(specs, plugins))
     assert isinstance(submission, Submission)
     return submission
@@ -145,26 +145,26 @@ def test_jobs_are_submitted_once_and_tell_the_results_folder_how_they_end(
     hold = tmp_path / "hold"
     hold.touch()
     specs = specs_of(plugins, "broken", "held", "bce")
-    place, options = RunContext(tmp_path / "results", "cpu"), {"cluster": "local"}
-    execute(specs[2], plugins, place)
-    made = submit(specs, plugins, place, 1, options)
+    context, options = RunContext(tmp_path / "results", "cpu"), {"cluster": "local"}
+    execute(specs[2], plugins, context)
+    made = submit(specs, plugins, context, 1, options)
     assert (len(made.jobs), made.already) == (2, 1)
-    assert states(place.results) in (
+    assert states(context.results) in (
         {"broken": "queued", "held": "queued", "bce": "done"},
         {"broken": "running", "held": "queued", "bce": "done"},
     )
-    again = submit(specs, plugins, place, 1, options)
+    again = submit(specs, plugins, context, 1, options)
     assert (again.jobs, again.underway) == ([], 2)
-    wait_for(lambda: states(place.results).get("held") == "running")
-    assert states(place.results)["broken"] == "failed"  # and stopped nobody
+    wait_for(lambda: states(context.results).get("held") == "running")
+    assert states(context.results)["broken"] == "failed"  # and stopped nobody
     hold.unlink()
-    wait_for(lambda: states(place.results)["held"] == "done")
-    wait_for(lambda: not slurm_engine.underway(place.results))
-    assert "broken on purpose" in next((place.results / ".slurm").glob("*_log.out")).read_text()
-    execute(specs[0], plugins, place)  # now that nothing holds it
-    assert submit(specs, plugins, place, 1, options).already == 3
-    assert not queue_folder(place.results).exists()
-    assert board(place.results)
+    wait_for(lambda: states(context.results)["held"] == "done")
+    wait_for(lambda: not slurm_engine.underway(context.results))
+    assert "broken on purpose" in next((context.results / ".slurm").glob("*_log.out")).read_text()
+    execute(specs[0], plugins, context)  # now that nothing holds it
+    assert submit(specs, plugins, context, 1, options).already == 3
+    assert not queue_folder(context.results).exists()
+    assert board(context.results)
 
 
 @pytest.mark.parametrize(
@@ -225,8 +225,8 @@ def test_an_engine_without_its_cluster_is_one_line(
     tmp_path: Path, plugins: Plugins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    place = RunContext(tmp_path / "results", "cpu")
+    context = RunContext(tmp_path / "results", "cpu")
     with pytest.raises(UserError, match="there is no srun here"):
-        submit(specs_of(plugins, "bce"), plugins, place, None, {})
+        submit(specs_of(plugins, "bce"), plugins, context, None, {})
     with pytest.raises(UserError, match="must be slurm or local"):
-        submit(specs_of(plugins, "bce"), plugins, place, None, {"cluster": "big"})
+        submit(specs_of(plugins, "bce"), plugins, context, None, {"cluster": "big"})

@@ -107,7 +107,7 @@ def make_here(
     files: list[Path], results: Path, report: Listener = lambda spec, event: None, **fields: Any
 ) -> tuple[grid.Summary, list[RunSpec], RunContext]:
     """A grid over methods and seeds, made by this process."""
-    plugins, place = Plugins(files), RunContext(results, "cpu")
+    plugins, context = Plugins(files), RunContext(results, "cpu")
     methods, seeds, jobs = (
         fields.pop(k, d) for k, d in (("methods", ["bce"]), ("seeds", 1), ("jobs", 1))
     )
@@ -116,10 +116,10 @@ def make_here(
         for method in methods
         for seed in range(seeds)
     ]
-    dispatch = grid.Dispatch(place, jobs=jobs)
+    dispatch = grid.Dispatch(context, jobs=jobs)
     summary = dispatch.run(dispatch.plan(specs, plugins), report)
     assert isinstance(summary, grid.Summary)
-    return summary, specs, place
+    return summary, specs, context
 
 
 def one_by_one(files: list[Path], results: Path, methods: list[str], seeds: int) -> list[Event]:
@@ -380,10 +380,10 @@ def test_each_worker_sees_one_gpu_of_those_there_are() -> None:
 
 def test_what_is_small_has_one_thread_and_a_real_encoder_its_share(files: list[Path]) -> None:
     plugins = Plugins(files)
-    place = RunContext(Path("unused"), cores=6)
+    context = RunContext(Path("unused"), cores=6)
     small = resolve(plugins, {}, **AXES, method="bce")
     own = resolve(plugins, {}, **AXES, method="bce", backbone="counting")
     frozen = resolve(plugins, {}, **AXES, method="bce", backbone="counting", freeze=True)
-    assert [threads_of(spec, plugins, place) for spec in (small, own, frozen)] == [1, 6, 1]
+    assert [threads_of(spec, plugins, context) for spec in (small, own, frozen)] == [1, 6, 1]
     typed = RunContext(Path("unused"), threads=3, cores=6)
     assert {threads_of(spec, plugins, typed) for spec in (small, own, frozen)} == {3}

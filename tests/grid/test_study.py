@@ -125,8 +125,8 @@ def ask(plugins: Plugins) -> Ask:
 
 def make(study: Study, plugins: Plugins, results: Path) -> tuple[list[type], list[Record]]:
     """How each trial ended, made in this process, and the closed study."""
-    place = RunContext(trials_root(results), "cpu", 1)
-    ended = [type(execute(spec, plugins, place)) for spec in study.specs()]
+    context = RunContext(trials_root(results), "cpu", 1)
+    ended = [type(execute(spec, plugins, context)) for spec in study.specs()]
     records = close(study, results)
     assert records is not None
     return ended, records
@@ -316,8 +316,8 @@ def test_a_killed_study_goes_on_and_a_longer_one_adds_to_it(
     plugins: Plugins, ask: Ask, tmp_path: Path
 ) -> None:
     study = Study.of(ask(), plugins, 3)
-    place = RunContext(trials_root(tmp_path), "cpu", 1)
-    execute(study.spec(0), plugins, place)
+    context = RunContext(trials_root(tmp_path), "cpu", 1)
+    execute(study.spec(0), plugins, context)
     assert close(study, tmp_path) is None  # nothing is won while trials are missing
     assert not study.file(tmp_path).exists()
     ended, records = make(study, plugins, tmp_path)

@@ -267,3 +267,21 @@ def test_a_file_is_read_again_only_if_it_was_written_to(
     second = file_digest(file)
     monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("read again"))
     assert file_digest(file) == second
+
+
+def test_features_of_an_edited_encoder_are_not_cached_under_its_old_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+    data = write_data_plugin(tmp_path)
+    model = plugin_file(tmp_path, data, monkeypatch)
+    model.save(0)
+    spec = model.plan()
+    edited = tmp_path / "edited"  # as a worker process finds it that loads the file later
+    edited.mkdir()
+    text = (tmp_path / "weighted.py").read_text()
+    (edited / "weighted.py").write_text(text.replace("/ 255", "/ 128"))
+    plugins = Plugins([data, edited / "weighted.py"])
+    with pytest.raises(UserError, match="--backbone weighted: its code has changed"):
+        execute(spec, plugins, RunContext(tmp_path / "results", "cpu", 1))
+    assert not shards()

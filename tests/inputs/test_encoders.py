@@ -336,9 +336,9 @@ def test_images_on_the_fly_give_the_bits_of_images_in_memory(
     execute(spec, tiny, RunContext(tmp_path / "memory", "cpu", 1))
     monkeypatch.setattr(prepared, "IN_MEMORY_BYTES", 0)
     for workers in (0, 3):
-        place = RunContext(tmp_path / str(workers), "cpu", 1, workers)
-        execute(spec, tiny, place)
-        assert np.array_equal(scores(place.results, spec), scores(tmp_path / "memory", spec))
+        context = RunContext(tmp_path / str(workers), "cpu", 1, workers)
+        execute(spec, tiny, context)
+        assert np.array_equal(scores(context.results, spec), scores(tmp_path / "memory", spec))
 
 
 def test_a_killed_run_on_prefetched_images_resumes_with_equal_bits(

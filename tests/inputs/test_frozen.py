@@ -86,9 +86,9 @@ def test_methods_train_on_cached_features_of_every_kind(
 ) -> None:
     spec = asked(tiny, dataset, bert if dataset == "tiny-text" else None, method=method)
     events: list[Event] = []
-    place = RunContext(tmp_path / "results", "cpu", 1)
-    assert isinstance(execute(spec, tiny, place, events.append), Done)
-    result = json.loads(RunFolder.of(place.results, spec).result_file.read_text())
+    context = RunContext(tmp_path / "results", "cpu", 1)
+    assert isinstance(execute(spec, tiny, context, events.append), Done)
+    result = json.loads(RunFolder.of(context.results, spec).result_file.read_text())
     assert 0 <= result["metrics"]["threshold"]["default"]["map"] <= 1
     done = {e.what: e.done for e in events if isinstance(e, Encoding)}
     wanted = {"train plain": 60, "train strong 1": 60, "train strong 2": 60, "test plain": 20}
@@ -100,10 +100,10 @@ def test_methods_train_on_cached_features_of_every_kind(
 def test_a_second_run_builds_no_encoder(
     tiny: Plugins, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = RunContext(tmp_path / "results", "cpu", 1)
-    execute(asked(tiny, "tiny-text", bert), tiny, place)
+    context = RunContext(tmp_path / "results", "cpu", 1)
+    execute(asked(tiny, "tiny-text", bert), tiny, context)
     monkeypatch.setattr(FrozenEncoder, "_encoded", lambda *_: pytest.fail("encoded again"))
-    assert isinstance(execute(asked(tiny, "tiny-text", bert, seed=1), tiny, place), Done)
+    assert isinstance(execute(asked(tiny, "tiny-text", bert, seed=1), tiny, context), Done)
 
 
 def test_cached_features_are_what_the_encoder_gives(tiny: Plugins, bert: Path) -> None:
@@ -161,15 +161,15 @@ def test_patches_of_a_row_stay_together_and_are_had_when_asked_for() -> None:
 def test_frozen_patches_are_cached_for_the_method_that_looks_at_them(
     tiny: Plugins, tmp_path: Path
 ) -> None:
-    place = RunContext(tmp_path / "results", "cpu", 1)
-    execute(asked(tiny, "tiny-images", epochs=2), tiny, place)
+    context = RunContext(tmp_path / "results", "cpu", 1)
+    execute(asked(tiny, "tiny-images", epochs=2), tiny, context)
     names = {folder.about["view"] for folder in cached_features()}
     assert names == {"plain", "weak", "strong"}
     spec = asked(tiny, "tiny-images", method="d2l_mat", epochs=2)
-    execute(spec, tiny, place)
+    execute(spec, tiny, context)
     names = {folder.about["view"] for folder in cached_features()}
     assert names == {f"{v}{p}" for v in ("plain", "weak", "strong") for p in ("", "-patches")}
-    scores = load_file(RunFolder.of(place.results, spec).scores_file)["scores"]
+    scores = load_file(RunFolder.of(context.results, spec).scores_file)["scores"]
     again = RunContext(tmp_path / "again", "cpu", 1)
     execute(spec, tiny, again)  # now that every view is cached
     expected = load_file(RunFolder.of(again.results, spec).scores_file)["scores"]

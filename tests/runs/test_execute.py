@@ -79,8 +79,8 @@ def make(tmp_path: Path, tiny: list[Path]) -> Callable[..., tuple[RunSpec, RunFo
     def call(notify: Notify = lambda event: None, **fields: Any) -> tuple[RunSpec, RunFolder, str]:
         wanted = {"method": "bce", "dataset": "tiny", "pi": 0.3, "epochs": 4, **fields}
         spec = resolve(plugins, wanted.pop("settings", {}), **wanted)
-        place = RunContext(tmp_path / "results", "cpu", 1)
-        return spec, RunFolder.of(place.results, spec), execute(spec, plugins, place, notify)
+        context = RunContext(tmp_path / "results", "cpu", 1)
+        return spec, RunFolder.of(context.results, spec), execute(spec, plugins, context, notify)
 
     return call
 
@@ -149,12 +149,25 @@ def test_a_plugin_that_raises_is_told_and_leaves_nothing_behind(
     assert not list((tmp_path / "results").rglob("*"))
 
 
+def test_code_that_changed_after_planning_is_refused(tmp_path: Path, tiny: list[Path]) -> None:
+    spec = resolve(Plugins(tiny), {}, method="slow", dataset="tiny", pi=0.3, epochs=2)
+    edited = tmp_path / "edited"  # as a worker process finds it that loads the file later
+    edited.mkdir()
+    for file in tiny:
+        text = file.read_text()
+        (edited / file.name).write_text(text.replace(".mean()}", ".sum()}"))
+    plugins = Plugins([edited / file.name for file in tiny])
+    with pytest.raises(UserError, match="method slow: its code has changed"):
+        execute(spec, plugins, RunContext(tmp_path / "results", "cpu", 1))
+    assert not list((tmp_path / "results").rglob("*"))
+
+
 def test_a_full_disk_keeps_what_was_done(
     tmp_path: Path, tiny: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugins = Plugins(tiny)
     spec = resolve(plugins, {}, method="bce", dataset="tiny", pi=0.3, epochs=4)
-    place = RunContext(tmp_path / "results", "cpu", 1)
+    context = RunContext(tmp_path / "results", "cpu", 1)
     write = Checkpoint.write
 
     def fills_up(self: Checkpoint, tensors: Any, facts: Any) -> None:
@@ -164,10 +177,10 @@ def test_a_full_disk_keeps_what_was_done(
 
     monkeypatch.setattr(Checkpoint, "write", fills_up)
     with pytest.raises(RunFailed, match="No space left"):
-        execute(spec, plugins, place)
+        execute(spec, plugins, context)
     monkeypatch.undo()
     events: list[Event] = []
-    assert isinstance(execute(spec, plugins, place, events.append), Done)
+    assert isinstance(execute(spec, plugins, context, events.append), Done)
     assert Resumed(2) in events
 
 

@@ -25,14 +25,14 @@ class EncoderOptions:
 
     weights: str | None = None  # "pretrained", "none" (from scratch), or a name the encoder knows
     image_size: int | None = None  # pixels: images are squashed to a square; None keeps their size
-    normalise: bool | None = None  # images: by the mean and deviation the weights were made with
+    normalise: bool | None = None  # images: by the mean and deviation that the weights expect
     max_tokens: int | None = None  # text: cut and padded to this length
-    pooling: str | None = (
-        None  # text: "masked", or "all" (as released: padding attended and pooled)
-    )
+    # text: "masked", or "all" (as released: padding is attended to and pooled)
+    pooling: str | None = None
 
     @classmethod
     def of(cls, spec: RunSpec) -> EncoderOptions:
+        """The options of a run's encoder."""
         values = {field.name: getattr(spec, field.name) for field in dataclasses.fields(cls)}
         return cls(**{**values, "weights": spec.weights.partition("@")[0] or None})
 
@@ -61,8 +61,9 @@ class Encoder(nn.Module):
     def weights_id(cls, options: EncoderOptions) -> str:
         """The weights it starts from, as "name@digest"; "" for an encoder that starts at random.
 
-        It is part of the run's hash: other weights are another run. Weights that cannot be had are
-        a UserError here, before anything is trained.
+        It is part of the run's hash: other weights are another run. Weights that are not available
+        are a UserError here, before anything is trained. Look at the files in every call: a run
+        calls this again to notice weights that changed after it was planned.
         """
         return ""
 
@@ -87,7 +88,10 @@ class Encoder(nn.Module):
 
     @classmethod
     def views(cls, kind: str, flips: bool, options: EncoderOptions) -> dict[str, View]:
-        """The views of prepared inputs by name; flips: does a mirrored image keep its labels?"""
+        """The views of prepared inputs by name. flips: whether a mirrored image keeps its labels.
+
+        A view that returns the row itself should be `identity`: its features are not cached twice.
+        """
         if kind == "vector":
             return vector_views()
         if kind == "text":

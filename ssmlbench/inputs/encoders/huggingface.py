@@ -60,11 +60,12 @@ class HuggingFaceEncoder(Encoder):
             )
 
     def forward(self, ids: Tensor) -> Tensor:
-        if not len(ids):  # an empty unlabelled pool; transformers cannot reshape nothing
+        """B × T token ids → B × features."""
+        if not len(ids):  # an empty unlabelled pool: transformers cannot reshape an empty batch
             return torch.zeros(0, self.features, device=ids.device)
         if torch.is_grad_enabled() or len(ids) <= PASS_ROWS:
             return self._encode(ids)
-        # Texts of one length together: padding is most of the work otherwise.
+        # Sort by length, so that a part has little padding: padding is most of the work otherwise.
         order = (ids != self.pad).sum(1).argsort(stable=True)
         done = torch.cat([self._encode(part) for part in ids[order].split(PASS_ROWS)])
         return torch.empty_like(done).index_copy_(0, order, done)
@@ -72,16 +73,18 @@ class HuggingFaceEncoder(Encoder):
     def _encode(self, ids: Tensor) -> Tensor:
         ids = ids.long()
         if not self.masked:
-            return self.model(input_ids=ids).last_hidden_state.mean(1)
+            whole: Tensor = self.model(input_ids=ids).last_hidden_state
+            return whole.mean(1)
         mask = ids != self.pad
         longest = max(int(mask.sum(1).max()), 1)
         ids, mask = ids[:, :longest], mask[:, :longest]
-        hidden = self.model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        hidden: Tensor = self.model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
         counted = mask[..., None].to(hidden.dtype)
         return (hidden * counted).sum(1) / counted.sum(1).clamp(min=1)
 
     @classmethod
     def weights_id(cls, options: EncoderOptions) -> str:
+        """The digest of the model's and the tokenizer's files, as they are now."""
         if options.weights not in ("pretrained", "none"):
             raise UserError(
                 f"--weights {options.weights}: of {cls.name} there are pretrained or none; other "
@@ -92,6 +95,7 @@ class HuggingFaceEncoder(Encoder):
 
     @classmethod
     def prepare(cls, raws: Sequence[Any], options: EncoderOptions) -> Tensor:
+        """Texts → N × max_tokens ids, cut and padded."""
         tokenizer = _tokenizer(cls.name)
         ids = tokenizer(
             list(raws),
@@ -107,12 +111,13 @@ class HuggingFaceEncoder(Encoder):
 
     @classmethod
     def views(cls, kind: str, flips: bool, options: EncoderOptions) -> dict[str, View]:
+        """Views of token ids; special tokens stay where they are."""
         return text_views(_pad_id(cls.name), tuple(_tokenizer(cls.name).all_special_ids))
 
 
 @lru_cache
 def _folder(name: str) -> Path:
-    """The folder of a model's files: the one named, or the hub's in Hugging Face's cache."""
+    """The folder of a model's files: a local one, or the hub's in Hugging Face's cache."""
     folder = Path(name).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").is_file():
@@ -127,12 +132,12 @@ def _folder(name: str) -> Path:
     try:
         for kind in WEIGHT_FILES:
             wanted = [*TOKENIZER_FILES, kind]
-            try:  # what is there is used as it is: nothing changes under a half-made grid
-                found = snapshot_download(name, allow_patterns=wanted, local_files_only=True)
+            try:  # prefer the local copy: a new revision must not arrive in the middle of a grid
+                snapshot = snapshot_download(name, allow_patterns=wanted, local_files_only=True)
             except OSError:
-                found = snapshot_download(name, allow_patterns=wanted, etag_timeout=10)
-            if any(Path(found).glob(kind)):
-                return Path(found)
+                snapshot = snapshot_download(name, allow_patterns=wanted, etag_timeout=10)
+            if any(Path(snapshot).glob(kind)):
+                return Path(snapshot)
         raise UserError(f"--backbone {name}: the hub's repository holds no weights for torch")
     except HFValidationError:
         raise UserError(
@@ -143,7 +148,7 @@ def _folder(name: str) -> Path:
     except Exception as error:  # the hub's errors share no base class with the network's
         reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
         raise UserError(
-            f"--backbone {name}: no such folder, and the model cannot be had from the Hugging Face "
+            f"--backbone {name}: no such folder, and the model is not available from the Hugging Face "
             f"hub ({reason}). Where there is a network, `hf download {name}`; then copy that "
             "machine's HF_HOME folder here and set HF_HOME, or name a local folder as --backbone"
         ) from None

@@ -35,7 +35,9 @@ class SmallCnn(Encoder):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.layers(images).amax(dim=(2, 3)).relu()
+        """B × C × H × W → B × 64."""
+        maps: Tensor = self.layers(images)
+        return maps.amax(dim=(2, 3)).relu()
 
 
 class Vector(Encoder):
@@ -51,4 +53,5 @@ class Vector(Encoder):
         self.features = example.shape[0]
 
     def forward(self, vectors: Tensor) -> Tensor:
+        """Return the vectors."""
         return vectors

@@ -22,6 +22,7 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def model_names() -> list[str]:
+    """Every classification model that torchvision has."""
     models = _models()
     return list(models.list_models(module=models))  # the other families are in submodules
 
@@ -56,13 +57,16 @@ class TorchvisionEncoder(Encoder):
         self.register_buffer("deviation", torch.tensor(DEVIATION)[:, None, None], persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
+        """B × 3 × S × S uint8 → B × features."""
         floats = images.float() / 255
         if self.normalise:
             floats = (floats - self.mean) / self.deviation
-        return self.model(floats).flatten(1)
+        features: Tensor = self.model(floats)
+        return features.flatten(1)
 
     @classmethod
     def weights_id(cls, options: EncoderOptions) -> str:
+        """The name of the published weights, and the digest of their file as it is now."""
         if options.weights == "none":
             return "none"
         chosen = cls._chosen(options)
@@ -70,7 +74,7 @@ class TorchvisionEncoder(Encoder):
 
     @classmethod
     def _chosen(cls, options: EncoderOptions) -> Any:
-        """The member of torchvision's enumeration of published weights that was asked for."""
+        """The member of torchvision's enumeration of published weights that the options name."""
         known = _models().get_model_weights(cls.name)
         if options.weights in ("pretrained", None):
             return known.DEFAULT
@@ -85,7 +89,7 @@ class TorchvisionEncoder(Encoder):
     @classmethod
     def _build(cls, options: EncoderOptions) -> nn.Module:
         arguments: dict[str, Any] = {}
-        if cls.name.startswith("vit_"):  # its position embedding is made for one size
+        if cls.name.startswith("vit_"):  # its position embedding is for one size
             arguments["image_size"] = options.image_size
         if cls.name in ("googlenet", "inception_v3"):
             scratch = options.weights == "none"
@@ -95,7 +99,7 @@ class TorchvisionEncoder(Encoder):
                 "init_weights": scratch,
                 "transform_input": not scratch,
             }
-        model = _models().get_model(cls.name, weights=None, **arguments)
+        model: nn.Module = _models().get_model(cls.name, weights=None, **arguments)
         if options.weights != "none":
             file = _weights_file(cls.name, cls._chosen(options))
             state = torch.load(file, map_location="cpu", weights_only=True)
@@ -115,7 +119,7 @@ def _models() -> Any:
 
 
 def _take_off_classifier(model: nn.Module) -> int:
-    """Replace the last layer that gives class scores by nothing; the width of what went into it."""
+    """Remove the last layer, which gives class scores; return the width of its input."""
     layers = [(n, m) for n, m in model.named_modules() if isinstance(m, nn.Linear | nn.Conv2d)]
     name, last = layers[-1]
     parent, _, child = name.rpartition(".")
@@ -124,16 +128,16 @@ def _take_off_classifier(model: nn.Module) -> int:
 
 
 def _weights_file(model: str, weights: Any) -> Path:
-    """The file of published weights in torch's cache, fetched if need and network be there."""
-    folder = Path(torch.hub.get_dir()) / "checkpoints"
-    file = folder / os.path.basename(urlparse(weights.url).path)
+    """The file of published weights in torch's cache, fetched if it is missing."""
+    folder = Path(str(torch.hub.get_dir())) / "checkpoints"
+    file = folder / os.path.basename(urlparse(str(weights.url)).path)
     if not file.is_file():
         try:
             weights.get_state_dict(progress=False, check_hash=True)
         except (OSError, RuntimeError) as error:
             reason = str(getattr(error, "reason", error)).splitlines()[0]
             raise UserError(
-                f"the weights of {model} cannot be had ({reason}). Put {weights.url} at {file} "
+                f"the weights of {model} are not available ({reason}). Put {weights.url} at {file} "
                 "(TORCH_HOME moves that folder), or train from scratch with --weights none"
             ) from None
     return file

@@ -71,7 +71,7 @@ def _functions() -> Any:
 def _affine(
     v2: Any, image: Tensor, shift: tuple[float, float], shear: tuple[float, float]
 ) -> Tensor:
-    return v2.affine(
+    moved: Tensor = v2.affine(
         image,
         angle=0.0,
         translate=list(shift),
@@ -79,6 +79,7 @@ def _affine(
         shear=[math.degrees(math.atan(s)) for s in shear],
         fill=[float(GREY)] * 3,
     )
+    return moved
 
 
 # The ranges are those of the magnitude's top; rotation goes one way, as released.
