@@ -22,7 +22,7 @@ import time
 import numpy as np
 import torch
 
-from ssmlbench.checks.methods import spec_for
+from ssmlbench.checks.toy import spec_for
 from ssmlbench.inputs.encoders import Vector
 from ssmlbench.inputs.loader import SplitLoader
 from ssmlbench.inputs.splits import Inputs

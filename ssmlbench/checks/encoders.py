@@ -14,6 +14,9 @@ from ssmlbench.inputs.encoders import Encoder, EncoderOptions
 
 KINDS = ("image", "text", "vector")
 
+Statement = tuple[str, Callable[[], None]]
+"""What is checked, in words, and the check."""
+
 
 class Broken(Exception):
     """A check that does not hold, in words for the plugin's author."""
@@ -139,7 +142,7 @@ CHECKS: dict[str, Callable[[type[Encoder], str], None]] = {
 """What `ssmlbench check` states of an encoder and each kind of input, with the check of it."""
 
 
-def encoder_statements(cls: type[Encoder]) -> Iterator[tuple[str, Callable[[], None]]]:
+def encoder_statements(cls: type[Encoder]) -> Iterator[Statement]:
     """Yield every statement about an encoder, with the check that raises Broken if it is false."""
     yield "it declares the kinds it reads, and known options", partial(declares_itself, cls)
     yield "its weights_id is one text, the same every time", partial(names_its_weights, cls)

@@ -1,147 +1,78 @@
 """What every method must keep, checked on toy data in seconds: `ssmlbench check`, and the test suite.
 
-Each check is one statement about behaviour; a failure is told in plain words.
+Each check is one statement about behaviour, and raises Broken with the reason where it does not hold.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import tempfile
-import traceback
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-import torch
-from rich.console import Console
 
-from ssmlbench.checks.encoders import Broken, encoder_statements
-from ssmlbench.core import hyperparameters as search
-from ssmlbench.core.errors import RunFailed, UserError
-from ssmlbench.core.events import CheckpointSaved, Event, Notify
-from ssmlbench.core.registry import source_file
-from ssmlbench.core.seeds import stream_seed
-from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
-from ssmlbench.inputs.encoders import Encoder, SmallCnn, Vector
-from ssmlbench.inputs.splits import Inputs
-from ssmlbench.inputs.views import image_views, vector_views
+from ssmlbench.checks.encoders import Broken, Statement
+from ssmlbench.checks.toy import (
+    CHECKPOINT,
+    LABELS,
+    ROWS,
+    TEST_ROWS,
+    same_bits,
+    spec_for,
+    toy,
+    train,
+)
+from ssmlbench.core import hyperparameters
+from ssmlbench.core.events import CheckpointSaved, Event
+from ssmlbench.core.spec import REGIME_NUMBERS
 from ssmlbench.kit.method import Method
-from ssmlbench.plugins.loader import Plugins, load_file
-from ssmlbench.protocol.observation import Labels, observe
+from ssmlbench.protocol.observation import observe
 from ssmlbench.protocol.regimes import REGIMES
-from ssmlbench.protocol.sealed import SealedTruth
-from ssmlbench.training.checkpoint import Checkpoint
 from ssmlbench.training.evaluation import Outcome
-from ssmlbench.training.run_data import RunData
-from ssmlbench.training.trainer import Trainer, TrainingContext
 
-ROWS, TEST_ROWS, LABELS = 72, 24, 5
-
-
-Plugin = type[Method] | type[Encoder]
-Statement = tuple[str, Callable[[], None]]
+RESUMED_AFTER = (1, 2, 3)
+"""Epochs after which a kill is simulated: in warm-up, at its end, and in the main phase."""
 
 
-class _Killed(BaseException):
-    """Stands for a kill: not an Exception, as nothing may catch it."""
+@dataclasses.dataclass(frozen=True)
+class UndisturbedRun:
+    """One run from start to end, and its checkpoints on the way."""
+
+    outcome: Outcome
+    checkpoints: dict[int, bytes]  # by epoch
 
 
-@dataclass(frozen=True)
-class Toy:
-    """Inputs with true labels that can be learnt a little: enough to train on for seconds."""
-
-    kind: str
-    train: Inputs
-    test: Inputs
-    truth: Labels
-    test_truth: Labels
-
-    @property
-    def encoder(self) -> type[Encoder]:
-        return {"vector": Vector, "image": SmallCnn}[self.kind]
+_latest: dict[tuple[type[Method], str, str], UndisturbedRun] = {}
 
 
-def toy(kind: str, empty_label: bool = False) -> Toy:
-    random = np.random.default_rng(7)
-    n = ROWS + TEST_ROWS
-    labels = (random.random((n, LABELS)) < 0.3).astype(np.int8)
-    labels[np.arange(n), random.integers(0, LABELS, n)] = 1
-    if empty_label:
-        labels[:, -1] = 0
-    if kind == "vector":
-        made = labels @ random.normal(size=(LABELS, 12)) + 0.3 * random.normal(size=(n, 12))
-        values, views = torch.from_numpy(made).float(), vector_views()
-    else:
-        noise = random.integers(0, 60, (n, 1, 8, 2 * LABELS))
-        strips = labels.astype(np.int64).repeat(2, axis=1)[:, None, None, :]
-        values = torch.from_numpy(noise + 150 * strips)
-        values, views = values.to(torch.uint8), image_views(flips=False)
-    return Toy(
-        kind,
-        Inputs(values[:ROWS], views),
-        Inputs(values[ROWS:], views),
-        labels[:ROWS],
-        labels[ROWS:],
-    )
+def undisturbed(cls: type[Method], regime: str, kind: str) -> UndisturbedRun:
+    """The run that the checks compare with: trained once for all checks of a regime and kind."""
+    wanted = (cls, regime, kind)
+    if wanted not in _latest:
+        _latest.clear()
+        _latest[wanted] = _train_undisturbed(*wanted)
+    return _latest[wanted]
 
 
-def spec_for(cls: type[Method], regime: str, **changes: Any) -> RunSpec:
-    values: dict[str, Any] = {
-        "method": cls.name,
-        "dataset": "toy",
-        "regime": regime,
-        "epochs": 5,
-        "warmup_epochs": 2,
-        "batch_size": 16,
-        "labelled_batch_size": 8,
-        "projection": cls.projection,
-        "config": dataclasses.asdict(cls.Config()),
-    }
-    if number := REGIME_NUMBERS.get(regime):
-        values[number.name] = number.example
-    return RunSpec(**{**values, **changes})
+def _train_undisturbed(cls: type[Method], regime: str, kind: str) -> UndisturbedRun:
+    checkpoints = {}
+    with tempfile.TemporaryDirectory() as folder:
 
+        def keep(event: Event) -> None:
+            if isinstance(event, CheckpointSaved):
+                checkpoints[event.epoch] = (Path(folder) / CHECKPOINT).read_bytes()
 
-def train(
-    cls: type[Method],
-    data: Toy,
-    spec: RunSpec,
-    *,
-    truth: Labels | None = None,
-    folder: Path | None = None,
-    notify: Notify = lambda event: None,
-) -> Outcome:
-    """Train on the toy. `truth`: the training rows' true labels, if not the toy's own."""
-    truth = data.truth if truth is None else truth
-    # The draw itself may read the true labels, so it always gets the toy's own.
-    observation = observe(data.truth, spec)
-    run_data = RunData(data.train, data.test, observation, SealedTruth(truth), data.test_truth)
-    torch.manual_seed(stream_seed(spec.seed, "method"))
-    method = cls(cls.Config(**spec.config), LABELS)
-    torch.manual_seed(stream_seed(spec.seed, "network"))
-    example = data.train.view(np.zeros(1, dtype=np.int64), "plain", torch.Generator())[0]
-    checkpoint = Checkpoint(folder / "checkpoint.safetensors") if folder else None
-    context = TrainingContext(torch.device("cpu"), checkpoint, notify)
-    return Trainer(spec, method, data.encoder(example), run_data, context).train()
-
-
-def same_bits(a: Outcome, b: Outcome) -> bool:
-    weights = zip(a.network.state_dict().values(), b.network.state_dict().values(), strict=True)
-    return np.array_equal(a.scores, b.scores) and all(torch.equal(x, y) for x, y in weights)
-
-
-# ------------------------------------------------------------------------------- the checks
+        outcome = train(cls, toy(kind), spec_for(cls, regime), folder=Path(folder), notify=keep)
+    return UndisturbedRun(outcome, checkpoints)
 
 
 def declares_itself(cls: type[Method]) -> None:
-    """it says what it is: head, regimes, and hyper-parameters with default, meaning and sound ranges"""
-    known = set(REGIMES)
-    if not cls.regimes or not set(cls.regimes) <= known:
-        raise Broken(f"regimes {set(cls.regimes)} must be some of {sorted(known)}")
+    """Check what the class says of itself."""
+    if not cls.regimes or not set(cls.regimes) <= set(REGIMES):
+        raise Broken(f"regimes {set(cls.regimes)} must be some of {sorted(REGIMES)}")
     if cls.head not in ("linear", "cosine"):
         raise Broken(f"head {cls.head!r} must be 'linear' or 'cosine' (or override build_head)")
     for field in dataclasses.fields(cls.Config):
@@ -149,13 +80,13 @@ def declares_itself(cls: type[Method]) -> None:
             raise Broken(f"hyper-parameter {field.name} has no default")
         if not field.metadata.get("meaning"):
             raise Broken(f'hyper-parameter {field.name} has no meaning: option(default, "…")')
-    if wrong := search.faults(cls.Config):
+    if wrong := hyperparameters.faults(cls.Config):
         raise Broken(f"hyper-parameter {'; '.join(wrong)}")
 
 
 def trains(cls: type[Method], regime: str, kind: str) -> None:
-    """it trains, and its scores are N × K numbers in [0, 1]"""
-    outcome = train(cls, toy(kind), spec_for(cls, regime))
+    """Check the form of the scores, and that a loss is logged."""
+    outcome = undisturbed(cls, regime, kind).outcome
     scores = outcome.scores
     if scores.shape != (TEST_ROWS, LABELS):
         raise Broken(f"scores have shape {scores.shape}, expected {(TEST_ROWS, LABELS)}")
@@ -166,9 +97,9 @@ def trains(cls: type[Method], regime: str, kind: str) -> None:
 
 
 def repeats_itself(cls: type[Method], regime: str, kind: str) -> None:
-    """the same seed gives the same bits, another seed others"""
+    """Check that the seed, and nothing else, decides the bits."""
     data, spec = toy(kind), spec_for(cls, regime)
-    first = train(cls, data, spec)
+    first = undisturbed(cls, regime, kind).outcome
     if not same_bits(first, train(cls, data, spec)):
         raise Broken("two runs of one spec differ: draw random numbers only from torch's generator")
     if same_bits(first, train(cls, data, dataclasses.replace(spec, seed=1))):
@@ -176,114 +107,70 @@ def repeats_itself(cls: type[Method], regime: str, kind: str) -> None:
 
 
 def survives_a_kill(cls: type[Method], regime: str, kind: str) -> None:
-    """killed after any epoch and started again, it ends with the bits of an undisturbed run"""
-    data, spec = toy(kind), spec_for(cls, regime)
-    whole = train(cls, data, spec)
-    for last in (1, 2, 3):
-
-        def kill(event: Event, last: int = last) -> None:
-            if event == CheckpointSaved(last):
-                raise _Killed
-
+    """Check that a run resumed from any checkpoint ends as the undisturbed one."""
+    whole = undisturbed(cls, regime, kind)
+    for epoch in RESUMED_AFTER:
         with tempfile.TemporaryDirectory() as folder:
-            with contextlib.suppress(_Killed):
-                train(cls, data, spec, folder=Path(folder), notify=kill)
-            resumed = train(cls, data, spec, folder=Path(folder))
-        if not same_bits(whole, resumed):
+            (Path(folder) / CHECKPOINT).write_bytes(whole.checkpoints[epoch])
+            resumed = train(cls, toy(kind), spec_for(cls, regime), folder=Path(folder))
+        if not same_bits(whole.outcome, resumed):
             raise Broken(
-                f"resumed after epoch {last} it ends elsewhere: some state is not a tensor on self"
+                f"resumed after epoch {epoch} it ends with other bits: some state is not a tensor on "
+                "self"
             )
 
 
 def never_sees_hidden_labels(cls: type[Method], regime: str, kind: str) -> None:
-    """scrambled hidden labels change no weight and no score"""
+    """Check that scrambled hidden labels change nothing."""
     data, spec = toy(kind), spec_for(cls, regime)
     seen = observe(data.truth, spec)
     scrambled = np.where(seen.labels >= 0, data.truth, 1 - data.truth).astype(np.int8)
-    if not same_bits(train(cls, data, spec), train(cls, data, spec, truth=scrambled)):
+    whole = undisturbed(cls, regime, kind).outcome
+    if not same_bits(whole, train(cls, data, spec, truth=scrambled)):
         raise Broken("its weights or scores depend on labels it must not know")
 
 
 def bears_thin_data(cls: type[Method], regime: str, kind: str) -> None:
-    """a label without positives, one labelled row, or no unlabelled row is not its end"""
+    """Check that it trains where rows or positives are few."""
     train(cls, toy(kind, empty_label=True), spec_for(cls, regime))
     if REGIMES[regime].splits_rows:
         for fraction in (1.01 / ROWS, 1.0):
             train(cls, toy(kind), spec_for(cls, regime, **{REGIME_NUMBERS[regime].name: fraction}))
 
 
-CHECKS = (
-    trains,
-    repeats_itself,
-    survives_a_kill,
-    never_sees_hidden_labels,
-    bears_thin_data,
-)
+Check = Callable[[type[Method], str, str], None]
+CHECKS: dict[str, Check] = {
+    "it trains, and its scores are N × K numbers in [0, 1]": trains,
+    "the same seed gives the same bits, another seed others": repeats_itself,
+    "killed after any epoch and started again, it ends with the same bits": survives_a_kill,
+    "scrambled hidden labels change no weight and no score": never_sees_hidden_labels,
+    "it trains with a label without positives, one labelled row, no unlabelled row": bears_thin_data,
+}
+"""What `ssmlbench check` states of a method in each regime, with the check of it."""
 
 
-def cases(cls: type[Method]) -> Iterator[tuple[Callable[[type[Method], str, str], None], str, str]]:
+class Case(NamedTuple):
+    """One check in one regime on one kind of input."""
+
+    statement: str
+    check: Check
+    regime: str
+    kind: str
+
+
+def cases(cls: type[Method]) -> Iterator[Case]:
     """Every check in every regime on vectors, and in one regime on images too."""
-    for check in CHECKS:
-        for regime in sorted(cls.regimes):
-            yield check, regime, "vector"
-        yield check, sorted(cls.regimes)[0], "image"
+    regimes = sorted(cls.regimes)
+    for regime, kind in [*((regime, "vector") for regime in regimes), (regimes[0], "image")]:
+        for statement, check in CHECKS.items():
+            yield Case(f"{statement} ({regime}, {kind} rows)", check, regime, kind)
 
 
-# ------------------------------------------------------------------------------- `ssmlbench check`
-
-
-def check_plugins(target: str, console: Console) -> bool:
-    """Check the methods and encoders of a file, or one by name; True if everything holds."""
-    if target.endswith(".py") or "/" in target:
-        file = Path(target).resolve()
-        plugins = Plugins([file])
-        module = load_file(file)
-        methods = [plugins.methods[n] for n in plugins.methods]
-        encoders = [plugins.encoders[n] for n in plugins.encoders]
-        methods = [cls for cls in methods if cls.__module__ == module.__name__]
-        encoders = [cls for cls in encoders if cls.__module__ == module.__name__]
-        if not methods and not encoders:
-            raise UserError(f"{target}: there is no method and no encoder in it")
-    else:
-        plugins = Plugins()
-        is_encoder = target in plugins.encoders
-        methods = [] if is_encoder else [plugins.methods[target]]
-        encoders = [plugins.encoders[target]] if is_encoder else []
-    statements: list[tuple[Plugin, Iterator[Statement]]]
-    statements = [(cls, _statements(cls)) for cls in methods]
-    statements += [(cls, encoder_statements(cls)) for cls in encoders]
-    held = [_check_one(cls, made, console) for cls, made in statements]
-    return all(held)
-
-
-def _check_one(cls: Plugin, statements: Iterable[Statement], console: Console) -> bool:
-    broken = 0
-    console.print(f"[bold]{cls.name}[/bold]  {source_file(cls)}", highlight=False, soft_wrap=True)
-    for statement, run in statements:
-        try:
-            run()
-        except (Broken, RunFailed, UserError) as problem:
-            reason = str(problem)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}{_line(error, cls)}"
-        else:
-            console.print(f"  [green]ok[/green]      {statement}", highlight=False)
-            continue
-        broken += 1
-        console.print(f"  [red]BROKEN[/red]  {statement}", highlight=False)
-        console.print(f"          {reason}", highlight=False, markup=False, soft_wrap=True)
-    console.print(f"{cls.name}: " + (f"{broken} broken" if broken else "everything holds"))
-    return not broken
-
-
-def _statements(cls: type[Method]) -> Iterator[Statement]:
-    yield declares_itself.__doc__ or "", partial(declares_itself, cls)
-    for check, regime, kind in cases(cls):
-        yield f"{check.__doc__} ({regime}, {kind} rows)", partial(check, cls, regime, kind)
-
-
-def _line(error: BaseException, cls: Plugin) -> str:
-    """Where in the plugin's file it happened."""
-    file = str(source_file(cls))
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
-    return f" (line {lines[-1]} of {Path(file).name})" if lines else ""
+def method_statements(cls: type[Method]) -> Iterator[Statement]:
+    """Yield every statement about a method, with the check that raises Broken if it is false."""
+    yield (
+        "it declares head, regimes, and hyper-parameters with default, meaning and sound ranges",
+        partial(declares_itself, cls),
+    )
+    for case in cases(cls):
+        yield case.statement, partial(case.check, cls, case.regime, case.kind)

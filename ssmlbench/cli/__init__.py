@@ -14,9 +14,10 @@ from rich.console import Console
 
 import ssmlbench
 from ssmlbench.cli.cache import cache_app
+from ssmlbench.cli.check import check
 from ssmlbench.cli.compare import compare
 from ssmlbench.cli.data import data_app
-from ssmlbench.cli.plugins import check, datasets_command, methods, new_app
+from ssmlbench.cli.plugins import datasets_command, methods, new_app
 from ssmlbench.cli.report import plot, report
 from ssmlbench.cli.run import run
 from ssmlbench.cli.status import status

@@ -57,15 +57,3 @@ def new_method(
         highlight=False,
         soft_wrap=True,
     )
-
-
-def check(
-    target: Annotated[
-        str, typer.Argument(help="A plugin file, or the name of a method or encoder.")
-    ],
-) -> None:
-    """Run the conformance suite on a method or encoder, on the CPU, within a minute."""
-    from ssmlbench.checks.methods import check_plugins
-
-    if not check_plugins(target, Console()):
-        raise typer.Exit(2)

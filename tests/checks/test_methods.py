@@ -12,6 +12,7 @@ import torch
 
 from ssmlbench.checks import methods as conformance
 from ssmlbench.checks.methods import Broken, cases, declares_itself
+from ssmlbench.core.errors import RunFailed
 from ssmlbench.core.hyperparameters import option
 from ssmlbench.kit.losses import bce
 from ssmlbench.kit.method import Method
@@ -22,7 +23,7 @@ METHODS = {name: Plugins().methods[name] for name in Plugins().methods}
 CASES = [
     pytest.param(cls, check, regime, kind, id=f"{name}-{check.__name__}-{regime}-{kind}")
     for name, cls in METHODS.items()
-    for check, regime, kind in cases(cls)
+    for _, check, regime, kind in cases(cls)
 ]
 
 
@@ -86,6 +87,22 @@ def test_a_broken_method_is_caught(cls: type[Method], check: Callable[..., None]
         check(cls, "semi", "vector")
 
 
+def test_the_undisturbed_run_is_trained_once_for_all_checks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trained = []
+    honest = conformance.train
+
+    def counted(cls, data, spec, **options):  # type: ignore[no-untyped-def]
+        trained.append((spec.seed, options.get("truth") is None, len(options)))
+        return honest(cls, data, spec, **options)
+
+    monkeypatch.setattr(conformance, "train", counted)
+    for check in (conformance.trains, conformance.never_sees_hidden_labels, conformance.trains):
+        check(_Simple, "semi", "vector")
+    assert len(trained) == 2  # the undisturbed run, and the one with scrambled labels
+
+
 def test_a_method_that_finds_the_sealed_truth_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     stolen = []
     honest = SealedTruth.__init__
@@ -105,7 +122,7 @@ def test_a_method_that_finds_the_sealed_truth_is_caught(monkeypatch: pytest.Monk
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_a_reason() -> None:
-    with pytest.raises(conformance.RunFailed, match="not finite in epoch 1"):
+    with pytest.raises(RunFailed, match="not finite in epoch 1"):
         conformance.trains(Dies, "semi", "vector")
 
 

@@ -431,7 +431,7 @@ def test_a_broken_encoder_plugin_is_told_what_is_wrong(
 ) -> None:
     from rich.console import Console
 
-    from ssmlbench.checks.methods import check_plugins
+    from ssmlbench.cli.check import check_plugins
 
     console = Console(record=True, width=200)
     assert not check_plugins(str(plugin_file(tmp_path, forward)), console)

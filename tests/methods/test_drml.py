@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from ssmlbench.checks.methods import same_bits, spec_for, toy, train
+from ssmlbench.checks.toy import same_bits, spec_for, toy, train
 from ssmlbench.core.paths import builtin_root
 from ssmlbench.kit.gradient_step import GradientStep
 from ssmlbench.kit.heads import Network

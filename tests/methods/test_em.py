@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssmlbench.checks.methods import spec_for, toy, train
+from ssmlbench.checks.toy import spec_for, toy, train
 from ssmlbench.core.paths import builtin_root
 from ssmlbench.kit.pools import Batch, Forward, Pool, Pools
 from ssmlbench.plugins.loader import load_file

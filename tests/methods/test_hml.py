@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssmlbench.checks.methods import LABELS, spec_for, toy, train
+from ssmlbench.checks.toy import LABELS, spec_for, toy, train
 from ssmlbench.core.paths import builtin_root
 from ssmlbench.kit.pools import Batch, Forward
 from ssmlbench.plugins.loader import load_file

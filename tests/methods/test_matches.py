@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ssmlbench.checks.methods import spec_for, toy, train
+from ssmlbench.checks.toy import spec_for, toy, train
 from ssmlbench.core.paths import builtin_root
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Batch, Forward, Pool, Pools

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssmlbench.checks.methods import spec_for, toy, train
+from ssmlbench.checks.toy import spec_for, toy, train
 from ssmlbench.core.paths import builtin_root
 from ssmlbench.kit.losses import soft_loss
 from ssmlbench.kit.pools import Batch, Forward, Pool, Pools

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from ssmlbench.checks import methods as conformance
+from ssmlbench.checks import toy as checks_toy
 from ssmlbench.core.hyperparameters import option
 from ssmlbench.core.paths import builtin_root
 from ssmlbench.kit.families.label_estimates import adam_rows_, agreement
@@ -263,8 +264,8 @@ def test_every_regime_and_both_readings_are_offered(name: str) -> None:
 def test_labelled_rows_alone_can_be_learnt_from(name: str) -> None:
     config = {**dataclasses.asdict(method_class(name).Config()), "reading": "lab"}
     cls = method_class(name)
-    spec = conformance.spec_for(cls, "semi", config=config)
-    outcome = conformance.train(cls, conformance.toy("vector"), spec)
+    spec = checks_toy.spec_for(cls, "semi", config=config)
+    outcome = checks_toy.train(cls, checks_toy.toy("vector"), spec)
     assert outcome.history[-1]["samples_per_second"] > 0
     assert outcome.steps > 0
 
@@ -304,8 +305,8 @@ def role_history(name: str, kind: str, **options: Any) -> Any:
 
     Watched.name = name
     config = {**dataclasses.asdict(method_class(name).Config()), **options}
-    spec = conformance.spec_for(Watched, "semi", epochs=7, config=config)
-    conformance.train(Watched, conformance.toy(kind), spec)
+    spec = checks_toy.spec_for(Watched, "semi", epochs=7, config=config)
+    checks_toy.train(Watched, checks_toy.toy(kind), spec)
     return snapshots
 
 

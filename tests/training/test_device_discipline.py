@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ssmlbench.checks.methods import LABELS, spec_for, toy
+from ssmlbench.checks.toy import LABELS, spec_for, toy
 from ssmlbench.kit.gradient_step import GradientStep
 from ssmlbench.kit.heads import Network, build_projection
 from ssmlbench.kit.losses import bce

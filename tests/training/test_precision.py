@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 import torch
 
-from ssmlbench.checks.methods import same_bits, spec_for, toy, train
+from ssmlbench.checks.toy import same_bits, spec_for, toy, train
 from ssmlbench.core.errors import UserError
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.training.device import default_precision, mixed_precision, precisions_of

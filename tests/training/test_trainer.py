@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import nn
 
-from ssmlbench.checks import methods as conformance
-from ssmlbench.checks.methods import spec_for, toy
+from ssmlbench.checks.toy import LABELS, spec_for, toy
 from ssmlbench.kit.losses import bce
 from ssmlbench.kit.method import Method
+from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.decisions import RULES, DecisionRule
 from ssmlbench.protocol.metrics import average_precision
 from ssmlbench.protocol.observation import observe
@@ -57,7 +57,7 @@ def trainer_for(
     run_data = RunData(data.train, data.test, observation, SealedTruth(data.truth), data.test_truth)
     torch.manual_seed(0)
     encoder = data.encoder(data.train.values[0])
-    method = cls(cls.Config(), conformance.LABELS)
+    method = cls(cls.Config(), LABELS)
     context = TrainingContext(checkpoint=Checkpoint(folder / "checkpoint.safetensors"))
     return Trainer(spec, method, encoder, run_data, context)
 
@@ -228,7 +228,7 @@ def test_every_fitted_rule_leaves_its_parameters(
 
 
 def test_history_has_every_column_a_reader_wants(tmp_path: Path) -> None:
-    cap = conformance.Plugins().methods["cap"]
+    cap = Plugins().methods["cap"]
     last = trainer_for(tmp_path, cap).train().history[-1]
     assert {
         "epoch",
