@@ -157,8 +157,8 @@ def average_ranks(values: NDArray[np.float64], higher_is_better: bool) -> NDArra
     """Return the methods' ranks, 1 the best and ties averaged, as means over the blocks."""
     from scipy.stats import rankdata
 
-    ranks: NDArray[np.float64] = rankdata(-values if higher_is_better else values, axis=1)
-    return ranks.mean(axis=0)
+    ranks = rankdata(-values if higher_is_better else values, axis=1)
+    return np.asarray(ranks.mean(axis=0), dtype=np.float64)
 
 
 def friedman(values: NDArray[np.float64], higher_is_better: bool = True) -> Friedman:
