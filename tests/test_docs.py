@@ -25,9 +25,20 @@ def test_the_protocol_page_has_the_table_of_regimes() -> None:
 
 
 def test_links_between_the_documents_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_architecture_page_names_every_room_and_files_that_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    package = ROOT / "ssmlbench"
+    rooms = {folder.name for folder in package.iterdir() if (folder / "__init__.py").is_file()}
+    assert set(re.findall(r"^\| `(\w+)/` \|", page, re.MULTILINE)) == rooms
+    assert len(rooms) <= 12
+    assert {file.stem for file in package.glob("*.py")} == {"__init__", "__main__", "api"}
+    paths = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", page)
+    assert [p for p in paths if not (package / p).exists() and not (ROOT / p).exists()] == []
 
 
 def test_the_tables_of_the_documents_are_what_their_commands_print() -> None:
