@@ -142,7 +142,9 @@ class Bbam(Method):
         return entries.mean() if self.config.reduction == "mean" else entries.sum()
 
     def scores(self, logits: Tensor) -> Tensor:
-        return (self.config.scale * (logits - self.config.margin_size)).sigmoid()
+        s, m = self.config.scale, self.config.margin_size
+        scaled: Tensor = s * (logits - m)
+        return scaled.sigmoid()
 
 
 def margin_loss(cosines: Tensor, targets: Tensor, s: float, m: float, margin: str) -> Tensor:
@@ -159,7 +161,8 @@ def balanced_angles(theta: Tensor, targets: Tensor, statistics: Tensor) -> Tenso
     means, variances = statistics
     a = (variances.mean(0) / variances.clamp(min=1e-12)).sqrt()
     a = torch.where((variances > 0).all(0), a, 1.0)  # a group of one has no spread to balance
-    negative, positive = a[:, None] * theta + ((1 - a) * means)[:, None]
+    balanced: Tensor = a[:, None] * theta + ((1 - a) * means)[:, None]
+    negative, positive = balanced[NEGATIVE], balanced[POSITIVE]
     targets = targets.to(theta)
     return targets * positive + (1 - targets) * negative
 

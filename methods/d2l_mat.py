@@ -8,7 +8,16 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ssmlbench.api import Batch, Method, Pools, RowOutputs, asymmetric_loss, between, option
+from ssmlbench.api import (
+    Batch,
+    Method,
+    Network,
+    Pools,
+    RowOutputs,
+    asymmetric_loss,
+    between,
+    option,
+)
 
 PATCHES = 4  # of a row, in the "-patches" views
 
@@ -54,9 +63,10 @@ class D2lMat(Method):
             self.labelled_views = self.unlabelled_views = ("strong", "strong-patches")
         self.unlabelled_ema_views = ("weak", "weak-patches") if self.patched else ("weak",)
 
-    def start_phase(self, network: nn.Module) -> None:
+    def start_phase(self, network: Network) -> None:
         # Copied at the start of warm-up too, where it makes no difference.
-        network.head.inherit()  # type: ignore[union-attr, operator]
+        assert isinstance(network.head, FourHeads)
+        network.head.inherit()
 
     def start_epoch(self, pools: Pools) -> None:
         scores = self.joint_scores(pools.labelled, "weak")
@@ -126,7 +136,7 @@ class FourHeads(nn.Module):
 
 def joined_patches(logits: Tensor) -> Tensor:
     """4B × K, a row's patches together → B × K: their sum, weighted by their softmax."""
-    patches = logits.unflatten(0, (-1, PATCHES))
+    patches: Tensor = logits.unflatten(0, (-1, PATCHES))
     return (patches.softmax(dim=1) * patches).sum(1)
 
 

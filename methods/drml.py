@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
-from ssmlbench.api import Batch, GradientStep, Method, Outputs, Pools, between, option
+from ssmlbench.api import Batch, GradientStep, Method, Network, Outputs, Pools, between, option
 
 
 class Drml(Method):
@@ -68,8 +68,8 @@ class Drml(Method):
     def build_head(self, width: int) -> nn.Module:
         return DualHead(width, self.config.width, self.labels, self.config.layers == "released")
 
-    def build_optimisers(self, network: nn.Module) -> dict[str, Optimizer]:
-        head, config = network.head, self.config
+    def build_optimisers(self, network: Network) -> dict[str, Optimizer]:
+        head, config = dual_head(network), self.config
         classifiers = [*head.first.parameters(), *head.second.parameters()]
         projector, relation = list(head.projector.parameters()), list(head.relation.parameters())
         return {
@@ -102,7 +102,7 @@ class Drml(Method):
     def step(
         self, labelled: Batch, unlabelled: Batch | None, update: GradientStep
     ) -> dict[str, Tensor]:
-        head, optimisers = update.network.head, self.optimisers
+        head, optimisers = dual_head(update.network), self.optimisers
         batches = [labelled] if unlabelled is None else [labelled, unlabelled]
         made = [batch.outputs("strong") for batch in batches]
         outputs = {name: torch.cat([each[name] for each in made]) for name in made[0]}
@@ -145,14 +145,16 @@ class Drml(Method):
     def relation_loss(self, g: Tensor, targets: Tensor, known: Tensor) -> Tensor:
         """The part of the joint loss that the relation network can change."""
         released = self.config.losses == "released"
-        share = 0.2 / self.labels if released else 1 - self.config.eta
+        eta: float = self.config.eta
+        share = 0.2 / self.labels if released else 1 - eta
         return share * squared(g, targets, known) / known.sum()
 
     def classifier_loss(self, outputs: Outputs, targets: Tensor, known: Tensor) -> Tensor:
         if self.config.losses == "released":
             return self.joint_loss(outputs, targets, known)
+        weight: float = self.config.classifier_weight
         fit = classifier_loss(outputs["first"], outputs["second"], targets, known)
-        return self.config.classifier_weight * fit / known.sum()
+        return weight * fit / known.sum()
 
     def discrepancy(self, outputs: Outputs, apart: Tensor) -> Tensor:
         gap = (apart * (outputs["first"] - outputs["second"]).abs()).sum()
@@ -180,6 +182,12 @@ class DualHead(nn.Module):
 
     def relate(self, answers: Outputs) -> Outputs:
         return {"logits": self.relation(relations(answers["first"], answers["second"]))}
+
+
+def dual_head(network: Network) -> DualHead:
+    """The head that `build_head` gave."""
+    assert isinstance(network.head, DualHead)
+    return network.head
 
 
 def layers(width: int, hidden: int | None, out: int, activation: nn.Module) -> nn.Sequential:

@@ -54,7 +54,8 @@ class EmApl(EntropyMethod):
         self.soft = torch.full_like(known, UNSET, dtype=torch.float)  # N × K, both pools
 
     def first_epochs(self, pools: Pools) -> int:
-        return max(1, round(self.config.warm_up_share * pools.epochs))
+        share: float = self.config.warm_up_share
+        return max(1, round(share * pools.epochs))
 
     def start_epoch(self, pools: Pools) -> None:
         if pools.epoch - 1 < self.first_epochs(pools):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -38,9 +38,9 @@ class FixMatch(Method):
         )
         labelled_view: Literal["weak", "strong"] = option("weak", "view of the labelled rows")
 
-    @property
-    def labelled_views(self) -> tuple[str, ...]:
-        return (self.config.labelled_view,)
+    def __init__(self, config: Any, labels: int):
+        super().__init__(config, labels)
+        self.labelled_views = (config.labelled_view,)
 
     def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
         config = self.config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -48,9 +48,9 @@ class FreeMatch(Method):
         )
         labelled_view: Literal["weak", "strong"] = option("weak", "view of the labelled rows")
 
-    @property
-    def labelled_views(self) -> tuple[str, ...]:
-        return (self.config.labelled_view,)
+    def __init__(self, config: Any, labels: int):
+        super().__init__(config, labels)
+        self.labelled_views = (config.labelled_view,)
 
     def setup(self, pools: Pools) -> None:
         self.thresholds = torch.full((self.labels,), 0.5, device=pools.labelled.observed.device)

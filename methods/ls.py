@@ -26,7 +26,8 @@ class Ls(PartialMethod):
         )
 
     def positive(self) -> float:
-        return 1 - self.config.epsilon
+        epsilon: float = self.config.epsilon
+        return 1 - epsilon
 
     def unobserved(self, p: Tensor) -> tuple[float, float]:
         return self.config.epsilon, 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -57,9 +57,9 @@ class SoftMatch(Method):
         )
         labelled_view: Literal["weak", "strong"] = option("weak", "view of the labelled rows")
 
-    @property
-    def labelled_views(self) -> tuple[str, ...]:
-        return (self.config.labelled_view,)
+    def __init__(self, config: Any, labels: int):
+        super().__init__(config, labels)
+        self.labelled_views = (config.labelled_view,)
 
     def setup(self, pools: Pools) -> None:
         prior, groups = pools.labelled.prior.float(), {"one": 1, "two": 2}[self.config.gaussians]

@@ -23,7 +23,8 @@ class CosineHead(nn.Module):
 
 
 def build_head(kind: str, width: int, labels: int) -> nn.Module:
-    return {"linear": nn.Linear, "cosine": CosineHead}[kind](width, labels)
+    """The head of a name that `Method.head` may have: B × width → B × labels."""
+    return CosineHead(width, labels) if kind == "cosine" else nn.Linear(width, labels)
 
 
 def build_projection(kind: str, width: int) -> tuple[nn.Module, int]:

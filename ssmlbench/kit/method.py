@@ -33,7 +33,7 @@ class Method(nn.Module):
     regimes: ClassVar[frozenset[str] | set[str]] = frozenset({"semi"})
     head: ClassVar[str] = "linear"  # or "cosine": normalised features and weights
     projection: ClassVar[str] = "none"  # or "mlp": the papers' 512-256 projection below the head
-    warm_up: ClassVar[bool] = True  # start with epochs on labelled rows only
+    warm_up: bool = True  # start with epochs on labelled rows only
 
     # The views `loss` asks for; they are computed together in one forward pass.
     labelled_views: tuple[str, ...] = ("strong",)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ class LargeLossMethod(PartialMethod):
     paper = (
         "Kim et al., Large Loss Matters in Weakly Supervised Multi-Label Classification, CVPR 2022"
     )
-    differences = (
+    differences: ClassVar[tuple[str, ...]] = (
         "Δ_rel is stretched over the run: its last epoch doubts what the paper's tenth does "
         "(delta_epochs=none: Δ_rel per epoch as it stands)",
         "a threshold of 0, which would doubt every entry, doubts no entry whose loss is 0",
@@ -47,9 +48,10 @@ class LargeLossMethod(PartialMethod):
 
     def delta(self, epochs: int) -> float:
         """Δ as a fraction, per epoch of this run."""
+        delta: float = self.config.delta
         planned = self.config.delta_epochs
         stretch = 1.0 if planned is None else (planned - 1) / max(epochs - 1, 1)
-        return self.config.delta / 100 * stretch
+        return delta / 100 * stretch
 
 
 def large_losses(losses: Tensor, observed: Tensor, rate: float) -> tuple[Tensor, Tensor]:

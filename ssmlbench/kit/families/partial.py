@@ -124,4 +124,5 @@ class PenalisedMethod(PartialMethod):
 
     def weight_penalty(self, weight: Tensor) -> Tensor:
         """λ times the norm of the classifier's weights, K × D."""
-        return self.config.penalty * self.norm(weight)
+        penalty: float = self.config.penalty
+        return penalty * self.norm(weight)
