@@ -138,8 +138,11 @@ def test_metrics_that_a_result_lacks_are_computed_from_its_scores(
     again = ssmlbench.run("bce", data, pi=0.5, epochs=1, results=tmp_path / "out")
     assert again.metrics("top-k", "released") == pytest.approx(expected)
     (made.folder / "scores.safetensors").unlink()
+    kept = ssmlbench.run("bce", data, pi=0.5, epochs=1, results=tmp_path / "out")
+    assert kept.metrics("top-k", "released") == again.metrics("top-k", "released")
+    (made.folder / "computed.json").unlink()
     lost = ssmlbench.run("bce", data, pi=0.5, epochs=1, results=tmp_path / "out")
-    with pytest.raises(UserError, match="scores were deleted or not copied"):
+    with pytest.raises(UserError, match=r"no scores\.safetensors to compute it from"):
         lost.metrics("top-k")
 
 

@@ -7,6 +7,7 @@ import re
 from ssmlbench.core.spec import REGIME_NUMBERS
 from ssmlbench.plugins.loader import Plugins, load_file
 from ssmlbench.protocol.regimes import REGIMES
+from ssmlbench.runs.schema import COST_FIELDS, RESULT_VERSION, MadeWith, Result
 from tests.conftest import ROOT
 
 
@@ -22,6 +23,17 @@ def test_the_protocol_page_has_the_table_of_regimes() -> None:
     assert [cell.split("`")[1] for cell in first] == list(REGIMES)
     flags = {name: REGIME_NUMBERS[name].flag for name in REGIMES if name in REGIME_NUMBERS}
     assert [cell for cell in first if "--" in cell and flags[cell.split("`")[1]] not in cell] == []
+
+
+def test_the_results_page_has_every_field_of_the_schema() -> None:
+    page = (ROOT / "docs" / "results.md").read_text()
+    named = set(re.findall(r"`([a-z_.]+)`", page))
+    for field in Result.__annotations__:
+        assert field in named or any(name.startswith(f"{field}.") for name in named), field
+    for field in MadeWith.__annotations__:
+        assert {f"made_with.{field}", f".{field}"} & named, field
+    assert {f"cost.{field}" for field in COST_FIELDS} <= named
+    assert f"Version {RESULT_VERSION}." in page
 
 
 def test_links_between_the_documents_lead_somewhere() -> None:

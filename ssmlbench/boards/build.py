@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from ssmlbench.boards.board import Board, BoardRow, Cell, level_of
-from ssmlbench.boards.columns import COLUMNS, COSTS
+from ssmlbench.boards.columns import COLUMNS, COSTS, column_value
 from ssmlbench.boards.query import Query
-from ssmlbench.boards.values import Unavailable, column_value
 from ssmlbench.core.code_versions import is_old_digest
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import REGIME_NUMBERS, SETTING, RunSpec
 from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished
+from ssmlbench.runs.metric_values import Unavailable
 
 Reasons = Counter[tuple[str, str]]
 """How many runs lack a value, by (metric's title, reason)."""

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ssmlbench.protocol.metrics import METRICS, Metric
+from ssmlbench.runs.finished import Finished
+from ssmlbench.runs.metric_values import Unavailable, metric_value
 
 
 @dataclass(frozen=True)
@@ -27,3 +29,13 @@ COSTS = {
 }
 COLUMNS: Mapping[str, Column] = ChainMap[str, Column]({**COSTS}, METRICS)  # type: ignore[arg-type]
 """Every column by its key; metrics that are added later are in it."""
+
+
+def column_value(run: Finished, key: str, decision: str, convention: str) -> float:
+    """A run's value of a metric or cost; raises `Unavailable` where there is none."""
+    if key not in COSTS:
+        return metric_value(run, key, decision, convention)
+    try:
+        return float(run.result["cost"][key])
+    except KeyError:
+        raise Unavailable(f"the result has no {key}") from None

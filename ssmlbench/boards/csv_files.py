@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from ssmlbench.boards.board import level_of
-from ssmlbench.boards.values import Unavailable, column_value
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import write_atomically
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import CONVENTIONS, METRICS
 from ssmlbench.runs.finished import Finished
+from ssmlbench.runs.metric_values import Unavailable, metric_value
 from ssmlbench.runs.schema import COST_FIELDS, MetricValues, SchemaError, parse_result
 
 READABLE = ("run", "method", "regime", "level", "seed")
@@ -127,7 +127,7 @@ def _row(run: Finished, columns: Mapping[str, list[tuple[str, str, str]]]) -> di
 def _metric_text(run: Finished, decision: str, convention: str, metric: str) -> str:
     """The value in full precision; empty where it is not available."""
     try:
-        return repr(column_value(run, metric, decision, convention))
+        return repr(metric_value(run, metric, decision, convention))
     except Unavailable:
         return ""
 

@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ssmlbench.boards.columns import COLUMNS
-from ssmlbench.boards.values import Unavailable, column_value
+from ssmlbench.boards.columns import COLUMNS, column_value
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished
+from ssmlbench.runs.metric_values import Unavailable
 
 
 @dataclass(frozen=True)

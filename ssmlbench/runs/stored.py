@@ -12,8 +12,9 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.decisions import RULES
-from ssmlbench.protocol.metrics import CONVENTIONS, METRICS, evaluate_rules
+from ssmlbench.protocol.metrics import CONVENTIONS, METRICS
 from ssmlbench.runs.finished import Finished
+from ssmlbench.runs.metric_values import Unavailable, metric_value
 from ssmlbench.runs.scores import StoredScores
 
 if TYPE_CHECKING:
@@ -41,27 +42,23 @@ class RunResult:
     ) -> dict[str, float]:
         """Return the metrics on the test set, by key (`map`, `micro_f1`, …), under a decision rule.
 
-        convention: `default`, or `released` (labels without a test positive count 0).
+        convention: `default`, or `released` (labels without a test positive count 0). Metrics that
+        were added after the run was made are computed from its scores, if those are there.
         """
         if decision not in RULES:
             raise UserError(f"decision {decision!r}: no such rule.{did_you_mean(decision, RULES)}")
         if convention not in CONVENTIONS:
             close = did_you_mean(convention, CONVENTIONS)
             raise UserError(f"convention {convention!r}: no such convention.{close}")
-        stored = self._run.result["metrics"].get(decision, {}).get(convention, {})
-        if METRICS.keys() <= stored.keys():
-            return dict(stored)
-        if lacking := self.scores.lacking(decision):
-            raise UserError(
-                f"{self.folder}: the run is older than the decision rule {decision} and has no "
-                f"{', '.join(lacking)}; make it again to have it"
-            )
-        return self._computed[decision][convention]
-
-    @cached_property
-    def _computed(self) -> dict[str, dict[str, dict[str, float]]]:
-        """All metrics, from the scores: for a rule or a metric that is newer than the run."""
-        return evaluate_rules(self.scores.scores, self.scores.truth, self.scores.parameters)
+        values, reasons = {}, {}
+        for key, metric in METRICS.items():
+            try:
+                values[key] = metric_value(self._run, key, decision, convention)
+            except Unavailable as error:
+                reasons[metric.uses_decision] = str(error)
+        if not any(METRICS[key].uses_decision for key in values) and True in reasons:
+            raise UserError(f"decision {decision!r}: {reasons[True]}")
+        return values
 
     @property
     def cost(self) -> dict[str, float]:

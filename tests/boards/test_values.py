@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ssmlbench.boards import values as values_module
 from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.csv_files import export, read_exported
 from ssmlbench.boards.query import Query
@@ -19,8 +18,10 @@ from ssmlbench.boards.report import write_report
 from ssmlbench.cli import app
 from ssmlbench.protocol.decisions import RULES, DecisionRule, decide, fit_rules
 from ssmlbench.protocol.metrics import METRICS, Metric, Predictions, Values, evaluate
+from ssmlbench.runs import metric_values as values_module
 from ssmlbench.runs.finished import Finished, read_finished
 from ssmlbench.runs.scores import StoredScores
+from ssmlbench.runs.stored import RunResult
 from tests.support.board_runs import grid, one_board
 
 
@@ -175,6 +176,16 @@ def test_a_rule_that_was_not_fitted_is_missing_with_the_reason(
     (row,) = [row for row in board.rows if row.name == "bce"]
     assert row.cells["micro_f1", "0.1"].seeds == (0,)
     assert any("Micro-F1 of 3 runs" in line for line in board.unavailable)
+
+
+def test_a_result_from_python_has_what_was_added(old_runs: Path) -> None:
+    run = read_finished([old_runs])[0][0]
+    metrics = RunResult(run).metrics("low", "released")
+    assert list(metrics) == list(METRICS)
+    scores = RunResult(run).scores
+    sets = decide(scores.scores, "low", truth=scores.truth)
+    expected = evaluate(scores.scores, scores.truth, sets, convention="released")
+    assert metrics["exact"] == expected["exact"]
 
 
 def test_without_scores_the_reason_is_that(old_runs: Path) -> None:

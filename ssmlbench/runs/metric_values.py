@@ -1,7 +1,7 @@
 """The values of a run's metrics: as the run stored them, or computed from its scores.
 
 A run stores the metrics and decision rules of its time. Those that were added since are computed from
-scores.safetensors when a board needs them, and kept in computed.json beside the result, which itself is
+scores.safetensors when they are needed, and kept in computed.json beside the result, which itself is
 never rewritten.
 """
 
@@ -15,7 +15,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ssmlbench.boards.columns import COSTS
 from ssmlbench.core.files import read_json, write_atomically
 from ssmlbench.protocol import decisions, matrices, metrics
 from ssmlbench.protocol.decisions import RULES, DecisionRule
@@ -30,13 +29,8 @@ class Unavailable(Exception):
     """A value that a run did not store and that cannot be computed; the text is the reason."""
 
 
-def column_value(run: Finished, key: str, decision: str, convention: str) -> float:
-    """The value of a metric or cost of a run; raises `Unavailable` where there is none."""
-    if key in COSTS:
-        try:
-            return float(run.result["cost"][key])
-        except KeyError:
-            raise Unavailable(f"the result has no {key}") from None
+def metric_value(run: Finished, key: str, decision: str, convention: str) -> float:
+    """The value of a metric of a run; raises `Unavailable` where there is none."""
     metric = METRICS[key]
     value = _find(run.result["metrics"], metric, decision, convention)
     if value is None:
