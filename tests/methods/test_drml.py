@@ -17,7 +17,7 @@ from ssmlbench.kit.gradient_step import GradientStep
 from ssmlbench.kit.heads import Network
 from ssmlbench.kit.pools import Batch, Forward, Outputs, Pool, Pools
 from ssmlbench.plugins.loader import load_file
-from ssmlbench.training import trainer
+from ssmlbench.training import model
 
 drml = load_file(builtin_root() / "methods" / "drml.py")
 TOLERANCE = 2e-5
@@ -196,7 +196,7 @@ def test_a_head_on_fixed_features_can_be_trained_with_a_scaled_loss(
     """Vectors leave no weight to the trainer's optimiser, which a scaler refuses to step."""
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1)
     plain = train(drml.Drml, toy("vector"), spec_for(drml.Drml, "semi"))
-    monkeypatch.setattr(trainer, "mixed_precision", lambda *_: (nullcontext, scaler))
+    monkeypatch.setattr(model, "mixed_precision", lambda *_: (nullcontext, scaler))
     scaled = train(drml.Drml, toy("vector"), spec_for(drml.Drml, "semi"))
     assert same_bits(
         plain, scaled

@@ -75,7 +75,7 @@ EDITS = {
     "def expected_positives": ("pool.prior.sum()", "pool.prior.mean()", {"epr"} | ROLES),
     "class EntropyMethod": ("p, -self.config.alpha", "p, self.config.alpha", {"em", "em_apl"}),
     "class LargeLossMethod": ("return (epoch - 1) *", "return epoch *", {"llr", "llct"}),
-    "class PenalisedMethod": ("config.penalty * self", "config.penalty + self", {"l1r", "l2r"}),
+    "class PenalisedMethod": ("penalty * self.norm", "penalty + self.norm", {"l1r", "l2r"}),
     "class EstimatedLabelsMethod": ("self.config.label_lr *", "2 * self.config.label_lr *", ROLES),
     # The class: its entries' loss is overridden by some, its terms by others.
     "class PartialMethod": (
