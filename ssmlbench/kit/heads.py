@@ -19,6 +19,7 @@ class CosineHead(nn.Module):
         self.weight = nn.Parameter(torch.empty(labels, width).uniform_(-bound, bound))
 
     def forward(self, features: Tensor) -> Tensor:
+        """Features, B × width, to cosines, B × K."""
         return F.linear(F.normalize(features, dim=1), F.normalize(self.weight, dim=1))
 
 
@@ -49,6 +50,7 @@ class Network(nn.Module):
         self.head = head
 
     def forward(self, inputs: Tensor) -> dict[str, Tensor]:
+        """Features and the head's outputs by name, in single precision."""
         features = self.projection(self.encoder(inputs))
         outputs = self.head(features)
         if isinstance(outputs, Tensor):

@@ -48,7 +48,7 @@ def angles(cosines: Tensor) -> Tensor:
 
 
 def soft_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """t nl(p) + (1 - t) nl(1 - p), where nl(t) = -log(t + ε) is bounded at t = 0."""
+    """Soft cross-entropy t nl(p) + (1 - t) nl(1 - p), where nl(t) = -log(t + ε) is bounded at t = 0."""
     return soft_loss_of(logits.sigmoid(), logits, targets)
 
 

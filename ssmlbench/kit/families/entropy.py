@@ -16,6 +16,8 @@ class EntropyMethod(PartialMethod):
 
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):
+        """The weight of the entropy, and what counts as unknown."""
+
         alpha: float = option(
             0.2,
             "α: weight of the entropy (VOC .2, COCO and NUS .1, CUB .01)",
@@ -24,10 +26,12 @@ class EntropyMethod(PartialMethod):
         literal: bool = option(False, "treat known negatives as unknown too")
 
     def unobserved(self, p: Tensor) -> tuple[Tensor, float]:
+        """An entry's own probability as its target, weighted -α: minus its entropy."""
         # Its own probability as its target: p nl(p) + (1 - p) nl(1 - p), through both factors.
         return p, -self.config.alpha
 
     def entry_loss(self, logits: Tensor, observed: Tensor) -> Tensor:
+        """The losses of known entries and the entropies of the others, B × K."""
         return super().entry_loss(logits, self.known(observed))
 
     def known(self, observed: Tensor) -> Tensor:

@@ -47,6 +47,7 @@ class EstimatedLabelsMethod(PartialMethod):
         )
 
     def setup(self, pools: Pools) -> None:
+        """Start U, and the state of its optimiser."""
         super().setup(pools)
         self.kappa = expected_positives(self.config.kappa, pools.labelled)
         # U. A parameter keeps its identity when a run is resumed, as an optimiser needs.
@@ -58,9 +59,11 @@ class EstimatedLabelsMethod(PartialMethod):
             self.count = torch.zeros((), device=start.device)
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        return []  # U has an optimiser of its own
+        """Nothing for the trainer's optimiser: U has its own."""
+        return []
 
     def build_optimisers(self, network: Network) -> dict[str, torch.optim.Optimizer]:
+        """The Adam over all of U, if the released optimiser is asked for."""
         if self.config.optimiser == "rows":
             return {}
         return {"estimates": torch.optim.Adam([self.estimates])}
@@ -68,6 +71,7 @@ class EstimatedLabelsMethod(PartialMethod):
     def step(
         self, labelled: Batch, unlabelled: Batch | None, update: GradientStep
     ) -> dict[str, Tensor]:
+        """One step of the network and one of U, each with the other held constant."""
         logits, observed = self.together(labelled, unlabelled)
         rows = self.positions(labelled, unlabelled)
         estimates = self.estimates.index_select(0, rows).requires_grad_()
@@ -91,6 +95,7 @@ class EstimatedLabelsMethod(PartialMethod):
         self.estimates.grad = None
 
     def pseudo_labels(self) -> tuple[Tensor, Tensor] | None:
+        """The estimates of the unlabelled rows, all trusted."""
         if not self.unlabelled_views:
             return None
         estimated = self.estimates[self.n_labelled :].sigmoid()

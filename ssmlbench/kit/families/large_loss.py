@@ -28,6 +28,8 @@ class LargeLossMethod(PartialMethod):
 
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):
+        """How fast the share of doubted entries grows."""
+
         delta: float = option(
             0.2,
             "Δ_rel: percent of a batch's entries doubted more every epoch",
@@ -40,6 +42,7 @@ class LargeLossMethod(PartialMethod):
         )
 
     def start_epoch(self, pools: Pools) -> None:
+        """Set the share of entries that this epoch doubts."""
         self.rate = self.doubted_share(pools.epoch, pools.epochs)
 
     def doubted_share(self, epoch: int, epochs: int) -> float:

@@ -1,5 +1,6 @@
-"""Methods for partial labels: an entry's target and weight by its code (1 positive, 0 known negative, -1
-unobserved), and two readings of unlabelled rows.
+"""Methods for partial labels: an entry has a target and a weight by what is known of it.
+
+Codes are 1 (positive), 0 (known negative) and -1 (unobserved). Unlabelled rows have two readings.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class PartialMethod(Method):
 
     @dataclass(frozen=True)
     class Config(Method.Config):
+        """How unlabelled rows are read."""
+
         reading: Literal["an", "lab"] = option(
             "an", "unlabelled rows in semi: an, all their entries are unobserved; lab, left out"
         )
@@ -50,6 +53,7 @@ class PartialMethod(Method):
             self.unlabelled_views = ()
 
     def setup(self, pools: Pools) -> None:
+        """Note where the unlabelled rows start in a table of all rows."""
         self.n_labelled = len(pools.labelled)
 
     def unobserved(self, p: Tensor) -> tuple[Tensor | float, float]:
@@ -70,6 +74,7 @@ class PartialMethod(Method):
         return {"entries": self.entry_loss(logits, observed).mean()}
 
     def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
+        """The terms of both batches together."""
         return self.terms(*self.together(labelled, unlabelled))
 
     def together(self, labelled: Batch, unlabelled: Batch | None) -> tuple[Tensor, Tensor]:
@@ -103,11 +108,14 @@ class PenalisedMethod(PartialMethod):
 
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):
+        """The weight of the penalty."""
+
         penalty: float = option(
             1e-5, "λ: weight of the penalty", search=between(1e-6, 1e-3, log=True)
         )
 
     def unobserved(self, p: Tensor) -> tuple[float, float]:
+        """Assumed negative: target 0, weight 1."""
         return 0.0, 1.0
 
     def norm(self, weight: Tensor) -> Tensor:
@@ -117,6 +125,7 @@ class PenalisedMethod(PartialMethod):
     def step(
         self, labelled: Batch, unlabelled: Batch | None, update: GradientStep
     ) -> dict[str, Tensor]:
+        """One step on the entries' loss and the penalty of the head's weights."""
         terms = self.loss(labelled, unlabelled)
         terms["weights"] = self.weight_penalty(update.network.head.get_parameter("weight"))
         update.backward(summed(terms))
