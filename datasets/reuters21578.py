@@ -14,13 +14,15 @@ from typing import Any
 from ssmlbench.api import BadRow, DatasetAdapter, PublishedStatistics, Row, read_records
 
 STORY = re.compile(
-    r"<REUTERS(?P<head>[^>]*)>(?P<inside>.*?)(?P<end></REUTERS>|(?=<REUTERS)|\Z)", re.S
+    r"<REUTERS(?P<head>[^>]*)>(?P<inside>.*?)(?P<end></REUTERS>|(?=<REUTERS)|\Z)", re.DOTALL
 )
 ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
 
 
 @dataclass(frozen=True)
 class Story:
+    """One story of the collection."""
+
     split: str  # "train", "test", or "" when it is in neither
     id: str
     topics: tuple[str, ...]
@@ -140,10 +142,11 @@ def read_list(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
 
 
 def element(text: str, name: str) -> str:
-    found = re.search(rf"<{name}\b[^>]*>(.*?)</{name}>", text, re.S)
+    """The content of the first element of that name, empty where there is none."""
+    found = re.search(rf"<{name}\b[^>]*>(.*?)</{name}>", text, re.DOTALL)
     return found[1] if found else ""
 
 
 def tidy(title: str, body: str) -> str:
-    """One line, entities resolved, without the \\x03 that ends a story on the wire."""
+    r"""One line, entities resolved, without the \x03 that ends a story on the wire."""
     return " ".join(html.unescape(f"{title}\n{body}").replace("\x03", " ").split())

@@ -25,8 +25,10 @@ NEGATIVE, POSITIVE = 0, 1  # rows of the statistics
 
 
 class Bbam(Method):
-    """The angles of a label's positives and of its negatives are rescaled to equal variance, then go
-    through a cosine-margin BCE; negatives are those nearest to the label's prototype."""
+    """A cosine-margin BCE on angles whose positives and negatives are rescaled to equal variance.
+
+    Per label, the negatives used are those nearest to its prototype.
+    """
 
     name = "bbam"
     paper = (

@@ -1,5 +1,7 @@
-"""Binary cross-entropy on the labelled rows: the floor of every board, and its ceiling under
-`--regime full`."""
+"""Binary cross-entropy on the labelled rows.
+
+The floor of every board, and its ceiling under `--regime full`.
+"""
 
 from __future__ import annotations
 

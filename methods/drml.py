@@ -13,8 +13,10 @@ from ssmlbench.api import Batch, GradientStep, Method, Network, Outputs, Pools, 
 
 
 class Drml(Method):
-    """A projector is trained to undo the disagreement its two classifiers are trained to show; rows
-    they agree on become labelled, and a relation network over f₁f₂ᵀ gives the answer."""
+    """Two classifiers are trained to disagree, and a projector to undo their disagreement.
+
+    Rows on which they agree become labelled; a relation network over f₁f₂ᵀ gives the scores.
+    """
 
     name = "drml"
     paper = "Wang et al., Dual Relation Semi-Supervised Multi-Label Learning, AAAI 2020"

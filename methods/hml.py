@@ -102,7 +102,7 @@ class Hml(Method):
 
 
 def margin_logits(cosines: Tensor, s: Tensor, m: Tensor) -> Tensor:
-    """s cos(θ + m)."""
+    """The logits s cos(θ + m)."""
     return s * (angles(cosines.float()) + m).cos()
 
 

@@ -112,6 +112,7 @@ class CodeHead(nn.Module):
 
 
 def deviations(raw: Tensor) -> Tensor:
+    """σ: positive standard deviations from unbounded parameters."""
     return F.softplus(raw) + SMALLEST_DEVIATION
 
 

@@ -184,7 +184,7 @@ HOMES = {
 
 _HOME_OF = {name: module for module, names in HOMES.items() for name in names}
 
-__all__ = sorted(_HOME_OF)
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605 (a list; ruff reads literals only)
 
 
 def __getattr__(name: str) -> Any:

@@ -58,6 +58,7 @@ def export(runs: Iterable[Finished], folder: Path, command: str) -> list[Path]:
 
 
 def exported_text(runs: Sequence[Finished], command: str) -> str:
+    """The runs as CSV, one line each, with the command that exported them on top."""
     ordered = sorted(runs, key=_order)
     out = io.StringIO()
     for line in _provenance(ordered, command):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ssmlbench.inputs.encoders import Encoder
     from ssmlbench.kit.method import Method
 
-    Plugin = type[Method] | type[Encoder]
+    Plugin = type[Method | Encoder]
 
 
 def check(

@@ -206,7 +206,7 @@ def histogram(card: Card) -> Table:
     order = sorted(range(len(train)), key=lambda k: (-train[k], k))
     shown = order if len(order) <= ALL_LABELS else [*order[:15], *order[-5:]]
     for k in shown:
-        bar = "█" * round(24 * train[k] / max(1, max(train)))
+        bar = "█" * round(24 * train[k] / max(1, *train))
         table.add_row(Text(card.label_names[k]), f"{train[k]:,}", f"{test[k]:,}", bar)
         if len(shown) < len(order) and k == shown[14]:
             table.add_row(f"… {len(order) - len(shown)} more", "", "", "")

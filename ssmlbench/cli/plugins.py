@@ -45,7 +45,7 @@ def datasets_command(plugin: PluginFiles = None) -> None:
 @new_app.command("method")
 def new_method(
     name: Annotated[str, typer.Argument(help="The method's name, e.g. my-method.")],
-    folder: Annotated[Path, typer.Option(help="Where to write the file.")] = Path("."),
+    folder: Annotated[Path, typer.Option(help="Where to write the file.")] = Path(),
 ) -> None:
     """Write a commented, working method to start from."""
     from ssmlbench.cli.templates import write_method

@@ -81,9 +81,11 @@ def page(states: Sequence[RunState]) -> RenderableType:
     for dataset, regime in sorted({(state.dataset, state.regime) for state in states}):
         table.add_row(dataset, regime, *(str(counts[dataset, regime, name]) for name in shown))
     parts: list[RenderableType] = [table]
-    for name in shown:
-        if name != "done":
-            parts.append(_listed(name, [state for state in states if state.state == name]))
+    parts += [
+        _listed(name, [state for state in states if state.state == name])
+        for name in shown
+        if name != "done"
+    ]
     unreadable = Counter(state.note for state in states if state.note)
     for note, count in unreadable.items():
         runs = "1 run" if count == 1 else f"{count} runs"

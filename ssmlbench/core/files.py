@@ -29,7 +29,7 @@ def atomic(file: Path) -> Iterator[Path]:
     unfinished = temporary_beside(file)
     try:
         yield unfinished
-        os.replace(unfinished, file)
+        unfinished.replace(file)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise

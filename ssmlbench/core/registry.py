@@ -51,7 +51,7 @@ def plugin_name(cls: type[Any], what: str) -> str:
     if not isinstance(name, str) or not name:
         raise UserError(
             f"{location(cls)}: class {cls.__name__} has no `name`; add e.g. "
-            f'name = "my-{what.split()[0]}"'
+            f'name = "my-{what.split(maxsplit=1)[0]}"'
         )
     return name
 

@@ -12,9 +12,11 @@ import torch
 
 
 def stream_seed(seed: int, *purpose: object) -> int:
+    """The seed of one purpose, e.g. the views of epoch 3: independent of all other purposes."""
     text = "/".join(map(str, (seed, *purpose)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
 
 def stream(seed: int, *purpose: object) -> torch.Generator:
+    """A generator of its own for one purpose."""
     return torch.Generator().manual_seed(stream_seed(seed, *purpose))

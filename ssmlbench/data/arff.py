@@ -22,7 +22,7 @@ from ssmlbench.data.adapter import SPLITS, BadRow, Row, numbered_lines
 from ssmlbench.data.user_files import UserFiles
 
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-ATTRIBUTE = re.compile(rf"@attribute\s+({QUOTED}|\S+)\s+(.+)", re.I)
+ATTRIBUTE = re.compile(rf"@attribute\s+({QUOTED}|\S+)\s+(.+)", re.IGNORECASE)
 CELL = re.compile(rf"\s*(?:\d+\s+)?(?:{QUOTED})\s*(?=,|$)|[^,]*")
 """A quoted value, after its index in a sparse row, or anything up to the next comma."""
 NUMERIC = ("numeric", "real", "integer")

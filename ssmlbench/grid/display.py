@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 from rich.console import Console
 from rich.live import Live
@@ -78,7 +79,7 @@ class Display:
                 get_renderable=self.table, console=console, refresh_per_second=2, transient=True
             )
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> Self:
         if self._live:
             self._live.start()
         return self

@@ -65,5 +65,5 @@ def _file_with(path: str, text: str) -> str:
     if not copy.is_file() or copy.read_text(encoding="utf-8") != text:
         part = copy.with_name(f".{copy.name}.{os.getpid()}")
         part.write_text(text, encoding="utf-8")
-        os.replace(part, copy)
+        part.replace(copy)
     return str(copy)

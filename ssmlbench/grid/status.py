@@ -6,7 +6,6 @@ Files of newer or older versions are read as far as they can be.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -68,7 +67,7 @@ def read_states(roots: Iterable[Path]) -> list[RunState]:
             raise UserError(f"no results folder at {root}; `ssmlbench run` makes one")
         waiting = read_queues(root)
         for path in (root / relative for relative in run_paths(root)):
-            state = _state(path, set(os.listdir(path)), waiting.pop(path, None))
+            state = _state(path, _names(path), waiting.pop(path, None))
             if state is not None:
                 states.append(state)
         states += [_queued_state(entry) for entry in waiting.values()]
@@ -79,7 +78,7 @@ def state_of(results: Path, spec: RunSpec) -> RunState | None:
     """The state of one run; None if it has no folder."""
     path = RunFolder.of(results, spec).path
     try:
-        return _state(path, set(os.listdir(path)), None)
+        return _state(path, _names(path), None)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -154,3 +153,7 @@ def _run_state(path: Path, state: str, name: str = "", **facts: Any) -> RunState
         elif spec.file.exists():
             note = f"spec.json: {spec.reason}"
     return RunState(state, path, dataset, regime, name or method, seed, digest, note=note, **facts)
+
+
+def _names(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()}

@@ -122,8 +122,7 @@ def run_paths(root: Path) -> list[str]:
 
 def _load(file: Path | str) -> object:
     try:
-        with open(file, "rb") as stream:
-            return json.loads(stream.read())
+        return json.loads(Path(file).read_bytes())
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -22,7 +22,7 @@ from ssmlbench.core.spec import RunSpec
 
 @dataclass(frozen=True)
 class RunFolder:
-    """results/<dataset>/<regime>-<π>/<method>/<seed>-<hash>/"""
+    """A run's folder: results/<dataset>/<regime>-<π>/<method>/<seed>-<hash>."""
 
     path: Path
 

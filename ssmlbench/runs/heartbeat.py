@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ssmlbench.core.eta import EpochTimer, run_eta
 from ssmlbench.core.events import (
@@ -41,7 +41,7 @@ class KeepAlive:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._touch, daemon=True)
 
-    def __enter__(self) -> KeepAlive:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -105,7 +105,7 @@ class Heartbeat:
         )
         self._keep_alive = KeepAlive(self._file)
 
-    def __enter__(self) -> Heartbeat:
+    def __enter__(self) -> Self:
         self._write()
         self._keep_alive.__enter__()
         return self

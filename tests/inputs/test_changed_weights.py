@@ -207,7 +207,7 @@ def test_a_loaded_model_does_not_follow_its_file(model: Model) -> None:
     )
     encoder = model.encoder(example, EncoderOptions.of(spec))
     before = [p.detach().clone() for p in encoder.parameters()]
-    size = os.path.getsize(model.in_place)
+    size = model.in_place.stat().st_size
     with model.in_place.open("r+b") as opened:  # in place: a mapped file would show it
         opened.seek(size // 2)
         opened.write(b"\x01" * (size - size // 2))
@@ -258,7 +258,7 @@ def test_a_file_is_read_again_only_if_it_was_written_to(
 ) -> None:
     file = tmp_path / "weights"
     file.write_bytes(b"one")
-    before = os.stat(file)
+    before = file.stat()
     first = file_digest(file)
     file.write_bytes(b"two")  # the same size, within the same tick of a coarse clock
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))

@@ -181,7 +181,7 @@ def test_an_error_in_a_prefetching_thread_reaches_the_reader() -> None:
 
 def test_a_reader_that_stops_early_leaves_no_thread_behind() -> None:
     begun: list[int] = []
-    results = ahead(lambda step: begun.append(step), 1000, 2)
+    results = ahead(begun.append, 1000, 2)
     next(results)
     results.close()  # type: ignore[attr-defined]
     assert len(begun) < 20

@@ -42,7 +42,9 @@ def unchanged(plugins: Plugins) -> dict[str, list[str]]:
 
 
 def kit_file(definition: str) -> Path:
-    (file,) = [f for f in KIT.rglob("*.py") if re.search(rf"^{definition}\b", f.read_text(), re.M)]
+    (file,) = [
+        f for f in KIT.rglob("*.py") if re.search(rf"^{definition}\b", f.read_text(), re.MULTILINE)
+    ]
     return file
 
 

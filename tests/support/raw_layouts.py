@@ -122,10 +122,10 @@ def nuswide_recrawl(folder: Path) -> None:
     names = {"train": ["actor/01.jpg", "bear/02.jpg"], "val": ["bear/03.jpg"]}
     labels = {"train": [[1, 0, 1], [0, 0, 0]], "val": [[0, 1, 0]]}
     folder.mkdir(parents=True, exist_ok=True)
-    for part in names:
-        np.save(folder / f"formatted_{part}_images.npy", np.array(names[part]))
+    for part, files in names.items():
+        np.save(folder / f"formatted_{part}_images.npy", np.array(files))
         np.save(folder / f"formatted_{part}_labels.npy", np.array(labels[part], dtype=float))
-        for seed, name in enumerate(names[part]):
+        for seed, name in enumerate(files):
             put(folder / "Flickr" / name, jpeg(seed + 10 * (part == "val")))
 
 

@@ -14,15 +14,18 @@ from ssmlbench.protocol.decisions import RULES
 
 
 def title(board: Board) -> str:
+    """The data set, the regime and, if there is only one, the regime's number."""
     where = f" {board.axis} = {board.levels[0]}" if board.axis and len(board.levels) == 1 else ""
     return f"{board.dataset} · {board.regime}{where}"
 
 
 def row_name(board: Board, row: BoardRow) -> str:
+    """The row's name, with † if its epochs were selected on the test set."""
     return f"{row.name} †" if board.selection == "oracle" else row.name
 
 
 def column_title(board: Board, metric: Column, level: str) -> str:
+    """The metric with its direction, its decision rule's mark and the regime's number."""
     arrow = "↑" if metric.higher_is_better else "↓"
     mark = rule_mark(board.decision, metric)
     name = f"{metric.title}{mark} {arrow}"
@@ -135,11 +138,13 @@ def cell_text(cell: Cell | None, metric: Column) -> str:
 
 
 def seeds_text(row: BoardRow) -> str:
+    """How many seeds the row's cells have: `3`, or `2–3` where they differ."""
     counts = sorted({len(cell.seeds) for cell in row.cells.values()})
     return "–".join(map(str, counts[:1] + counts[-1:] if len(counts) > 1 else counts))
 
 
 def boards_document(boards: Sequence[Board]) -> Document:
+    """The boards as a document, one table each."""
     return Document([_section(board) for board in boards], list(records(boards)))
 
 

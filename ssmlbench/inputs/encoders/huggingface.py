@@ -231,7 +231,7 @@ def _load_model(name: str, pretrained: bool) -> Any:
     if missing:
         raise UserError(
             f"--backbone {name}: its weights lack {len(missing)} tensors of the model, e.g. "
-            f"{sorted(missing)[0]}; --weights none would train from scratch"
+            f"{min(missing)}; --weights none would train from scratch"
         )
     if model.config.is_encoder_decoder:
         model = model.get_encoder()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlparse
 
@@ -130,7 +129,7 @@ def _take_off_classifier(model: nn.Module) -> int:
 def _weights_file(model: str, weights: Any) -> Path:
     """The file of published weights in torch's cache, fetched if it is missing."""
     folder = Path(str(torch.hub.get_dir())) / "checkpoints"
-    file = folder / os.path.basename(urlparse(str(weights.url)).path)
+    file = folder / PurePosixPath(urlparse(str(weights.url)).path).name
     if not file.is_file():
         try:
             weights.get_state_dict(progress=False, check_hash=True)
