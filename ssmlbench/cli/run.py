@@ -16,6 +16,7 @@ from ssmlbench.core.run_options import WHAT, WHERE
 
 if TYPE_CHECKING:
     from ssmlbench.core.spec import RunSpec
+    from ssmlbench.data import DatasetAdapter
     from ssmlbench.grid.request import GridRequest
     from ssmlbench.plugins.loader import Plugins
 
@@ -53,11 +54,7 @@ def run(
     request = source.request(typed)
     command = command_of(where, engine, where.results)
     plugins = load_plugins([*request.plugins])
-    specs = specs_of(request, plugins, source, command)
-    if tuned:
-        from ssmlbench.grid.study import tuned_specs
-
-        specs = tuned_specs(specs, plugins, where.results)
+    specs = specs_of(request, plugins, source, command, where.results if tuned else None)
     command.make(specs, plugins)
 
 
@@ -76,20 +73,19 @@ def command_of(where: Where, engine: dict[str, Any], results: Path) -> GridComma
 
 
 def specs_of(
-    request: GridRequest, plugins: Plugins, source: RequestOptions, command: GridCommand
+    request: GridRequest,
+    plugins: Plugins,
+    source: RequestOptions,
+    command: GridCommand,
+    tuned_in: Path | None = None,
 ) -> list[RunSpec]:
-    """Prepare the data sets that are not prepared, and return every run of the request."""
+    """Every run of the request; the data sets that it prepares are shown."""
     from ssmlbench.cli.data import prepare_shown
-    from ssmlbench.grid import expand
-    from ssmlbench.training.device import check_precision, default_precision, pick_device
+    from ssmlbench.grid.request import requested_specs
 
-    device, here = command.dispatch.context.device, command.dispatch.runs_here
-    request = request.completed(precision=default_precision(device, here))
-    if here:
-        check_precision(pick_device(device), request.fixed["precision"])
-    for name in request.axes["method"]:
-        _ = plugins.methods[name]  # a mistyped name is an error before the data is prepared
-    for name in request.axes["dataset"]:
-        adapter = plugins.datasets[plugins.data_set(name)](data_dir=source.data_dir)
-        prepare_shown(adapter, source.skip_bad, Console(), quiet=command.quiet)
-    return expand(plugins, request)
+    def prepare_data(adapter: type[DatasetAdapter]) -> None:
+        prepare_shown(
+            adapter(data_dir=source.data_dir), source.skip_bad, Console(), quiet=command.quiet
+        )
+
+    return requested_specs(request, plugins, command.dispatch, prepare_data, tuned_in)

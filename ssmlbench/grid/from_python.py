@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -22,6 +22,7 @@ from ssmlbench.runs.stored import RunResult, RunResults
 
 if TYPE_CHECKING:
     from ssmlbench.core.events import Listener
+    from ssmlbench.data import DatasetAdapter
     from ssmlbench.grid.dispatch import Dispatch
     from ssmlbench.grid.request import GridRequest
     from ssmlbench.kit.method import Method
@@ -127,6 +128,8 @@ def run(
     progress: show on the terminal what is going on.
     options: every other option of `ssmlbench run`, with underscores: `epochs=20`, `freeze=True`.
     """
+    from ssmlbench.grid.request import requested_specs
+
     axes = {"dataset": dataset, "pi": pi, "seed": seed, "regime": regime}
     files = [plugin] if isinstance(plugin, str | Path) else plugin
     request = _request({"method": method, **axes, **options}, seeds, settings, files, grid)
@@ -135,11 +138,8 @@ def run(
         _add_class(plugins, cls, jobs)
     root = Path(results).expanduser().resolve()
     dispatch = _dispatch(root, device, jobs, threads, workers)
-    specs = _specs(request, plugins, device, data_dir, skip_bad)
-    if tuned:
-        from ssmlbench.grid.study import tuned_specs
-
-        specs = tuned_specs(specs, plugins, root)
+    prepare_data = _preparer(data_dir, skip_bad)
+    specs = requested_specs(request, plugins, dispatch, prepare_data, root if tuned else None)
     failed = _make(specs, plugins, dispatch, jobs, progress)
     lost = {spec.hash for spec, _ in failed}
     left = [spec for spec in specs if spec.hash not in lost]
@@ -247,27 +247,17 @@ def _dispatch(
     return dispatch
 
 
-def _specs(
-    request: GridRequest,
-    plugins: Plugins,
-    device: str,
-    data_dir: str | Path | None,
-    skip_bad: bool,
-) -> list[RunSpec]:
-    """Every run that is asked for, with its data set prepared."""
+def _preparer(
+    data_dir: str | Path | None, skip_bad: bool
+) -> Callable[[type[DatasetAdapter]], None]:
+    """A function that prepares a data set of the raw files in a folder."""
     from ssmlbench.data import check_source, prepare
-    from ssmlbench.grid.request import expand
-    from ssmlbench.training.device import check_precision, default_precision, pick_device
 
-    request = request.completed(precision=default_precision(device))
-    check_precision(pick_device(device), request.fixed["precision"])
-    for name in request.axes["method"]:
-        _ = plugins.methods[name]  # an unknown name is an error before any data is prepared
-    for name in request.axes["dataset"]:
-        folder = None if data_dir is None else Path(data_dir)
-        adapter = plugins.datasets[plugins.data_set(name)](data_dir=folder)
+    def prepare_data(cls: type[DatasetAdapter]) -> None:
+        adapter = cls(data_dir=None if data_dir is None else Path(data_dir))
         check_source(adapter, prepare(adapter, skip_bad).card)
-    return expand(plugins, request)
+
+    return prepare_data
 
 
 def _make(
@@ -276,19 +266,16 @@ def _make(
     """Make the runs that are not finished; those that failed, and why."""
     from rich.console import Console
 
+    from ssmlbench.grid.dispatch import ignore
     from ssmlbench.grid.display import Display
 
     # A single run is made in this process. So are all if they are made one after another: worker
     # processes would import a script's main module again.
     groups = [specs] if jobs > 1 else [[spec] for spec in specs]
     with _torch_state_kept(), Display(Console(), len(specs), quiet=not progress) as display:
-        listener: Listener = display.report if progress else _ignore
+        listener: Listener = display.report if progress else ignore
         summaries = [dispatch.run(dispatch.plan(group, plugins), listener) for group in groups]
     return [failure for summary in summaries for failure in getattr(summary, "failed", ())]
-
-
-def _ignore(spec: RunSpec, event: object) -> None:
-    """Listen to nothing."""
 
 
 @contextmanager

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import UserError
@@ -14,6 +15,8 @@ from ssmlbench.core.suggestions import one_of
 from ssmlbench.protocol.regimes import REGIMES
 
 if TYPE_CHECKING:
+    from ssmlbench.data import DatasetAdapter
+    from ssmlbench.grid.dispatch import Dispatch
     from ssmlbench.plugins.loader import Plugins
 
 Axes = Mapping[str, tuple[Any, ...]]
@@ -68,6 +71,33 @@ class GridRequest:
             if not request.values.get(option.name):
                 raise UserError(f"{option.flag} is missing, e.g. {option.flag} {option.example}")
         return request
+
+
+def requested_specs(
+    request: GridRequest,
+    plugins: Plugins,
+    dispatch: Dispatch,
+    prepare_data: Callable[[type[DatasetAdapter]], object],
+    tuned_in: Path | None = None,
+) -> list[RunSpec]:
+    """Every run of a request, with its data sets prepared.
+
+    prepare_data: prepares a data set, unless it is prepared already.
+    tuned_in: the results folder whose studies give the hyper-parameters.
+    """
+    from ssmlbench.grid.study import tuned_specs
+    from ssmlbench.training.device import check_precision, default_precision, pick_device
+
+    device, here = dispatch.context.device, dispatch.runs_here
+    request = request.completed(precision=default_precision(device, here))
+    if here:
+        check_precision(pick_device(device), request.fixed["precision"])
+    for name in request.axes["method"]:
+        _ = plugins.methods[name]  # an unknown name is an error before any data is prepared
+    for name in request.axes["dataset"]:
+        prepare_data(plugins.datasets[plugins.data_set(name)])
+    specs = expand(plugins, request)
+    return specs if tuned_in is None else tuned_specs(specs, plugins, tuned_in)
 
 
 def first_seeds(count: int) -> tuple[int, ...]:
