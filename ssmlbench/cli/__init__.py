@@ -1,6 +1,6 @@
-"""The command line. It parses, asks the engine, prints; torch is imported only when something runs.
+"""The command line: reads what was typed, calls the engine, prints. torch is imported only for runs.
 
-One module a command or a group of them; this one puts them together.
+One module for each verb or group of verbs; verbs.py lists them.
 """
 
 from __future__ import annotations
@@ -13,36 +13,17 @@ import typer
 from rich.console import Console
 
 import ssmlbench
-from ssmlbench.cli.cache import cache_app
-from ssmlbench.cli.check import check
-from ssmlbench.cli.compare import compare
-from ssmlbench.cli.data import data_app
-from ssmlbench.cli.plugins import datasets_command, methods, new_app
-from ssmlbench.cli.report import plot, report
-from ssmlbench.cli.run import run
-from ssmlbench.cli.status import status
-from ssmlbench.cli.tune import tune
+from ssmlbench.cli.verbs import Verbs
 from ssmlbench.core.errors import PluginWarning, UserError
 
 app = typer.Typer(
     name="ssmlbench",
+    cls=Verbs,
     help="One honest benchmark for semi-supervised multi-label learning.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command()(run)
-app.command()(tune)
-app.command()(status)
-app.command()(compare)
-app.command()(report)
-app.command()(plot)
-app.command()(methods)
-app.command("datasets")(datasets_command)
-app.command()(check)
-app.add_typer(new_app, name="new")
-app.add_typer(data_app, name="data")
-app.add_typer(cache_app, name="cache")
 
 
 def main() -> None:
@@ -55,7 +36,7 @@ def main() -> None:
         Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
-        Console(stderr=True).print("stopped; the same command goes on from here")
+        Console(stderr=True).print("stopped; the same command continues from here")
         sys.exit(130)
 
 
@@ -71,8 +52,8 @@ def _show_plugin_warnings_on_one_line() -> None:
     warnings.showwarning = show
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"ssmlbench {ssmlbench.__version__}")
         raise typer.Exit
 
@@ -83,4 +64,4 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    pass
+    """Options of `ssmlbench` itself."""

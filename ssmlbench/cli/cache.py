@@ -51,7 +51,7 @@ def list_features() -> None:
 @cache_app.command("clear")
 def clear_features(
     dataset: Annotated[
-        str | None, typer.Option(help="Only this data set's features. [all]")
+        str | None, typer.Option(help="Only this data set's features.", show_default="all")
     ] = None,
     begun: Annotated[
         bool, typer.Option("--begun", help="Only what was begun and not completed.")

@@ -16,7 +16,9 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.engines import engines
 
 if TYPE_CHECKING:
-    from ssmlbench.grid import Dispatch, Submission, Summary
+    from ssmlbench.grid.dispatch import Dispatch
+    from ssmlbench.grid.engines.base import Submission
+    from ssmlbench.grid.run_one import Summary
     from ssmlbench.plugins.loader import Plugins
 
 
@@ -71,8 +73,8 @@ class GridCommand:
     def make(self, specs: Sequence[RunSpec], plugins: Plugins) -> None:
         """Make the runs; the exit code is 2 if one failed, 130 after Ctrl-C."""
         from ssmlbench.cli.dry_run import show_plan
-        from ssmlbench.grid import Submission
         from ssmlbench.grid.display import Display
+        from ssmlbench.grid.engines.base import Submission
 
         plan = self.dispatch.plan(specs, plugins)
         if self.dry_run:

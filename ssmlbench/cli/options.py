@@ -24,14 +24,16 @@ PluginFiles = Annotated[
 ]
 DataDir = Annotated[
     Path | None,
-    typer.Option(help="A folder with a folder of raw files per data set. [SSMLBENCH_DATA]"),
+    typer.Option(
+        help="A folder with a folder of raw files per data set.", show_default="$SSMLBENCH_DATA"
+    ),
 ]
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Leave bad rows out, and count them on the card.")
 ]
 ResultsFolders = Annotated[
     list[Path] | None,
-    typer.Option("--results", help="Results folder; may be repeated. [results]"),
+    typer.Option("--results", help="Results folder; may be repeated.", show_default="results"),
 ]
 
 

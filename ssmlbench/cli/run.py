@@ -60,7 +60,7 @@ def run(
 
 def command_of(where: Where, engine: dict[str, Any], results: Path) -> GridCommand:
     """Where and how the runs are made, and what is printed."""
-    from ssmlbench.grid import Dispatch
+    from ssmlbench.grid.dispatch import Dispatch
     from ssmlbench.runs.context import RunContext
     from ssmlbench.runs.execute import quieten
 

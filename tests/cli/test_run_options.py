@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from ssmlbench.cli import app
 from ssmlbench.cli.run_options import RequestOptions
+from ssmlbench.cli.verbs import load_verb
 from ssmlbench.core.hyperparameters import as_typed
 from ssmlbench.core.run_options import PANELS, RunOption
 from ssmlbench.core.spec import OPTIONS
@@ -18,7 +18,7 @@ from ssmlbench.grid.toml_file import BY_KEY, OTHER_KEYS, read_grid, where_keys
 from ssmlbench.protocol.regimes import REGIMES
 from tests.support.run_options import another_value
 
-COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = {name: load_verb(name) for name in ("run", "tune")}
 
 
 def parsed(*arguments: str) -> GridRequest:

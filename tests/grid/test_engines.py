@@ -18,11 +18,13 @@ import pytest
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Done, EpochEnded, Event, Failed, Resumed, Waiting
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.grid import Dispatch, GridPlan, Submission, Summary
+from ssmlbench.grid.dispatch import Dispatch
 from ssmlbench.grid.engines import ray as ray_engine
 from ssmlbench.grid.engines import slurm as slurm_engine
+from ssmlbench.grid.engines.base import GridPlan, Submission
 from ssmlbench.grid.payload import RunPayload
 from ssmlbench.grid.queue_file import queue_folder
+from ssmlbench.grid.run_one import Summary
 from ssmlbench.grid.status import read_states
 from ssmlbench.plugins.digest import code_digest
 from ssmlbench.plugins.loader import Plugins

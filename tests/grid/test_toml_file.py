@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ssmlbench.core.errors import UserError
-from ssmlbench.grid import GridRequest, expand
+from ssmlbench.grid.request import GridRequest, expand
 from ssmlbench.grid.toml_file import read_grid
 from ssmlbench.plugins.loader import Plugins
 from tests.runs.test_execute import DATASET
