@@ -16,7 +16,6 @@ from ssmlbench.protocol.metrics import METRICS, Predictions
 from ssmlbench.runs.scores import StoredScores
 
 BATCH_BYTES = 16_000_000
-Interval = tuple[float, float]
 
 
 def bootstrap(
@@ -27,7 +26,7 @@ def bootstrap(
     draws: int = 1000,
     seed: int = 0,
     level: float = 0.95,
-) -> dict[str, Interval]:
+) -> dict[str, tuple[float, float]]:
     """The percentile interval of each metric's mean over runs (the seeds of a cell) on one test set.
 
     All runs and metrics are judged on the same resampled rows. An interval says how far the number may

@@ -107,15 +107,11 @@ def compare(
     for name in numbers:
         if name not in known:
             raise UserError(f"compare() has no argument {name!r}.{did_you_mean(name, known)}")
-    conventions = ("default", "released")
-    if convention not in conventions:
-        close = did_you_mean(convention, conventions)
-        raise UserError(f"convention {convention!r}: no such convention.{close}")
-    asked: dict[str, Any] = {"pi": pi, **numbers}
+    requested: dict[str, Any] = {"pi": pi, **numbers}
     query = Query(
         datasets=several(dataset, str, "dataset"),
         regimes=several(regime, str, "regime"),
-        numbers={name: several(value, float, name) for name, value in asked.items()},
+        numbers={name: several(value, float, name) for name, value in requested.items()},
         methods=several(method, str, "method"),
         selections=several(selection, str, "selection"),
         metrics=several(metric, str, "metric") or tuple(METRICS),

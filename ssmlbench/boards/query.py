@@ -1,4 +1,4 @@
-"""What a board is asked for: which runs, which columns, which decision rule."""
+"""Which runs, columns and decision rule a board shows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from ssmlbench.boards.columns import COLUMNS, column_value
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
-from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.core.suggestions import did_you_mean, one_of
 from ssmlbench.protocol.decisions import RULES
-from ssmlbench.protocol.metrics import METRICS
+from ssmlbench.protocol.metrics import CONVENTIONS, METRICS
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.metric_values import Unavailable
 
@@ -35,8 +35,8 @@ class Query:
         for key in self.metrics:
             if key not in COLUMNS:
                 raise UserError(f"--metric {key}: no such metric.{did_you_mean(key, COLUMNS)}")
-        if self.decision not in RULES:
-            raise UserError(f"--decision {self.decision}: must be one of {', '.join(RULES)}")
+        one_of(self.decision, RULES, "--decision")
+        one_of(self.convention, CONVENTIONS, "--convention")
         if self.draws < 0 or 0 < self.draws < 100:
             raise UserError(
                 f"--bootstrap {self.draws}: too few draws for a 95 % interval; take e.g. 1000"

@@ -13,7 +13,6 @@ import typer
 from ssmlbench.cli.options import ResultsFolders, read_runs, typed_list
 from ssmlbench.cli.run_options import in_panel, number_parameters
 from ssmlbench.core.spec import OPTIONS
-from ssmlbench.core.suggestions import one_of
 
 if TYPE_CHECKING:
     from ssmlbench.boards.board import Board
@@ -59,7 +58,6 @@ class BoardOptions:
         from ssmlbench.boards.query import Query
         from ssmlbench.protocol.metrics import METRICS
 
-        one_of(self.convention, ("default", "released"), "--convention")
         return Query(
             datasets=typed_list(self.dataset, str, "--dataset"),
             regimes=typed_list(self.regime, str, "--regime"),

@@ -25,11 +25,11 @@ from ssmlbench.core.spec import OPTIONS, REGIME_NUMBERS
 from ssmlbench.grid.request import GridRequest
 from ssmlbench.protocol.regimes import REGIMES
 
-Parameters = Sequence[inspect.Parameter]
+CommandParameters = Sequence[inspect.Parameter]
 Command = Callable[..., None]
 
 
-def with_options(**groups: Parameters | type[Any]) -> Callable[[Command], Command]:
+def with_options(**groups: CommandParameters | type[Any]) -> Callable[[Command], Command]:
     """Replace arguments of a command by groups of options.
 
     A group is a dataclass of Annotated fields, of which the command gets an instance, or a list of
@@ -71,7 +71,7 @@ def parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parame
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
-def in_panel(parameters: Parameters, panel: str) -> list[inspect.Parameter]:
+def in_panel(parameters: CommandParameters, panel: str) -> list[inspect.Parameter]:
     """The same options, shown in a panel of `--help`."""
     moved = []
     for one in parameters:

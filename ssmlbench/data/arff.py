@@ -28,9 +28,6 @@ CELL = re.compile(rf"\s*(?:\d+\s+)?(?:{QUOTED})\s*(?=,|$)|[^,]*")
 NUMERIC = ("numeric", "real", "integer")
 
 
-Vector = npt.NDArray[np.float64]
-
-
 @dataclass(frozen=True)
 class Attribute:
     """A column of the file."""
@@ -171,7 +168,9 @@ def read_header(file: Path) -> tuple[list[Attribute], Iterator[tuple[int, str]]]
     raise UserError(f"{file}: no @data line in it")
 
 
-def read_values(line: str, attributes: list[Attribute], empty: Vector) -> Vector | str:
+def read_values(
+    line: str, attributes: list[Attribute], empty: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64] | str:
     """Return the values of a dense or a sparse row, or what is wrong with it."""
     sparse = line.startswith("{")
     if sparse and not line.endswith("}"):

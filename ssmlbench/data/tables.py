@@ -34,7 +34,7 @@ with the columns
   back_translation              optional, in train: the text, translated and back (a strong view)
 """
 
-Record = Mapping[str, Any]
+TableRow = Mapping[str, Any]
 
 
 class TableFolder(UserFiles):
@@ -161,7 +161,7 @@ class TableFolder(UserFiles):
                 )
 
     def _labels(
-        self, record: Record, positions: dict[str, int], by_position: bool, where: str
+        self, record: TableRow, positions: dict[str, int], by_position: bool, where: str
     ) -> tuple[int, ...] | BadRow:
         if self._flag_columns:
             chosen = []
@@ -186,7 +186,7 @@ class TableFolder(UserFiles):
                 return BadRow(where, f"unknown label {value!r}", "unknown label")
         return tuple(chosen)
 
-    def _input(self, record: Record) -> Any:
+    def _input(self, record: TableRow) -> Any:
         if self.kind == "text":
             value = first_of(record, TEXT_COLUMNS)
             return value if isinstance(value, str) else None
@@ -211,12 +211,12 @@ def split_files(folder: Path, split: str) -> list[Path]:
     )
 
 
-def first_of(record: Record, columns: tuple[str, ...]) -> Any:
+def first_of(record: TableRow, columns: tuple[str, ...]) -> Any:
     """Return the value of the first of these columns that the record has, or None."""
     return next((record[c] for c in columns if record.get(c) is not None), None)
 
 
-def label_values(record: Record) -> list[str] | BadRow:
+def label_values(record: TableRow) -> list[str] | BadRow:
     """Return the labels of a row as texts, from a list, a JSON list or a text joined by `;|,`."""
     value = first_of(record, LABEL_COLUMNS)
     if value is None:

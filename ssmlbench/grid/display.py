@@ -35,7 +35,7 @@ TOTALS_SECONDS = 60.0
 
 
 @dataclass
-class Row:
+class RunRow:
     """A run that is being made, as the live table shows it."""
 
     spec: RunSpec
@@ -67,7 +67,7 @@ class Display:
         self.quiet = quiet
         self.closed = 0
         self.failed = 0
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, RunRow] = {}
         self._clock = clock
         self._totals_printed = clock()
         self._began: float | None = None  # when the first run reported
@@ -105,7 +105,7 @@ class Display:
     def _show_progress(self, spec: RunSpec, event: Event) -> None:
         if self._began is None:
             self._began = self._clock()
-        row = self.rows.setdefault(spec.hash, Row(spec, epoch_ended=self._clock()))
+        row = self.rows.setdefault(spec.hash, RunRow(spec, epoch_ended=self._clock()))
         match event:
             case Resumed(epoch):
                 self._say(f"{spec}: goes on after epoch {epoch}")
@@ -121,13 +121,13 @@ class Display:
             case EpochEnded():
                 self._show_epoch(row, event)
 
-    def _show_encoding(self, row: Row, event: Encoding) -> None:
+    def _show_encoding(self, row: RunRow, event: Encoding) -> None:
         row.doing = event.text
         name = f"{row.spec.dataset}: features, {event.what}"
         if event.done == event.total or self._due(name):
             self._log(f"{name}: {event.rows}")
 
-    def _show_epoch(self, row: Row, event: EpochEnded) -> None:
+    def _show_epoch(self, row: RunRow, event: EpochEnded) -> None:
         row.epoch, row.doing, row.epoch_ended = event.epoch, "training", self._clock()
         row.loss = sum(event.losses.values()) if event.losses else None
         row.seconds_per_epoch = event.seconds_per_epoch
@@ -138,7 +138,7 @@ class Display:
 
     def _close(self, spec: RunSpec, event: Closing) -> None:
         self.closed += 1
-        row = self.rows.pop(spec.hash, Row(spec))
+        row = self.rows.pop(spec.hash, RunRow(spec))
         count = f"[{self.closed}/{self.total}] "
         match event:
             case Done(mean_average_precision, seconds):

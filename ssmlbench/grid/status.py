@@ -17,7 +17,7 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.queue_file import Queued, read_queues
 from ssmlbench.runs.finished import read_spec, run_paths
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.heartbeat import Progress, is_alive
+from ssmlbench.runs.heartbeat import RunProgress, is_alive
 
 STATES = ("running", "queued", "failed", "stopped", "done")
 
@@ -88,7 +88,7 @@ def _state(path: Path, names: set[str], queued: Queued | None) -> RunState | Non
         return _run_state(path, "done")
     progress = error = None
     if "progress.json" in names:
-        progress = read_record(path / "progress.json", Progress)
+        progress = read_record(path / "progress.json", RunProgress)
     if "error.json" in names:
         error = read_record(path / "error.json", Failure)
     if progress is not None and _alive(path, progress):
@@ -113,12 +113,12 @@ def _state(path: Path, names: set[str], queued: Queued | None) -> RunState | Non
     return None
 
 
-def _alive(path: Path, progress: Progress) -> bool:
+def _alive(path: Path, progress: RunProgress) -> bool:
     folder = RunFolder(path)
     return is_alive(folder.lock_file, folder.progress_file, progress.host)
 
 
-def _running(path: Path, progress: Progress) -> RunState:
+def _running(path: Path, progress: RunProgress) -> RunState:
     return _run_state(
         path,
         "running",
@@ -130,7 +130,7 @@ def _running(path: Path, progress: Progress) -> RunState:
     )
 
 
-def _stopped(path: Path, progress: Progress) -> RunState:
+def _stopped(path: Path, progress: RunProgress) -> RunState:
     # Without a checkpoint the epochs that were made are lost.
     epoch = progress.epoch if RunFolder(path).checkpoint_file.exists() else 0
     return _run_state(path, "stopped", epoch=epoch, epochs=progress.epochs, where=progress.host)

@@ -34,7 +34,7 @@ BY_KEY = {option.key: option for option in OPTIONS.values()}
 AXES = {key: option for key, option in BY_KEY.items() if option.axis}
 OTHER_KEYS = ("seeds", "set", "exclude", "plugin")
 
-KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+TYPE_NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def read_grid(file: Path) -> GridRequest:
@@ -103,7 +103,7 @@ def _one(value: Any, kind: type, where: str, example: str = "") -> Any:
         value = float(value)
     if type(value) is not kind:  # a bool is no number here
         hint = f", e.g. {example}" if example else ""
-        raise UserError(f"{where} = {_shown(value)}: must be {KINDS[kind]}{hint}")
+        raise UserError(f"{where} = {_shown(value)}: must be {TYPE_NAMES[kind]}{hint}")
     return value
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssmlbench.protocol.matrices import as_labels, as_scores, count, one_of, per_label
+from ssmlbench.protocol.matrices import as_labels, as_scores, check_choice, count, per_label
 
 Parameters = Mapping[str, NDArray[Any]]
 """Fitted parameters by name, as a run stores them beside its scores."""
@@ -52,7 +52,7 @@ def decide(
     Rules with a mark need `truth`; fitted rules need the `parameters` that their `fit` returned.
     """
     s = as_scores(scores)
-    one_of("decision", rule, tuple(RULES))
+    check_choice("decision", rule, tuple(RULES))
     entry, given = RULES[rule], parameters or {}
     if lacking := [name for name in entry.parameters if name not in given]:
         raise ValueError(f"decision {rule!r} needs parameters: {', '.join(lacking)}")

@@ -49,7 +49,7 @@ def by_label(rows: NDArray[Any]) -> NDArray[Any]:
     return columns
 
 
-def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     """Raise a ValueError that lists the choices unless the value is one of them."""
     if value not in allowed:
         raise ValueError(f"unknown {name} {value!r}; choose one of {', '.join(allowed)}")

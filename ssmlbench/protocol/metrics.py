@@ -15,12 +15,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ssmlbench.protocol.decisions import RULES, Parameters, decide
-from ssmlbench.protocol.matrices import as_labels, as_scores, by_label, count, one_of
+from ssmlbench.protocol.matrices import as_labels, as_scores, by_label, check_choice, count
 
 Values = NDArray[np.float64]
 
-CONVENTIONS = ("default", "released")
-"""What labels without a test positive and ties count.
+CONVENTIONS = {
+    "default": "",
+    "released": "Released conventions: labels without a test positive count 0, One loss ties favour "
+    "the model.",
+}
+"""By name, the note of a board under it. What labels without a test positive and ties count.
 
 default   such labels are left out of means over labels (NaN if none is left); a tie at a row's top
           counts its expected value
@@ -239,7 +243,7 @@ def evaluate(
     scores: ArrayLike, truth: ArrayLike, predicted: ArrayLike, *, convention: str = "default"
 ) -> dict[str, float]:
     """All `METRICS` of scores and label sets, under one of `CONVENTIONS`."""
-    one_of("convention", convention, CONVENTIONS)
+    check_choice("convention", convention, tuple(CONVENTIONS))
     predictions = Predictions(scores, truth, predicted)
     return {key: float(metric.value(predictions, convention)[0]) for key, metric in METRICS.items()}
 

@@ -73,7 +73,7 @@ def is_alive(lock_file: Path, touched: Path, host: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """What progress.json holds; also what is assumed where another version did not write it."""
 
     epoch: int = 0
@@ -100,7 +100,7 @@ class Heartbeat:
         self._file = folder.progress_file
         self._forward = notify
         self._timer = EpochTimer()
-        self._progress = Progress(
+        self._progress = RunProgress(
             epochs=epochs, host=socket.gethostname(), pid=os.getpid(), began=time.time()
         )
         self._keep_alive = KeepAlive(self._file)

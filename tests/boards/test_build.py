@@ -1,4 +1,4 @@
-"""Boards: what is averaged, what is shown apart, how ranks and formats come out."""
+"""Boards: what is averaged, what is shown separately, how ranks and formats come out."""
 
 from __future__ import annotations
 
@@ -44,6 +44,15 @@ def test_seeds_are_averaged_and_rows_ranked(tmp_path: Path) -> None:
     assert cell.std == pytest.approx(0.02**0.5)  # sample: √((0.1² + 0.1²) / 1)
     assert (board.rows[0].rank, board.rows[1].rank) == (1.0, 2.0)
     assert board.rows[0].cells["hamming", "0.1"].place == 1  # lower is better
+
+
+@pytest.mark.parametrize(
+    ("wrong", "answer"),
+    [({"convention": "relased"}, "released"), ({"decision": "treshold"}, "threshold")],
+)
+def test_an_unknown_choice_is_refused_by_the_query(wrong: dict[str, str], answer: str) -> None:
+    with pytest.raises(UserError, match=f"Did you mean {answer}"):
+        Query(**wrong)  # type: ignore[arg-type]
 
 
 def test_equal_means_share_a_place(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.heartbeat import Progress
+from ssmlbench.runs.heartbeat import RunProgress
 from ssmlbench.runs.resolve import resolve
 from tests.grid.test_grid import AXES, BROKEN_METHOD, HELD_METHOD, board, wait_for
 from tests.runs.test_execute import DATASET
@@ -93,11 +93,11 @@ def test_a_ray_worker_killed_in_the_middle_changes_no_bit_and_a_failing_run_stop
 
 
 def test_the_events_between_two_readings_of_progress() -> None:
-    start = Progress(began=1.0, epochs=9)
+    start = RunProgress(began=1.0, epochs=9)
     waits = replace(start, doing="waits for features")
     second = replace(start, doing="training", epoch=2, losses={"a": 0.5})
     between = ray_engine.events_between
-    assert between(Progress(), start) == []
+    assert between(RunProgress(), start) == []
     assert between(start, waits) == [Waiting("waits for features")]
     assert between(waits, second) == [EpochEnded(2, 9, {"a": 0.5})]
     assert between(second, second) == []

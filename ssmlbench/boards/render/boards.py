@@ -11,6 +11,7 @@ from ssmlbench.boards.columns import COSTS, Column
 from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection, texts
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.decisions import RULES
+from ssmlbench.protocol.metrics import CONVENTIONS
 
 
 def title(board: Board) -> str:
@@ -54,10 +55,8 @@ def footnotes(board: Board) -> list[str]:
         notes.append("The epoch was selected on held-out labelled rows (val).")
     if board.setting["judged_on"] == "held-out":
         notes.append("Trials of a study, judged on held-out labelled rows: not on the test set.")
-    if board.convention == "released":
-        notes.append(
-            "Released conventions: labels without a test positive count 0, One loss ties favour the model."
-        )
+    if CONVENTIONS[board.convention]:
+        notes.append(CONVENTIONS[board.convention])
     notes.append(f"{setting_text(board.setting)}; mean ± std over seeds; rows by average rank.")
     if any(cell.interval for row in board.rows for cell in row.cells.values()):
         notes.append(

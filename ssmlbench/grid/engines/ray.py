@@ -18,7 +18,7 @@ from ssmlbench.grid.engines.base import EngineOption, GridPlan, WaitingEngine
 from ssmlbench.grid.payload import RunPayload
 from ssmlbench.grid.resources import threads_wanted
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.heartbeat import Progress
+from ssmlbench.runs.heartbeat import RunProgress
 
 if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
@@ -109,7 +109,7 @@ class _Tasks:
         self.listener = listener
         self.payload = ray.put(RunPayload.of(plugins, context))
         self.spec_of: dict[Any, RunSpec] = {}  # by the task's reference
-        self.progress: dict[str, Progress] = {}  # by the run's hash, as last read
+        self.progress: dict[str, RunProgress] = {}  # by the run's hash, as last read
 
     def make(self, specs: Sequence[RunSpec], at_once: int) -> None:
         waiting = list(specs)[::-1]
@@ -155,7 +155,7 @@ class _Tasks:
 
     def _poll(self, spec: RunSpec) -> None:
         """Report what is new in a run's folder, as the events a local run would have sent."""
-        progress = read_record(RunFolder.of(self.context.results, spec).progress_file, Progress)
+        progress = read_record(RunFolder.of(self.context.results, spec).progress_file, RunProgress)
         if progress is None:
             return
         before = self._last_progress(spec)
@@ -163,15 +163,15 @@ class _Tasks:
         for event in events_between(before, progress):
             self.listener(spec, event)
 
-    def _last_progress(self, spec: RunSpec) -> Progress:
-        return self.progress.get(spec.hash, Progress())
+    def _last_progress(self, spec: RunSpec) -> RunProgress:
+        return self.progress.get(spec.hash, RunProgress())
 
 
-def events_between(before: Progress, now: Progress) -> list[Event]:
+def events_between(before: RunProgress, now: RunProgress) -> list[Event]:
     """What happened to a run between two readings of its progress.json."""
     events: list[Event] = []
     if before.began != now.began:  # started again, maybe on another machine
-        before = Progress()
+        before = RunProgress()
     if now.resumed is not None and before.resumed is None:
         events.append(Resumed(now.resumed))
     if now.doing not in ("starting", "training", before.doing):
