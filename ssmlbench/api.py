@@ -79,6 +79,19 @@ if TYPE_CHECKING:
         expected_positives as expected_positives,
     )
 
+    # write an estimator
+    from ssmlbench.kit.classifiers import (
+        MultiLabelEstimator as MultiLabelEstimator,
+        PerLabelEstimator as PerLabelEstimator,
+    )
+    from ssmlbench.kit.estimator import Estimator as Estimator, FeaturePool as FeaturePool
+    from ssmlbench.kit.logistic import (
+        LogisticModel as LogisticModel,
+        choose_strength as choose_strength,
+        fit_logistic as fit_logistic,
+    )
+    from ssmlbench.protocol.metrics import average_precision as average_precision
+
     # write a data set
     from ssmlbench.data.adapter import (
         SPLITS as SPLITS,
@@ -162,6 +175,21 @@ HOMES = {
         "PenalisedMethod",
         "expected_positives",
     ),
+    # write an estimator
+    "ssmlbench.kit.classifiers": (
+        "MultiLabelEstimator",
+        "PerLabelEstimator",
+    ),
+    "ssmlbench.kit.estimator": (
+        "Estimator",
+        "FeaturePool",
+    ),
+    "ssmlbench.kit.logistic": (
+        "LogisticModel",
+        "choose_strength",
+        "fit_logistic",
+    ),
+    "ssmlbench.protocol.metrics": ("average_precision",),
     # write a data set
     "ssmlbench.data.adapter": (
         "SPLITS",

@@ -28,6 +28,8 @@ from ssmlbench.checks.toy import (
 from ssmlbench.core import hyperparameters
 from ssmlbench.core.events import CheckpointSaved, Event
 from ssmlbench.core.spec import REGIME_NUMBERS
+from ssmlbench.inputs.splits import Inputs
+from ssmlbench.kit.estimator import Estimator
 from ssmlbench.kit.method import Method
 from ssmlbench.protocol.observation import observe
 from ssmlbench.protocol.regimes import REGIMES
@@ -71,10 +73,15 @@ def _train_undisturbed(cls: type[Method], regime: str, kind: str) -> Undisturbed
 
 def declares_itself(cls: type[Method]) -> None:
     """Check what the class says of itself."""
-    if not cls.regimes or not set(cls.regimes) <= set(REGIMES):
-        raise Broken(f"regimes {set(cls.regimes)} must be some of {sorted(REGIMES)}")
     if cls.head not in ("linear", "cosine"):
         raise Broken(f"head {cls.head!r} must be 'linear' or 'cosine' (or override build_head)")
+    check_declarations(cls)
+
+
+def check_declarations(cls: type[Method | Estimator]) -> None:
+    """Check the regimes and the hyper-parameters of a class."""
+    if not cls.regimes or not set(cls.regimes) <= set(REGIMES):
+        raise Broken(f"regimes {set(cls.regimes)} must be some of {sorted(REGIMES)}")
     for field in dataclasses.fields(cls.Config):
         if field.default is dataclasses.MISSING:
             raise Broken(f"hyper-parameter {field.name} has no default")
@@ -130,6 +137,22 @@ def never_sees_hidden_labels(cls: type[Method], regime: str, kind: str) -> None:
         raise Broken("its weights or scores depend on labels it must not know")
 
 
+def keeps_to_its_rows(cls: type[Method], regime: str, kind: str) -> None:
+    """Check that a method for labelled rows gives the same bits with other unlabelled rows."""
+    data, spec = toy(kind), spec_for(cls, regime)
+    rows = observe(data.truth, spec).unlabelled
+    if not len(rows) or cls(cls.Config(), LABELS).uses == "both pools":
+        return
+    values = data.train.values.clone()
+    values[rows] = values[rows].flip(-1)
+    other = dataclasses.replace(data, train=Inputs(values, data.train.views))
+    if not same_bits(undisturbed(cls, regime, kind).outcome, train(cls, other, spec)):
+        raise Broken(
+            'it has no unlabelled views, but other unlabelled rows give other bits: set uses = "both '
+            'pools" on the class'
+        )
+
+
 def bears_thin_data(cls: type[Method], regime: str, kind: str) -> None:
     """Check that it trains where rows or positives are few."""
     train(cls, toy(kind, empty_label=True), spec_for(cls, regime))
@@ -144,6 +167,7 @@ CHECKS: dict[str, Check] = {
     "the same seed gives the same bits, another seed others": repeats_itself,
     "killed after any epoch and started again, it ends with the same bits": survives_a_kill,
     "scrambled hidden labels change no weight and no score": never_sees_hidden_labels,
+    "if it says that it uses labelled rows, unlabelled rows change nothing": keeps_to_its_rows,
     "it trains with a label without positives, one labelled row, no unlabelled row": bears_thin_data,
 }
 """What `ssmlbench check` states of a method in each regime, with the check of it."""

@@ -112,5 +112,7 @@ def train(
 
 def same_bits(a: Outcome, b: Outcome) -> bool:
     """Whether two runs ended with the same weights and scores."""
+    assert a.network is not None
+    assert b.network is not None
     weights = zip(a.network.state_dict().values(), b.network.state_dict().values(), strict=True)
     return np.array_equal(a.scores, b.scores) and all(torch.equal(x, y) for x, y in weights)

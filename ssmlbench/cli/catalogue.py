@@ -35,7 +35,12 @@ def methods_markdown(catalogue: Catalogue[MethodInfo]) -> str:
     lines = []
     for method in catalogue.values():
         lines += [f"### {method.name}", "", method.title, "", f"*{method.paper}.*"]
-        lines += [f"Regimes: {', '.join(method.regimes)}. Head: {method.head}.", ""]
+        head = f" Head: {method.head}." if method.head else ""
+        lines += [
+            f"{method.kind.title()}, learns from {method.uses}. "
+            f"Regimes: {', '.join(method.regimes)}.{head}",
+            "",
+        ]
         if method.hyperparameters:
             lines += ["| hyper-parameter | default | tuned over | meaning |"]
             lines += ["| --- | --- | --- | --- |"]
@@ -55,11 +60,14 @@ def method_page(method: MethodInfo) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     for key, value in (
         ("paper", method.paper),
+        ("kind", method.kind),
+        ("learns from", method.uses),
         ("regimes", ", ".join(method.regimes)),
         ("head", method.head),
         ("file", _near(str(method.file))),
     ):
-        facts.add_row(Text(key, style="bold"), value)
+        if value:
+            facts.add_row(Text(key, style="bold"), value)
     parameters = Table(title="hyper-parameters (--set name=value)", title_justify="left")
     for column in ("name", "default", "type", "tuned over", "meaning"):
         parameters.add_column(column, no_wrap=column == "name")  # a name can be copied whole
@@ -67,7 +75,10 @@ def method_page(method: MethodInfo) -> RenderableType:
         parameters.add_row(each.name, each.default, each.kind, each.search, each.meaning)
     parts: list[RenderableType] = [Text(method.name, style="bold"), Text(method.title), ""]
     parts += [facts, "", parameters if method.hyperparameters else Text("no hyper-parameters")]
-    parts.append(Text("`ssmlbench tune` also draws the learning rate, as it does for every method"))
+    if method.kind == "method":
+        parts.append(
+            Text("`ssmlbench tune` also draws the learning rate, as it does for every method")
+        )
     if method.differences:
         parts += ["", Text("where paper, released code and this file differ", style="bold")]
         parts += [Text(f"  - {difference}") for difference in method.differences]

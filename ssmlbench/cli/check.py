@@ -16,25 +16,28 @@ from ssmlbench.core.registry import source_file
 if TYPE_CHECKING:
     from ssmlbench.checks.encoders import Statement
     from ssmlbench.inputs.encoders import Encoder
+    from ssmlbench.kit.estimator import Estimator
     from ssmlbench.kit.method import Method
 
-    Plugin = type[Method | Encoder]
+    Plugin = type[Method | Estimator | Encoder]
 
 
 def check(
     target: Annotated[
-        str, typer.Argument(help="A plugin file, or the name of a method or encoder.")
+        str, typer.Argument(help="A plugin file, or the name of a method, estimator or encoder.")
     ],
 ) -> None:
-    """Run the conformance suite on a method or encoder, on the CPU, within a minute."""
+    """Run the conformance suite on a method, estimator or encoder, on the CPU, within a minute."""
     if not check_plugins(target, Console()):
         raise typer.Exit(2)
 
 
 def check_plugins(target: str, console: Console) -> bool:
-    """Check the methods and encoders of a file, or one by name; True if everything holds."""
+    """Check the methods, estimators and encoders of a file, or one by name; True if everything holds."""
     from ssmlbench.checks.encoders import encoder_statements
+    from ssmlbench.checks.estimators import estimator_statements
     from ssmlbench.checks.methods import method_statements
+    from ssmlbench.kit.estimator import Estimator
     from ssmlbench.plugins.loader import Plugins, load_file
 
     if target.endswith(".py") or "/" in target:
@@ -46,14 +49,17 @@ def check_plugins(target: str, console: Console) -> bool:
         methods = [cls for cls in methods if cls.__module__ == module.__name__]
         encoders = [cls for cls in encoders if cls.__module__ == module.__name__]
         if not methods and not encoders:
-            raise UserError(f"{target}: there is no method and no encoder in it")
+            raise UserError(f"{target}: there is no method, estimator or encoder in it")
     else:
         plugins = Plugins()
         is_encoder = target in plugins.encoders
         methods = [] if is_encoder else [plugins.methods[target]]
         encoders = [plugins.encoders[target]] if is_encoder else []
     statements: list[tuple[Plugin, Iterator[Statement]]]
-    statements = [(cls, method_statements(cls)) for cls in methods]
+    statements = [
+        (cls, estimator_statements(cls) if issubclass(cls, Estimator) else method_statements(cls))
+        for cls in methods
+    ]
     statements += [(cls, encoder_statements(cls)) for cls in encoders]
     holds = [_check_one(cls, checks, console) for cls, checks in statements]
     return all(holds)

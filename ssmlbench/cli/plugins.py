@@ -48,12 +48,26 @@ def new_method(
     folder: Annotated[Path, typer.Option(help="Where to write the file.")] = Path(),
 ) -> None:
     """Write a commented, working method to start from."""
-    from ssmlbench.cli.templates import write_method
+    _write("method", name, folder)
 
-    file = write_method(name, folder, load_plugins(None).methods)
+
+@new_app.command("estimator")
+def new_estimator(
+    name: Annotated[str, typer.Argument(help="The estimator's name, e.g. my-estimator.")],
+    folder: Annotated[Path, typer.Option(help="Where to write the file.")] = Path(),
+) -> None:
+    """Write a commented, working estimator to start from."""
+    _write("estimator", name, folder)
+
+
+def _write(kind: str, name: str, folder: Path) -> None:
+    from ssmlbench.cli.templates import write_plugin
+
+    file = write_plugin(kind, name, folder, load_plugins(None).methods)
+    freeze = " --freeze" if kind == "estimator" else ""
     Console().print(
         f"wrote {file}\n  ssmlbench check {file}\n"
-        f"  ssmlbench run --plugin {file} --method {name} --dataset multidigits --pi 0.05",
+        f"  ssmlbench run --plugin {file} --method {name} --dataset multidigits --pi 0.05{freeze}",
         highlight=False,
         soft_wrap=True,
     )

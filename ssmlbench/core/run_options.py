@@ -42,9 +42,15 @@ class RunOption:
     most: float | None = None
     example: Any = None
     setting: bool = False  # runs that differ in it never share a table
+    training: bool = False  # read by gradient training only: no part of an estimator's setting
     added_later: bool = False  # not hashed at its default: runs made before the field are found
     regime: str = ""  # the regime whose number this is
     symbol: str = ""  # of that number on boards
+
+    @property
+    def of_training(self) -> bool:
+        """Whether only runs that train by gradient steps read it."""
+        return self.training or self.panel == TRAINING
 
     @property
     def flag(self) -> str:

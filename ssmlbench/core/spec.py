@@ -37,6 +37,7 @@ Pooling = Literal["masked", "all"]
 JudgedOn = Literal["test", "held-out"]
 Scaling = Literal["standard", "none"]
 Precision = Literal["float32", "bfloat16", "float16"]
+Learner = Literal["method", "estimator"]
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class RunSpec:
         "set).",
         panel=MEASURED,
         setting=True,
+        training=True,
     )
     # held-out: a trial of `tune`, on labelled rows it did not train on
     judged_on: JudgedOn = run_option("test", setting=True, added_later=True)
@@ -99,7 +101,7 @@ class RunSpec:
         default_text="the data set's",
         setting=True,
     )
-    projection: Projection = run_option("none")
+    projection: Projection = run_option("none", training=True)
     freeze: bool = run_option(
         False, "Encode once, cache, train on the features.", panel=ENCODER, setting=True
     )
@@ -119,6 +121,7 @@ class RunSpec:
         default_text="4",
         least=1,
         setting=True,
+        training=True,
     )
     image_size: int | None = run_option(
         None,
@@ -195,7 +198,7 @@ class RunSpec:
     weight_decay: float = run_option(
         1e-4, "AdamW's, decoupled.", panel=TRAINING, least=0, setting=True
     )
-    ema_decay: float = run_option(0.9997, setting=True)
+    ema_decay: float = run_option(0.9997, setting=True, training=True)
     precision: Precision = run_option(
         "float32",
         "Of the network's arithmetic: float32, bfloat16 or float16 (mixed precision).",
@@ -207,6 +210,7 @@ class RunSpec:
     )
 
     # which method, exactly, on which data, exactly
+    learner: Learner = run_option("method", added_later=True)
     config: Mapping[str, Any] = run_option(dict)
     changed: tuple[str, ...] = run_option(())  # hyper-parameters set to other than their defaults
     # Set by tuning: {trial, trials, seed, lr: centre of the search}.
@@ -239,10 +243,22 @@ class RunSpec:
         """Twelve hex digits of everything that can change the run's number."""
         values = self.portable()
         for option in FIELDS.values():
-            if option.added_later and values[option.name] == option.default:
+            unread = self.is_estimator and option.of_training
+            if unread or (option.added_later and values[option.name] == option.default):
                 del values[option.name]
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def is_estimator(self) -> bool:
+        """Whether it is fitted in one call: it reads no field about training."""
+        return self.learner == "estimator"
+
+    def for_estimator(self) -> RunSpec:
+        """The spec of an estimator's run: fields about training have their defaults, one epoch."""
+        defaults = {option.name: option.default for option in FIELDS.values() if option.of_training}
+        defaults |= {"epochs": 1, "warmup_epochs": 0}
+        return dataclasses.replace(self, learner="estimator", **defaults)
 
     @property
     def regime_number(self) -> float | None:

@@ -38,7 +38,8 @@ class Study:
     """The search of one cell: its spec, the ranges to draw from, and the number of trials."""
 
     base: RunSpec  # the run as requested; its seed draws the rows and the configurations
-    space: dict[str, Search]  # "lr", and the hyper-parameters with a range that were not set
+    # "lr" of a method, and the hyper-parameters with a range that were not set
+    space: dict[str, Search]
     trials: int
 
     @classmethod
@@ -46,7 +47,8 @@ class Study:
         """Search the learning rate and every hyper-parameter with a range that was not set."""
         declared = ranges(plugins.methods[base.method].Config)
         free = {name: search for name, search in declared.items() if name not in base.changed}
-        study = cls(base, {"lr": learning_rates(base.lr), **free}, trials)
+        rates = {} if base.is_estimator else {"lr": learning_rates(base.lr)}
+        study = cls(base, {**rates, **free}, trials)
         check_spec(study.spec(0))
         return study
 
@@ -62,7 +64,7 @@ class Study:
             judged_on="held-out",
             lr=lr,
             config={**self.base.config, **drawn},
-            tuned={"trial": trial, "lr": self.base.lr},
+            tuned={"trial": trial, **({"lr": self.base.lr} if "lr" in self.space else {})},
         )
 
     def _draw(self, trial: int) -> dict[str, Any]:
@@ -225,15 +227,16 @@ def _tuned(spec: RunSpec, plugins: Plugins, results: Path) -> RunSpec:
             f"{spec.regime_label} diverged; tune again with a smaller --lr"
         )
     drawn = dict(best.drawn)
+    centre = {"lr": spec.lr} if "lr" in drawn else {}
     return dataclasses.replace(
         spec,
-        lr=drawn.pop("lr"),
+        lr=drawn.pop("lr", spec.lr),
         config={**spec.config, **drawn},
         tuned={
             "trial": best.trial,
             "trials": len(records),
             "seed": base.seed,
-            "lr": spec.lr,
+            **centre,
         },
     )
 

@@ -62,11 +62,12 @@ class FrozenEncoder:
     def inputs(self, split: str) -> CachedInputs:
         """Every view of the training rows, the plain view of other splits; what is missing is computed.
 
-        Views of patches are loaded, and if need be computed, when a method uses one.
+        An estimator has the plain view only. Views of patches are loaded, and if need be computed,
+        when a method uses one.
         """
         views = self.encoder.views(self.task.card.kind, self.task.card.flips, self.options)
         values = {"plain": self._view(split, "plain")}
-        if split == "train":
+        if split == "train" and not self.spec.is_estimator:
             weak_is_plain = is_identity(views["weak"]) and is_identity(views["plain"])
             values["weak"] = values["plain"] if weak_is_plain else self._view(split, "weak")
             values["strong"] = self._view(split, "strong")

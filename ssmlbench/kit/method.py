@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ssmlbench.kit import heads
+from ssmlbench.kit.estimator import Uses
 from ssmlbench.kit.gradient_step import GradientStep
 from ssmlbench.kit.heads import Network
 from ssmlbench.kit.pools import Batch, Pools, RowOutputs
@@ -40,6 +41,12 @@ class Method(nn.Module):
     unlabelled_views: tuple[str, ...] = ("strong",)
     # Views that go through the averaged network instead, for `batch.ema_outputs(view)`.
     unlabelled_ema_views: tuple[str, ...] = ()
+
+    @property
+    def uses(self) -> Uses:
+        """The training rows it learns from; set it on the class if the views do not tell."""
+        views = (*self.unlabelled_views, *self.unlabelled_ema_views)
+        return "both pools" if views else "labelled rows"
 
     @dataclass(frozen=True)
     class Config:

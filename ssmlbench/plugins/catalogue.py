@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ssmlbench.data import DatasetAdapter, Kind
+    from ssmlbench.kit.estimator import Estimator
     from ssmlbench.kit.method import Method
 
 
@@ -38,29 +39,48 @@ class HyperParameter:
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """What a method says of itself."""
+    """What a method or an estimator says of itself."""
 
     name: str
     title: str  # the idea, in a sentence
     paper: str
+    kind: str  # "method" or "estimator"
+    uses: str  # with its defaults: "labelled rows" or "both pools"
     regimes: tuple[str, ...]
-    head: str
+    head: str  # empty for an estimator
     hyperparameters: tuple[HyperParameter, ...]
     differences: tuple[str, ...]  # where paper, released code and this file differ
     file: Path | str
 
-    COLUMNS: ClassVar[tuple[str, ...]] = ("name", "title", "paper", "regimes", "file")
+    COLUMNS: ClassVar[tuple[str, ...]] = (
+        "name",
+        "kind",
+        "uses",
+        "title",
+        "paper",
+        "regimes",
+        "file",
+    )
 
     @classmethod
-    def of(cls, method: type[Method]) -> MethodInfo:
-        """Read it off a method class."""
-        projection = " on the 512-256 projection" if method.projection == "mlp" else ""
+    def of(cls, method: type[Method | Estimator]) -> MethodInfo:
+        """Read it off a method or estimator class."""
+        from ssmlbench.kit.estimator import Estimator
+
+        if issubclass(method, Estimator):
+            kind, uses, head = "estimator", method.uses, ""
+        else:
+            projection = " on the 512-256 projection" if method.projection == "mlp" else ""
+            kind, head = "method", method.head + projection
+            uses = method(method.Config(), 2).uses
         return cls(
             method.name,
             first_paragraph(method),
             method.paper,
+            kind,
+            uses,
             tuple(sorted(method.regimes)),
-            method.head + projection,
+            head,
             tuple(_hyperparameters(method.Config)),
             tuple(method.differences),
             location(method),

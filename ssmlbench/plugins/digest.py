@@ -22,7 +22,7 @@ from ssmlbench.plugins.loader import PLUGIN_PREFIX
 from ssmlbench.plugins.syntax import Code, Found, Source, Statements, Writer, bound_names
 
 KIT = "ssmlbench.kit"
-CONTRACT = tuple(f"{KIT}.{name}" for name in ("method", "pools", "gradient_step"))
+CONTRACT = tuple(f"{KIT}.{name}" for name in ("method", "estimator", "pools", "gradient_step"))
 """Modules of the kit that are the same for every method."""
 DECLARATIONS = frozenset({"name", "paper", "differences", "regimes"})
 """Class attributes that say what a plugin is, and change nothing that it computes."""

@@ -1,6 +1,6 @@
 """Finds methods, data sets and encoders.
 
-A plugin is a class derived from Method, DatasetAdapter or Encoder. It comes from one of four
+A plugin is a class derived from Method, Estimator, DatasetAdapter or Encoder. It comes from one of four
 sources, and being there is enough: a file in the built-in folders, an installed distribution
 (entry points `ssmlbench.methods`, `ssmlbench.datasets`, `ssmlbench.encoders`), a user's Python file,
 or a user's data (a folder of tables or an ARFF file, for which a data set class is built).
@@ -30,6 +30,7 @@ from ssmlbench.core.registry import Registry, location, plugin_name
 if TYPE_CHECKING:
     from ssmlbench.data import DatasetAdapter
     from ssmlbench.inputs.encoders import Encoder
+    from ssmlbench.kit.estimator import Estimator
     from ssmlbench.kit.method import Method
 
 PLUGIN_PREFIX = "ssmlbench_plugin_"
@@ -38,22 +39,33 @@ PLUGIN_PREFIX = "ssmlbench_plugin_"
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of plugin: its base class, by name so that nothing is imported early."""
+    """One kind of plugin: its base classes, by name so that nothing is imported early."""
 
     what: str  # as messages call it
     folder: str  # of the built-in ones; also the last part of the entry points' group
-    module: str
-    base: str
+    bases: tuple[tuple[str, str], ...]  # (module, class)
 
     def matches(self, cls: type[Any]) -> bool:
         """Whether the class is a plugin of this kind."""
-        module = sys.modules.get(self.module)  # not imported: nothing can be derived from it
-        return module is not None and issubclass(cls, getattr(module, self.base))
+        for name, base in self.bases:
+            module = sys.modules.get(name)  # not imported: nothing can be derived from it
+            if module is not None and issubclass(cls, getattr(module, base)):
+                return True
+        return False
+
+    @property
+    def expected(self) -> str:
+        """The names of the base classes, for a message."""
+        return " or ".join(base for _, base in self.bases)
 
 
-METHOD = Kind("method", "methods", "ssmlbench.kit.method", "Method")
-DATASET = Kind("data set", "datasets", "ssmlbench.data.adapter", "DatasetAdapter")
-ENCODER = Kind("encoder", "encoders", "ssmlbench.inputs.encoders.base", "Encoder")
+METHOD = Kind(
+    "method",
+    "methods",
+    (("ssmlbench.kit.method", "Method"), ("ssmlbench.kit.estimator", "Estimator")),
+)
+DATASET = Kind("data set", "datasets", (("ssmlbench.data.adapter", "DatasetAdapter"),))
+ENCODER = Kind("encoder", "encoders", (("ssmlbench.inputs.encoders.base", "Encoder"),))
 
 
 class Plugins:
@@ -73,8 +85,8 @@ class Plugins:
                 self._add_file(path)
 
     @cached_property
-    def methods(self) -> Registry[Method]:
-        """The methods by name."""
+    def methods(self) -> Registry[Method | Estimator]:
+        """The methods and estimators by name."""
         return self._registry(METHOD)
 
     @cached_property
@@ -106,8 +118,8 @@ class Plugins:
             registry.add(cls)
             return plugin_name(cls, kind.what)
         raise UserError(
-            f"{cls.__name__} is no plugin; expected a class derived from Method, DatasetAdapter or "
-            "Encoder"
+            f"{cls.__name__} is no plugin; expected a class derived from Method, Estimator, "
+            "DatasetAdapter or Encoder"
         )
 
     def _kinds(self, cls: type[Any]) -> Iterable[tuple[Kind, Registry[Any]]]:
@@ -121,7 +133,8 @@ class Plugins:
 
     def _registry(self, kind: Kind, classes: Sequence[type[Any]] = ()) -> Registry[Any]:
         """The plugins of one kind that are built in or installed."""
-        import_module(kind.module)
+        for module, _ in kind.bases:
+            import_module(module)
         registry: Registry[Any] = Registry(kind.what)
         for cls in classes:
             registry.add(cls)
@@ -142,8 +155,8 @@ class Plugins:
                 count += 1
         if not count:
             raise UserError(
-                f"{file}: no plugin in it; expected a class derived from Method, DatasetAdapter "
-                "or Encoder (`ssmlbench new method NAME` writes one to start from)"
+                f"{file}: no plugin in it; expected a class derived from Method, Estimator, "
+                "DatasetAdapter or Encoder (`ssmlbench new method NAME` writes one to start from)"
             )
 
     def _add_data(self, path: Path) -> str:
@@ -185,7 +198,7 @@ def _installed(entry: EntryPoint, kind: Kind) -> list[type[Any]]:
         chosen = _classes_of(loaded) if inspect.ismodule(loaded) else [loaded]
         plugins = [cls for cls in chosen if inspect.isclass(cls) and kind.matches(cls)]
         if not plugins:
-            raise TypeError(f"no class derived from {kind.base} in it")
+            raise TypeError(f"no class derived from {kind.expected} in it")
         for cls in plugins:
             plugin_name(cls, kind.what)
     except Exception as error:

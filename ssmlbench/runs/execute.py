@@ -24,6 +24,7 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task, prepare
 from ssmlbench.inputs.encoders import Encoder, Vector, find_encoder, load_encoder
 from ssmlbench.inputs.loader import SplitLoader
+from ssmlbench.kit.estimator import Estimator
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
@@ -34,6 +35,7 @@ from ssmlbench.runs.result import write_diverged_trial, write_result
 from ssmlbench.runs.schema import Result
 from ssmlbench.training.checkpoint import Checkpoint
 from ssmlbench.training.device import make_repeatable, pick_device
+from ssmlbench.training.estimation import estimator_seed, run_estimator
 from ssmlbench.training.run_data import RunData, build_run_data
 from ssmlbench.training.trainer import Trainer, TrainingContext
 
@@ -81,11 +83,16 @@ def _make(
     run_data, notes = build_run_data(spec, task, loader.load)
     for note in notes:
         notify(Warned(note))
-    method = build_method(spec, plugins, task)
+    learner = build_learner(spec, plugins, task)
+    if isinstance(learner, Estimator):
+        notify(TrainingStarted())
+        outcome = run_estimator(spec, learner, run_data, notify)
+        here = torch.device("cpu")
+        return write_result(spec, folder, task, run_data, outcome, here, notes, learner.uses)
     trained_encoder = build_encoder(spec, encoder, run_data)
     checkpoint = Checkpoint(folder.checkpoint_file)
     training = TrainingContext(device, checkpoint, notify, context.workers)
-    trainer = Trainer(spec, method, trained_encoder, run_data, training)
+    trainer = Trainer(spec, learner, trained_encoder, run_data, training)
     notify(TrainingStarted())
     try:
         outcome = trainer.train()
@@ -96,7 +103,7 @@ def _make(
         result = write_diverged_trial(spec, folder, str(error))
         notify(Warned(str(error)))
         return result
-    result = write_result(spec, folder, task, run_data, outcome, device, notes)
+    result = write_result(spec, folder, task, run_data, outcome, device, notes, learner.uses)
     checkpoint.delete()
     return result
 
@@ -106,7 +113,7 @@ def encoder_class(spec: RunSpec, plugins: Plugins) -> type[Encoder]:
     return find_encoder(plugins.encoders, spec.backbone, plugins.datasets[spec.dataset].kind)
 
 
-def check_code(spec: RunSpec, method: type[Method], encoder: type[Encoder]) -> None:
+def check_code(spec: RunSpec, method: type[Method | Estimator], encoder: type[Encoder]) -> None:
     """Raise a UserError if this process loaded other code than the run was planned with.
 
     A worker process loads plugin files itself: one that was edited meanwhile would be recorded, and
@@ -147,9 +154,11 @@ def open_task(spec: RunSpec, plugins: Plugins) -> Task:
     return task
 
 
-def build_method(spec: RunSpec, plugins: Plugins, task: Task) -> Method:
-    """The spec's method, with its hyper-parameters."""
+def build_learner(spec: RunSpec, plugins: Plugins, task: Task) -> Method | Estimator:
+    """The spec's method or estimator, with its hyper-parameters."""
     cls = plugins.methods[spec.method]
+    if issubclass(cls, Estimator):
+        return cls(cls.Config(**spec.config), task.label_count, estimator_seed(spec))
     torch.manual_seed(stream_seed(spec.seed, "method"))
     return cls(cls.Config(**spec.config), task.label_count)
 

@@ -11,7 +11,14 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import parse_config
 from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec, check_spec
 from ssmlbench.data import DatasetAdapter, prepare
-from ssmlbench.inputs.encoders import DEFAULT_BACKBONE, Encoder, EncoderOptions, find_encoder
+from ssmlbench.inputs.encoders import (
+    DEFAULT_BACKBONE,
+    Encoder,
+    EncoderOptions,
+    Vector,
+    find_encoder,
+)
+from ssmlbench.kit.estimator import Estimator
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
@@ -43,6 +50,12 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
         backbone = typed["backbone"] = str(Path(backbone).expanduser().absolute())
     encoder = find_encoder(plugins.encoders, backbone, adapter.kind, adapter.name)
     freeze = typed.setdefault("freeze", False)
+    estimator = issubclass(method, Estimator)
+    if estimator and not freeze and encoder is not Vector:
+        raise UserError(
+            f"method {method.name} is an estimator, which learns from fixed features; add --freeze, or "
+            "take a data set of vectors"
+        )
     if freeze:
         typed.setdefault("strong_views", STRONG_VIEWS)
     elif "strong_views" in typed:
@@ -55,7 +68,8 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     typed.setdefault("warmup_epochs", round(epochs * RunSpec.warmup_epochs / RunSpec.epochs))
     typed.setdefault("lr", HEAD_LR if freeze else encoder.lr)
     on_vectors = freeze or adapter.kind == "vector"
-    typed.setdefault("projection", "mlp" if on_vectors else method.projection)
+    own_projection = "none" if issubclass(method, Estimator) else method.projection
+    typed.setdefault("projection", "mlp" if on_vectors else own_projection)
     if on_vectors:
         typed.setdefault("scaling", "standard")
     elif "scaling" in typed:
@@ -74,12 +88,16 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
         encoder_code=encoder_code(encoder),
     )
     check_spec(spec)
+    if estimator:
+        spec = spec.for_estimator()
     return dataclasses.replace(
         spec, weights=encoder.weights_id(options), data=prepare(adapter()).card.fingerprint
     )
 
 
-def _own(settings: Mapping[str, str], method: type[Method], plugins: Plugins) -> dict[str, str]:
+def _own(
+    settings: Mapping[str, str], method: type[Method | Estimator], plugins: Plugins
+) -> dict[str, str]:
     """The settings meant for this method: `key=…`, and `method.key=…` without the name."""
     own = {}
     for key, text in settings.items():

@@ -12,6 +12,7 @@ import ssmlbench
 from ssmlbench.core.files import write_atomically
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
+from ssmlbench.kit.estimator import Uses
 from ssmlbench.protocol.metrics import empty_labels, evaluate_rules
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.schema import RESULT_VERSION, Result
@@ -28,6 +29,7 @@ def write_result(
     outcome: Outcome,
     device: torch.device,
     notes: list[str],
+    uses: Uses,
 ) -> Result:
     """Scores and history first, result.json last: with it there, the run is finished."""
     import pandas as pd
@@ -45,6 +47,7 @@ def write_result(
         "metrics": evaluate_rules(outcome.scores, truth, outcome.rule_parameters),
         "selected_epoch": outcome.selected_epoch,
         "steps": outcome.steps,
+        "uses": uses,
         "labels_without_test_positive": empty_labels(truth),
         "notes": notes,
         "cost": {

@@ -55,6 +55,7 @@ class Result(TypedDict):
     cost: dict[str, float]  # by COST_FIELDS
     selected_epoch: NotRequired[int]
     steps: NotRequired[int]
+    uses: NotRequired[str]  # "labelled rows" or "both pools": the training rows it learnt from
     labels_without_test_positive: NotRequired[int]
     notes: NotRequired[list[str]]
     made_with: NotRequired[MadeWith]

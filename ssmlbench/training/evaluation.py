@@ -38,7 +38,7 @@ class Outcome:
     selected_epoch: int
     steps: int
     history: list[dict[str, Any]]
-    network: Network
+    network: Network | None  # None: an estimator's
     precision: str
 
 

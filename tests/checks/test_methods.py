@@ -16,10 +16,13 @@ from ssmlbench.core.errors import RunFailed
 from ssmlbench.core.hyperparameters import option
 from ssmlbench.kit.losses import bce
 from ssmlbench.kit.method import Method
+from ssmlbench.kit.pools import Pools
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.sealed import SealedTruth
 
-METHODS = {name: Plugins().methods[name] for name in Plugins().methods}
+METHODS = {
+    name: cls for name in Plugins().methods if issubclass(cls := Plugins().methods[name], Method)
+}
 CASES = [
     pytest.param(cls, check, regime, kind, id=f"{name}-{check.__name__}-{regime}-{kind}")
     for name, cls in METHODS.items()
@@ -69,6 +72,17 @@ class ScoresOutside(_Simple):
         return logits
 
 
+class ReadsUnlabelledRows(_Simple):
+    """Has no unlabelled views, and reads the unlabelled pool between epochs."""
+
+    def start_epoch(self, pools: Pools) -> None:
+        self.bias = pools.unlabelled.logits(view="plain").mean(0)
+
+    def loss(self, labelled, unlabelled):  # type: ignore[no-untyped-def]
+        bias = getattr(self, "bias", torch.zeros(1))
+        return {"labelled": bce(labelled.logits("strong") + bias, labelled.observed).mean()}
+
+
 class Dies(_Simple):
     def loss(self, labelled, unlabelled):  # type: ignore[no-untyped-def]
         return {"labelled": labelled.logits("strong").sum() * float("nan")}
@@ -80,6 +94,7 @@ class Dies(_Simple):
         (ForgetsState, conformance.survives_a_kill),
         (DrawsElsewhere, conformance.repeats_itself),
         (ScoresOutside, conformance.trains),
+        (ReadsUnlabelledRows, conformance.keeps_to_its_rows),
     ],
 )
 def test_a_broken_method_is_caught(cls: type[Method], check: Callable[..., None]) -> None:

@@ -286,9 +286,9 @@ def load_mine(file: Path) -> Any:
     [
         ("lab_plugins.nothing:Mine", "ModuleNotFoundError"),
         ("lab_plugins.methods:Yours", "AttributeError"),
-        ("lab_plugins.data:First", "no class derived from Method in it"),
-        ("lab_plugins.data", "no class derived from Method in it"),
-        ("lab_plugins.methods:bce", "no class derived from Method in it"),
+        ("lab_plugins.data:First", "no class derived from Method or Estimator in it"),
+        ("lab_plugins.data", "no class derived from Method or Estimator in it"),
+        ("lab_plugins.methods:bce", "no class derived from Method or Estimator in it"),
         ("lab_plugins.broken", "ZeroDivisionError"),
         ("lab_plugins.nameless", "class Mine has no `name`"),
     ],

@@ -11,16 +11,19 @@ from string import Template
 from ssmlbench.core.errors import UserError
 
 
-def write_method(name: str, folder: Path, taken: Container[str] = ()) -> Path:
-    """Write NAME as a method file in `folder`; no file is overwritten, and no name is used twice."""
+def write_plugin(kind: str, name: str, folder: Path, taken: Container[str] = ()) -> Path:
+    """Write NAME as a plugin file in `folder`; no file is overwritten, and no name is used twice.
+
+    kind: "method" or "estimator".
+    """
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
         raise UserError(
-            f"{name!r} is not a method's name: use small letters, digits, - and _, e.g. my-method"
+            f"{name!r} is not a {kind}'s name: use small letters, digits, - and _, e.g. my-{kind}"
         )
     if name in taken:
         raise UserError(f"there is a method called {name!r} already; choose another name")
     file = folder / f"{name.replace('-', '_')}.py"
-    template = Template((files(__package__) / "method.py.txt").read_text(encoding="utf-8"))
+    template = Template((files(__package__) / f"{kind}.py.txt").read_text(encoding="utf-8"))
     title = re.sub(r"[-_]+", " ", name).title()
     text = template.substitute(title=title, class_name=title.replace(" ", ""), name=name, file=file)
     try:

@@ -1,0 +1,124 @@
+"""What every estimator must keep, checked on toy vectors in seconds: `ssmlbench check`, and the tests."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ssmlbench.checks.encoders import Broken, Statement
+from ssmlbench.checks.methods import check_declarations
+from ssmlbench.checks.toy import LABELS, Toy, toy
+from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
+from ssmlbench.inputs.splits import Inputs
+from ssmlbench.kit.estimator import Estimator, Uses
+from ssmlbench.protocol.observation import Labels, observe
+from ssmlbench.protocol.regimes import REGIMES
+from ssmlbench.protocol.sealed import SealedTruth
+from ssmlbench.training.estimation import estimator_seed, run_estimator
+from ssmlbench.training.run_data import RunData
+
+
+def spec_for(cls: type[Estimator], regime: str, **changes: Any) -> RunSpec:
+    """The spec of a run on the toy, with defaults."""
+    values: dict[str, Any] = {"config": dataclasses.asdict(cls.Config())}
+    if number := REGIME_NUMBERS.get(regime):
+        values[number.name] = number.example
+    return RunSpec(cls.name, "toy", regime, **{**values, **changes}).for_estimator()
+
+
+def scores_of(
+    cls: type[Estimator], data: Toy, spec: RunSpec, truth: Labels | None = None
+) -> np.ndarray[Any, Any]:
+    """Fit on the toy and score its test rows. `truth`: the hidden labels, if not the toy's own."""
+    truth = data.truth if truth is None else truth
+    run_data = RunData(
+        data.train, data.test, observe(data.truth, spec), SealedTruth(truth), data.test_truth
+    )
+    estimator = cls(cls.Config(**spec.config), LABELS, estimator_seed(spec))
+    return run_estimator(spec, estimator, run_data).scores
+
+
+def declares_itself(cls: type[Estimator]) -> None:
+    """Check what the class says of itself."""
+    if cls.uses not in typing.get_args(Uses):
+        raise Broken(f"uses {cls.uses!r} must be one of {', '.join(typing.get_args(Uses))}")
+    check_declarations(cls)
+
+
+def fits(cls: type[Estimator], regime: str) -> None:
+    """Check the form of the scores."""
+    scores_of(cls, toy("vector"), spec_for(cls, regime))
+
+
+def repeats_itself(cls: type[Estimator], regime: str) -> None:
+    """Check that the seed decides the bits."""
+    data, spec = toy("vector"), spec_for(cls, regime)
+    if not np.array_equal(scores_of(cls, data, spec), scores_of(cls, data, spec)):
+        raise Broken("two runs of one spec differ: draw everything from self.seed")
+
+
+def never_sees_hidden_labels(cls: type[Estimator], regime: str) -> None:
+    """Check that scrambled hidden labels change nothing."""
+    data, spec = toy("vector"), spec_for(cls, regime)
+    seen = observe(data.truth, spec)
+    scrambled = np.where(seen.labels >= 0, data.truth, 1 - data.truth).astype(np.int8)
+    if not np.array_equal(scores_of(cls, data, spec), scores_of(cls, data, spec, scrambled)):
+        raise Broken("its scores depend on labels it must not know")
+
+
+def uses_what_it_declares(cls: type[Estimator], regime: str) -> None:
+    """Check that other unlabelled rows change the scores if they should, and only then."""
+    data, spec = toy("vector"), spec_for(cls, regime)
+    rows = observe(data.truth, spec).unlabelled
+    if not len(rows):
+        return
+    moved = data.train.values.clone()
+    moved[rows] = 3 * moved[rows].flip(1)
+    other = dataclasses.replace(data, train=Inputs(moved, data.train.views))
+    same = np.array_equal(scores_of(cls, data, spec), scores_of(cls, other, spec))
+    if same and cls.uses == "both pools":
+        raise Broken('uses is "both pools", but other unlabelled rows give the same scores')
+    if not same and cls.uses == "labelled rows":
+        raise Broken('uses is "labelled rows", but other unlabelled rows give other scores')
+
+
+def bears_thin_data(cls: type[Estimator], regime: str) -> None:
+    """Check that it fits where rows or positives are few."""
+    scores_of(cls, toy("vector", empty_label=True), spec_for(cls, regime))
+    if REGIMES[regime].splits_rows:
+        number, data = REGIME_NUMBERS[regime].name, toy("vector")
+        for fraction in (1.01 / len(data.truth), 1.0):
+            scores_of(cls, data, spec_for(cls, regime, **{number: fraction}))
+
+
+Check = Callable[[type[Estimator], str], None]
+CHECKS: dict[str, Check] = {
+    "it fits, and its scores are N × K numbers in [0, 1]": fits,
+    "the same seed gives the same bits": repeats_itself,
+    "scrambled hidden labels change no score": never_sees_hidden_labels,
+    "unlabelled rows change its scores if it says that it uses them": uses_what_it_declares,
+    "it fits with a label without positives, one labelled row, no unlabelled row": bears_thin_data,
+}
+"""What `ssmlbench check` states of an estimator in each regime, with the check of it."""
+
+
+def cases(cls: type[Estimator]) -> Iterator[tuple[str, Check, str]]:
+    """Every statement with its check and regime, in every regime that the estimator declares."""
+    for regime in sorted(cls.regimes):
+        for statement, check in CHECKS.items():
+            yield f"{statement} ({regime})", check, regime
+
+
+def estimator_statements(cls: type[Estimator]) -> Iterator[Statement]:
+    """Yield every statement about an estimator, with the check that raises Broken if it is false."""
+    yield (
+        "it declares the rows it uses, regimes, and hyper-parameters with default, meaning and ranges",
+        partial(declares_itself, cls),
+    )
+    for statement, check, regime in cases(cls):
+        yield statement, partial(check, cls, regime)

@@ -1,0 +1,132 @@
+"""L2-regularised logistic regression of all labels at once, and its strength by cross-validation.
+
+The objective of each label is scikit-learn's; labels do not interact. One solver for all of them turns
+many products of a matrix and a vector into a few products of matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ssmlbench.kit.classifiers import constant_scores, learnable_labels
+from ssmlbench.kit.estimator import Features, Scores
+from ssmlbench.protocol.metrics import average_precision
+
+Floats = npt.NDArray[np.floating]
+
+STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+"""C, from the strongest regularisation to the weakest: the grid of the cross-validation."""
+FOLDS, FEWER_FOLDS, MANY_ROWS = 5, 3, 2000
+"""Folds of the cross-validation, and how many there are from so many rows on."""
+TOLERANCE = 1e-4
+"""The largest gradient of the mean loss at which the solver stops: scikit-learn's default."""
+MOST_ITERATIONS = 200
+
+
+@dataclass(frozen=True)
+class LogisticModel:
+    """One linear function for each label, and a constant for labels that have one class only."""
+
+    weights: Floats  # D × K
+    intercepts: Floats  # K
+    constant: Floats  # K
+    learnt: npt.NDArray[np.bool_]  # K
+
+    def scores(self, features: Features) -> Scores:
+        """N × K probabilities."""
+        probabilities = _sigmoid(features @ self.weights + self.intercepts)
+        return np.where(self.learnt, probabilities, self.constant)
+
+
+def fit_logistic(
+    features: Features,
+    targets: npt.NDArray[np.int8],
+    strength: float,
+    trust: Floats | None = None,
+    start: LogisticModel | None = None,
+    tolerance: float = TOLERANCE,
+) -> LogisticModel:
+    """Minimise, for each label, |w|² / 2 + C Σ trust × loss; the intercept is not regularised.
+
+    targets: N × K of 1, 0 and -1; entries of -1 are left out. strength: C.
+    trust: N × K weights of the entries, None for 1. start: a model to start from.
+    tolerance: the largest gradient of the mean loss at which the solver stops.
+    """
+    from scipy.optimize import minimize
+
+    known = targets >= 0 if trust is None else (targets >= 0) * trust
+    weighed = np.where(known > 0, targets, -1)
+    learnt = learnable_labels(weighed)
+    constant = constant_scores(weighed)
+    signs = np.where(targets[:, learnt] == 1, 1, -1).astype(features.dtype)
+    entries = known[:, learnt].astype(features.dtype)
+    rows, width = features.shape
+    weights = np.zeros((width, len(learnt)))
+    intercepts = np.zeros(len(learnt))
+    count = int(learnt.sum())
+    if count:
+        penalty = 1 / (strength * rows)
+
+        def objective(flat: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+            """The mean loss over rows, summed over labels, and its gradient."""
+            both = flat.reshape(width + 1, count)
+            linear = both[:-1].astype(features.dtype)
+            margins = signs * (features @ linear + both[-1].astype(features.dtype))
+            small = np.exp(-np.abs(margins))
+            losses = np.maximum(-margins, 0) + np.log(1 + small)
+            loss = float((entries * losses).sum(dtype=np.float64)) / rows
+            slopes = -signs * entries * np.where(margins > 0, small, 1) / (1 + small) / rows
+            gradient = np.empty_like(both)
+            gradient[:-1] = features.T @ slopes + penalty * both[:-1]
+            gradient[-1] = slopes.sum(axis=0, dtype=np.float64)
+            return loss + penalty / 2 * float((both[:-1] ** 2).sum()), gradient.ravel()
+
+        first = np.zeros((width + 1, count))
+        share = (entries * (signs > 0)).sum(axis=0) / entries.sum(axis=0)
+        first[-1] = np.log(share / (1 - share))
+        if start is not None:
+            first[:-1], first[-1] = start.weights[:, learnt], start.intercepts[learnt]
+        options = {"maxiter": MOST_ITERATIONS, "gtol": tolerance, "ftol": 1e-10}
+        found = minimize(objective, first.ravel(), jac=True, method="L-BFGS-B", options=options)
+        both = found.x.reshape(width + 1, count)
+        weights[:, learnt], intercepts[learnt] = both[:-1], both[-1]
+    kind = features.dtype
+    return LogisticModel(weights.astype(kind), intercepts.astype(kind), constant, learnt)
+
+
+def choose_strength(
+    features: Features,
+    observed: npt.NDArray[np.int8],
+    seed: int,
+    strengths: Sequence[float] = STRENGTHS,
+) -> float:
+    """The C, one for all labels, with the best mean AP of scores from cross-validation.
+
+    Each row is scored by a model that did not see it; labels with fewer than two positives are left
+    out. Of equals, the stronger regularisation; with too few rows or positives, the middle of the grid.
+    """
+    folds = FOLDS if len(features) < MANY_ROWS else FEWER_FOLDS
+    judged = learnable_labels(observed) & ((observed == 1).sum(axis=0) >= 2)
+    if len(features) < 2 * folds or not judged.any():
+        return strengths[len(strengths) // 2]
+    observed = observed[:, judged]
+    fold = np.random.RandomState(seed).permutation(len(features)) % folds
+    scores = np.empty((len(strengths), *observed.shape))
+    for held_out in range(folds):
+        inside, outside = features[fold != held_out], features[fold == held_out]
+        model = None
+        for position, strength in enumerate(strengths):
+            model = fit_logistic(inside, observed[fold != held_out], strength, start=model)
+            scores[position, fold == held_out] = model.scores(outside)
+    means = [np.nanmean(average_precision(each, observed == 1)) for each in scores]
+    return strengths[int(np.argmax(means))]
+
+
+def _sigmoid(values: Floats) -> Floats:
+    from scipy.special import expit
+
+    return np.asarray(expit(values))
