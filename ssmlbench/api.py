@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         datasets as datasets,
         methods as methods,
     )
-    from ssmlbench.runs.stored import (
+    from ssmlbench.runs.run_result import (
         RunResult as RunResult,
         RunResults as RunResults,
     )
@@ -125,7 +125,7 @@ HOMES = {
         "datasets",
         "methods",
     ),
-    "ssmlbench.runs.stored": (
+    "ssmlbench.runs.run_result": (
         "RunResult",
         "RunResults",
     ),

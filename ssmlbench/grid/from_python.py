@@ -18,7 +18,7 @@ from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.finished import Unreadable, read_result
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.stored import RunResult, RunResults
+from ssmlbench.runs.run_result import RunResult, RunResults
 
 if TYPE_CHECKING:
     from ssmlbench.core.events import Listener

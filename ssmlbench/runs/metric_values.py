@@ -39,7 +39,7 @@ def metric_value(run: Finished, key: str, decision: str, convention: str) -> flo
         raise Unavailable(
             run.computed.reason
             or f"the decision rule {decision} is fitted while a run is made, and the run is older than "
-            "the rule; make it again to have it"
+            "the rule; delete its folder and run it again"
         )
     return value
 

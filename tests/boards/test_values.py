@@ -20,8 +20,8 @@ from ssmlbench.protocol.decisions import RULES, DecisionRule, decide, fit_rules
 from ssmlbench.protocol.metrics import METRICS, Metric, Predictions, Values, evaluate
 from ssmlbench.runs import metric_values as values_module
 from ssmlbench.runs.finished import Finished, read_finished
+from ssmlbench.runs.run_result import RunResult
 from ssmlbench.runs.scores import StoredScores
-from ssmlbench.runs.stored import RunResult
 from tests.support.board_runs import grid, one_board
 
 
