@@ -1,4 +1,4 @@
-"""Ohsumed: medical abstracts of 1991; a document stands in the folder of each of its categories."""
+"""Ohsumed: medical abstracts of 1991; a document is in the folder of each of its categories."""
 
 from __future__ import annotations
 

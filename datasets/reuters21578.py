@@ -106,7 +106,7 @@ or
                 inside = match["inside"]
                 topics = re.findall(r"<D>(.*?)</D>", element(inside, "TOPICS"))
                 title, body = element(inside, "TITLE"), element(inside, "BODY")
-                # stories of type BRIEF and UNPROC have no BODY: what is in TEXT then is the story
+                # stories of type BRIEF and UNPROC have no BODY: their TEXT is the story
                 text = body or re.sub(r"<[^>]*>", " ", element(inside, "TEXT").replace(title, ""))
                 split = {"TRAIN": "train", "TEST": "test"}.get(facts["LEWISSPLIT"], "")
                 yield Story(

@@ -1,4 +1,4 @@
-"""AN: what is not observed is assumed negative."""
+"""AN: unobserved entries are assumed negative."""
 
 from __future__ import annotations
 

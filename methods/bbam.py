@@ -41,7 +41,7 @@ class Bbam(Method):
     differences = (
         "margin: on positives and negatives (paper); the released loss has it on positives only "
         "(margin=positives)",
-        "statistics: over sampled negatives, unbiased, anew each epoch (paper); released: over all "
+        "statistics: over sampled negatives, unbiased, recomputed each epoch (paper); released: over all "
         "negatives, smoothed over epochs with γ (statistics=released)",
         "reduction: mean over B·K in each pool (paper); released: plain sums (reduction=sum)",
         "negative sampling: the η·#pos negatives nearest to the prototype, as released; the paper's "

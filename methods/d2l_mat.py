@@ -1,4 +1,4 @@
-"""D2L + MAT: classifiers apart for labels and pseudo-labels, thresholds tuned on labelled rows."""
+"""D2L + MAT: separate classifiers for labels and pseudo-labels, thresholds tuned on labelled rows."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ class Drml(Method):
     differences = (
         "losses: sums of squared errors over labels (paper); the released code has means, relation "
         "weight 0.2 and 1e-5 Σ|f₁ - f₂| (losses=released)",
-        "layers: one a module (paper); two in the released code (layers=released). The paper's "
+        "layers: one per module (paper); two in the released code (layers=released). The paper's "
         "width of the projector is not stated: 1024, as released",
         "promotion: the 20 rows of least disagreement an epoch, binarised (paper, most data sets); "
         "released (CUB): all rows under a threshold, soft (promotion=threshold, promoted=soft)",
-        "the released demo's unlabelled rows are its test rows; here the test rows are apart",
+        "the released demo's unlabelled rows are its test rows; here the test rows are separate",
         "made for fixed features; here the encoder learns in step A, at the common learning rate",
         "λ is not stated: 1. The paper's equal batches are not the benchmark's: each pool's loss "
         "is divided by its rows, which keeps their balance",

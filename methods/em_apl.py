@@ -63,7 +63,7 @@ class EmApl(EntropyMethod):
         trained = [pools.labelled, pools.unlabelled] if self.unlabelled_views else [pools.labelled]
         scores = torch.cat([pool.logits(model="raw", view="weak") for pool in trained]).sigmoid()
         unknown = (self.known(self.all_observed(pools)) < 0) & (self.soft == UNSET)
-        # What was given before is never revised.
+        # A soft label is never revised.
         self.soft = torch.where(lowest(scores, unknown, self.quota), scores, self.soft)
 
     def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""EPR: unobserved entries are only asked to be positive as often as expected."""
+"""EPR: unobserved entries must only be positive as often as expected."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Mime(Method):
 
     def __init__(self, config: Any, labels: int):
         super().__init__(config, labels)
-        # Assumed negatives are there from the first step on.
+        # Assumed negatives are used from the first step on.
         self.warm_up = config.reading == "excluded"
 
     def build_head(self, width: int) -> nn.Module:

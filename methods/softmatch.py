@@ -37,8 +37,8 @@ class SoftMatch(Method):
     differences = (
         "single-label in paper and code: here softmax, argmax and cross-entropy are a sigmoid, "
         "[q ≥ ½] and BCE per label, with one Gaussian a label",
-        "uniform alignment (paper and code) would ask every label to be positive half the time: "
-        "off by default; alignment=prior asks for the labelled rows' rate instead",
+        "uniform alignment (paper and code) would make every label positive half the time: "
+        "off by default; alignment=prior uses the labelled rows' rate instead",
         "a warm-up on labelled rows comes first, as for every method here (paper: none)",
     )
 
@@ -50,7 +50,9 @@ class SoftMatch(Method):
         momentum: float = option(
             0.999, "m: of the running mean and variance", search=choice(0.9, 0.99, 0.999)
         )
-        gaussians: Literal["one", "two"] = option("one", "two: positives and negatives apart")
+        gaussians: Literal["one", "two"] = option(
+            "one", "two: separate ones for positives and negatives"
+        )
         alignment: Literal["none", "prior"] = option("none", "shift the odds to the labelled rate")
         unlabelled_weight: float = option(
             1.0, "λ_u: weight of the unlabelled term", search=between(0.1, 10.0, log=True)

@@ -1,4 +1,4 @@
-"""A board: one table of methods × (metric, level), and what must be said beside it."""
+"""A board: one table of methods × (metric, level), and its notes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Cell:
     mean: float
     std: float | None  # None for a single seed
     seeds: tuple[int, ...]
-    values: tuple[float, ...] = ()  # one a seed
+    values: tuple[float, ...] = ()  # one for each seed
     place: int = 0  # in its column: 1 is best
     interval: tuple[float, float] | None = None  # over test rows, where requested
 

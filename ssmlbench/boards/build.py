@@ -1,4 +1,4 @@
-"""Finished runs → boards: one a data set, regime and setting, with mean ± std over seeds.
+"""Finished runs → boards: one for each data set, regime and setting, with mean ± std over seeds.
 
 Runs that were made under different settings (encoder, epochs, protocol) never share a cell: they form
 separate boards that say what is different. render/ shows boards.
@@ -57,7 +57,7 @@ def _boards_of_group(runs: Sequence[Finished], query: Query) -> list[Board]:
 
 
 def _setting(spec: RunSpec, name: str) -> Any:
-    if name == "lr":  # a tuned run stands with those made at the rate it was tuned around
+    if name == "lr":  # a tuned run is compared at the rate it was tuned around
         return spec.tuned.get("lr", spec.lr)
     return spec.backbone_name if name == "backbone" else getattr(spec, name)
 
@@ -209,7 +209,7 @@ def _rank(board: Board) -> None:
 
 
 def _missing(runs: Sequence[Finished]) -> list[str]:
-    """What a full grid over the runs' methods, levels and seeds would have that is not there."""
+    """The runs that a full grid over these methods, levels and seeds would have and that are missing."""
     present = {(run.spec.variant, level_of(run.spec), run.spec.seed) for run in runs}
     names, levels, seeds = (sorted(set(axis)) for axis in zip(*present, strict=True))
     symbol = number.symbol if (number := REGIME_NUMBERS.get(runs[0].spec.regime)) else ""

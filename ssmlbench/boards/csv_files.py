@@ -28,7 +28,7 @@ MADE_WITH = ("ssmlbench", "torch", "python", "device", "precision", "threads", "
 
 
 def metric_columns() -> dict[str, list[tuple[str, str, str]]]:
-    """Column → where its number is in a result's metrics; what needs no rule stands there once."""
+    """Column → where its number is in a result's metrics; a metric without a rule is there once."""
     columns: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
     for convention in CONVENTIONS:
         for metric in METRICS.values():

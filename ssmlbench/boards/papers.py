@@ -1,4 +1,4 @@
-"""What is known about a paper beside its numbers: read from leaderboards/published/<paper>.toml.
+"""Facts about a paper other than its numbers: read from leaderboards/published/<paper>.toml.
 
 The file maps the paper's names of metrics, data sets and methods to ours, so that a new paper needs
 no Python. Its numbers are in the CSV file of the same name (see published.py).

@@ -29,7 +29,7 @@ class PublishedValue:
     """One number as a paper prints it."""
 
     paper: Paper
-    sources: tuple[str, ...]  # the tables it stands in
+    sources: tuple[str, ...]  # the tables that print it
     dataset: str  # our name; so are regime and metric
     paper_dataset: str
     regime: str

@@ -43,7 +43,7 @@ class Query:
             )
 
     def wants(self, spec: RunSpec) -> bool:
-        """Whether a run is to be shown."""
+        """Whether a run is shown."""
         return (
             (not self.datasets or spec.dataset in self.datasets)
             and (not self.regimes or spec.regime in self.regimes)

@@ -45,7 +45,7 @@ class Ratio:
 class AuditedRow:
     """One method of one paper on one data set, over π."""
 
-    first: PublishedValue  # stands for the row: its paper, data set, regime and method
+    first: PublishedValue  # identifies the row: its paper, data set, regime and method
     ratios: tuple[Ratio, ...]
     density: LabelDensity | None  # the true one, if it is known or can be inferred
     inferred: bool = False  # the density follows from rows with a constant ratio, not from a source

@@ -47,7 +47,7 @@ class SideBySide:
 def side_by_side(values: Sequence[PublishedValue], boards: Sequence[Board]) -> list[SideBySide]:
     """Return one table for each data set and regime with published numbers.
 
-    Only main boards are joined: a board that stands apart was made under another setting.
+    Only main boards are joined: the runs of a separate board have another setting.
     """
     groups: dict[tuple[str, str], list[PublishedValue]] = defaultdict(list)
     for value in values:

@@ -61,7 +61,7 @@ class Blocks:
 
 
 def blocks_over_cells(boards: Sequence[Board], metric: Column) -> list[Blocks]:
-    """Return one `Blocks` a regime, from the boards that do not stand apart."""
+    """Return one `Blocks` for each regime, from the main boards."""
     regimes: dict[str, list[Board]] = defaultdict(list)
     for board in boards:
         if not board.separate_reason:

@@ -15,7 +15,7 @@ from ssmlbench.inputs.encoders import Encoder, EncoderOptions
 KINDS = ("image", "text", "vector")
 
 Statement = tuple[str, Callable[[], None]]
-"""What is checked, in words, and the check."""
+"""The statement that is checked, and its check."""
 
 
 class Broken(Exception):
@@ -89,7 +89,7 @@ def encodes(cls: type[Encoder], kind: str) -> None:
     inputs = _prepared(cls, kind)
     encoder = _built(cls, inputs[0])
     if not isinstance(getattr(encoder, "features", None), int):
-        raise Broken("`features`, the width of what it gives, must be set in __init__")
+        raise Broken("`features`, the width of its output, must be set in __init__")
     given = encoder(inputs)
     if given.shape != (6, encoder.features):
         raise Broken(f"6 rows gave {tuple(given.shape)}, expected {(6, encoder.features)}")
@@ -104,9 +104,11 @@ def repeats_itself(cls: type[Encoder], kind: str) -> None:
     encoder = _built(cls, inputs[0]).eval()
     first = encoder(inputs)
     if not torch.equal(first, encoder(inputs)):
-        raise Broken("two passes in eval mode differ: is there dropout outside nn.Dropout?")
+        raise Broken(
+            "two passes in eval mode differ: does it draw random numbers outside nn.Dropout?"
+        )
     if not torch.allclose(encoder(inputs[1:3]), first[1:3], rtol=1e-3, atol=1e-4):
-        raise Broken("a row's features depend on the rows beside it")
+        raise Broken("a row's features depend on the other rows of its batch")
 
 
 def learns(cls: type[Encoder], kind: str) -> None:
@@ -135,7 +137,7 @@ def names_its_weights(cls: type[Encoder]) -> None:
 CHECKS: dict[str, Callable[[type[Encoder], str], None]] = {
     "it prepares every raw input into a tensor of one shape and type, whatever the batch": prepares,
     "plain, weak and strong views keep shape and type, and repeat from one generator": has_views,
-    "it gives B × features finite numbers": encodes,
+    "its output is B × features finite numbers": encodes,
     "in eval mode the same rows give the same features, alone or in a batch": repeats_itself,
     "gradients reach its parameters": learns,
 }

@@ -1,4 +1,4 @@
-"""`ssmlbench cache`: what frozen encoders have left on disk, and taking it away."""
+"""`ssmlbench cache`: list and delete the cached features of frozen encoders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ cache_app = typer.Typer(no_args_is_help=True, help="Cached features of frozen en
 
 @cache_app.command("list")
 def list_features() -> None:
-    """What is cached, and how large it is."""
+    """List the cached features and their sizes."""
     from rich.table import Table
 
     from ssmlbench.inputs.feature_cache import cached_features, features_root
@@ -53,9 +53,7 @@ def clear_features(
     dataset: Annotated[
         str | None, typer.Option(help="Only this data set's features.", show_default="all")
     ] = None,
-    begun: Annotated[
-        bool, typer.Option("--begun", help="Only what was begun and not completed.")
-    ] = False,
+    begun: Annotated[bool, typer.Option("--begun", help="Only unfinished features.")] = False,
 ) -> None:
     """Delete cached features; the next --freeze run computes them again."""
     from ssmlbench.inputs.feature_cache import cached_features

@@ -1,4 +1,4 @@
-"""`ssmlbench compare`: the leaderboards of the finished runs, beside the papers' where asked for."""
+"""`ssmlbench compare`: the leaderboards of the finished runs, and the papers' with --published."""
 
 from __future__ import annotations
 

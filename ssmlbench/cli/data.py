@@ -38,7 +38,7 @@ Name = Annotated[str, typer.Argument(help="A data set, or the path of your own."
 def prepare_command(
     name: Name,
     from_: Annotated[
-        Path | None, typer.Option("--from", help="The folder of its raw files; made anew.")
+        Path | None, typer.Option("--from", help="The folder of its raw files; prepares it again.")
     ] = None,
     data_dir: DataDir = None,
     skip_bad: SkipBad = False,
@@ -52,7 +52,7 @@ def prepare_command(
     if from_ is not None and not from_.exists():
         raise UserError(f"--from {from_}: no such folder")
     if is_prepared(adapter) and from_ is None:
-        console.print(f"{adapter.name} is prepared already (--from FOLDER makes it anew)\n")
+        console.print(f"{adapter.name} is prepared already (--from FOLDER prepares it again)\n")
     task = prepare_shown(adapter, skip_bad, console, anew=from_ is not None)
     console.print(card_page(task.card))
 
@@ -88,7 +88,7 @@ def verify_command(name: Name, data_dir: DataDir = None, plugin: PluginFiles = N
 
 @data_app.command("list")
 def list_command(data_dir: DataDir = None, plugin: PluginFiles = None) -> None:
-    """What data sets there are, and which are prepared."""
+    """List the data sets and which of them are prepared."""
     table = Table()
     for column in ("data set", "kind", "state", "train", "test", "labels", "labels a row"):
         table.add_column(column)
@@ -127,7 +127,7 @@ def prepare_shown(
     anew: bool = False,
     quiet: bool = False,
 ) -> Task:
-    """Prepare with progress: bars on a terminal, lines in a log; silent when it is there."""
+    """Prepare with progress: bars on a terminal, lines in a log; silent if it is prepared."""
     from ssmlbench.data import check_source, is_prepared, prepare
 
     if is_prepared(adapter) and not anew:
@@ -239,7 +239,7 @@ def compare_statistics(
 def damage(task: Task) -> list[str]:
     """List where the files on disk do not hold what the card says."""
     return [
-        f"the prepared {split} file does not fit its card; prepare it anew"
+        f"the prepared {split} file does not fit its card; prepare it again"
         for split, positives in task.card.positives.items()
         if task.truth(split).sum(axis=0, dtype=int).tolist() != positives
         or len(task.inputs(split)) != task.card.rows[split]

@@ -88,7 +88,7 @@ class GridCommand:
         except KeyboardInterrupt:
             left = len(specs) - display.closed
             runs = "run" if left == 1 else "runs"
-            self._stop(f"stopped with {left} {runs} left; the same command goes on from here")
+            self._stop(f"stopped with {left} {runs} left; the same command continues from here")
         if isinstance(outcome, Submission):
             self._print_submission(outcome)
             return

@@ -1,4 +1,4 @@
-"""`ssmlbench run --dry-run`: the runs of a grid, what is done of them, and how long the rest takes."""
+"""`ssmlbench run --dry-run`: the runs of a grid, their states, and an estimate of the time left."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def time_left(
     context: RunContext,
     jobs: int,
 ) -> str:
-    """The estimate in words, and what it is judged by."""
+    """The estimate in words."""
     from ssmlbench.data import prepare
     from ssmlbench.grid.estimate import Remaining, estimate
     from ssmlbench.runs.finished import read_finished
@@ -83,8 +83,10 @@ def time_left(
     finished = read_finished([context.results])[0] if context.results.is_dir() else []
     left = estimate(runs, finished)
     if left.seconds is None:
-        return "time left: no earlier run to judge by"
+        return "time left: no finished run to estimate from"
     at_once = min(jobs, len(specs))
     together = f", {at_once} at a time" if at_once > 1 else ""
-    unknown = f"; {left.unknown} of them have no earlier run to judge by" if left.unknown else ""
+    unknown = (
+        f"; {left.unknown} of them have no finished run to estimate from" if left.unknown else ""
+    )
     return f"time left: about {duration(left.seconds / at_once)}{together}{unknown}"

@@ -1,4 +1,4 @@
-"""What the commands share: option types, and reading what was typed."""
+"""Option types that commands share, and functions that read their values."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def plot(
     options: BoardOptions,
     numbers: dict[str, str | None],
 ) -> None:
-    """The report's figures as files for a paper, one a panel."""
+    """Write the report's figures as files for a paper, one for each panel."""
     from ssmlbench.boards.report import FIGURE_FORMATS, write_figures
 
     formats = tuple(dict.fromkeys(typed_list(format_, str, "--format")))

@@ -1,4 +1,4 @@
-"""`ssmlbench run`: from what was typed to a list of run specs, and those to the engine."""
+"""`ssmlbench run`: turns the options into run specs and dispatches them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run(
 
     if seeds is not None:
         if typed["seed"] is not None:
-            raise UserError("--seed and --seeds are both there; keep one")
+            raise UserError("--seed and --seeds are both given; keep one")
         typed["seed"] = first_seeds(seeds)
     request = source.request(typed)
     command = command_of(where, engine, where.results)

@@ -113,7 +113,9 @@ class RequestOptions:
 
     grid: Annotated[
         Path | None,
-        typer.Option(help="A TOML file with the axes and settings; what is typed beside it wins."),
+        typer.Option(
+            help="A TOML file with the axes and settings; options of the command line win."
+        ),
     ] = None
     set_: Annotated[
         list[str] | None,
@@ -153,7 +155,7 @@ class Where:
         int | None,
         typer.Option(
             help="Runs made at the same time.",
-            show_default="one a GPU, or as many as the cores allow",
+            show_default="one per GPU, or as many as the cores allow",
         ),
     ] = None
     threads: Annotated[
@@ -170,7 +172,7 @@ class Where:
     quiet: Annotated[bool, typer.Option("--quiet", help="Only warnings and failures.")] = False
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Show the runs and what is done; make none."),
+        typer.Option("--dry-run", help="Show the runs and their states; make none."),
     ] = False
 
 

@@ -1,4 +1,4 @@
-"""`ssmlbench status`: what is queued, running, done and failed, from the results folder alone."""
+"""`ssmlbench status`: the runs that are queued, running, done or failed, from the results folder."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ def tune(
             command.console.print(_winners(finished))
         if len(finished) < len(closed):
             command.console.print(
-                f"{len(closed) - len(finished)} of {len(closed)} studies have trials to be made; "
-                "the same command goes on from here",
+                f"{len(closed) - len(finished)} of {len(closed)} studies have unfinished trials; "
+                "the same command continues from here",
                 highlight=False,
                 soft_wrap=True,
             )

@@ -1,4 +1,4 @@
-"""What a user is told: errors of theirs, failed runs, and plugins that are left out.
+"""Errors that a user sees: mistakes in a command, failed runs, and plugins that do not load.
 
 Any other exception that escapes is a bug and keeps its traceback.
 """

@@ -42,7 +42,7 @@ def write_atomically(file: Path, content: str | bytes) -> None:
 
 
 def read_json(file: Path) -> dict[str, Any] | None:
-    """The JSON object in a file; None if the file is not there, not whole or holds something else."""
+    """The JSON object in a file; None if the file is missing, incomplete or holds something else."""
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -128,7 +128,7 @@ def ranges(config: type) -> dict[str, Search]:
 
 
 def faults(config: type) -> list[str]:
-    """What is wrong with a Config's ranges, in plain words."""
+    """The mistakes in a Config's ranges, a sentence each."""
     kinds = typing.get_type_hints(config)
     found = []
     for field in dataclasses.fields(config):

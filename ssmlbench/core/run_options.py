@@ -1,4 +1,4 @@
-"""How a field of the run spec is declared: once, with all that the rest of the tool knows of it.
+"""How a field of the run spec is declared: once, with everything that the other rooms read.
 
 The command line, the keys of a grid file, the checks of a spec and the comparison of boards are
 read from these declarations; none of them names an option again.

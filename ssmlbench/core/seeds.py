@@ -18,5 +18,5 @@ def stream_seed(seed: int, *purpose: object) -> int:
 
 
 def stream(seed: int, *purpose: object) -> torch.Generator:
-    """A generator of its own for one purpose."""
+    """A separate generator for one purpose."""
     return torch.Generator().manual_seed(stream_seed(seed, *purpose))

@@ -1,6 +1,6 @@
 """Data sets: the adapter contract, the task an adapter is turned into once, and one's own files.
 
-What each data set is stands in datasets/, one file each; views and encoders are elsewhere.
+The data sets themselves are in datasets/, one file each; views and encoders are in inputs/.
 """
 
 from ssmlbench.core.paths import cache_root

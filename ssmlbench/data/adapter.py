@@ -1,4 +1,4 @@
-"""The data set contract: an adapter says where its rows come from, and what is known of them.
+"""The data set contract: an adapter declares where its rows come from, and facts about them.
 
 Reading the raw files is the adapter's; writing, checking and fingerprinting are the engine's.
 """
@@ -32,7 +32,7 @@ class Row:
     input: Any
     labels: tuple[int, ...]  # the positions of its positive labels
     id: str = ""  # what the source calls it; an id that comes twice is reported
-    where: str = ""  # file and line, for the report of what is wrong with it
+    where: str = ""  # file and line, for error messages
     back_translation: str = ""  # of a training text, where the adapter is `back_translated`
 
 
@@ -85,7 +85,7 @@ class DatasetAdapter(ABC):
 
     name: ClassVar[str]
     kind: ClassVar[Kind]
-    version: ClassVar[int] = 1  # raised when the rows change; prepared copies are then made anew
+    version: ClassVar[int] = 1  # raised when the rows change; prepared copies are then rewritten
     backbone: ClassVar[str]  # the encoder used when the command line names none
     citation: ClassVar[str] = ""
     licence: ClassVar[str] = ""
@@ -179,7 +179,7 @@ class DatasetAdapter(ABC):
         return f"{near} line {line}" if line is not None else near
 
     def missing(self, what: str) -> UserError:
-        """One screen: what is not there, what to download, where to put it, how it should look."""
+        """One screen: which files are missing, what to download, where to put it, the expected layout."""
         looked = self._source or self.folder
         data_dir = self.data_dir
         if looked is None and data_dir is not None:

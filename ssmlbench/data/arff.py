@@ -66,7 +66,7 @@ class ArffFiles(UserFiles):
         for needed in (*(arff_file(base, split) for split in SPLITS), Path(f"{base}.xml")):
             if not needed.is_file():
                 raise UserError(
-                    f"data set {path}: {needed.name} is not beside it; Mulan's layout is "
+                    f"data set {path}: {needed.name} is not in the same folder; Mulan's layout is "
                     f"{base.name}-train.arff, {base.name}-test.arff and {base.name}.xml"
                 )
         return cls.named(base)  # path/NAME, without -train.arff
@@ -171,7 +171,7 @@ def read_header(file: Path) -> tuple[list[Attribute], Iterator[tuple[int, str]]]
 def read_values(
     line: str, attributes: list[Attribute], empty: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64] | str:
-    """Return the values of a dense or a sparse row, or what is wrong with it."""
+    """Return the values of a dense or a sparse row, or a text that says why it is bad."""
     sparse = line.startswith("{")
     if sparse and not line.endswith("}"):
         return "the sparse row has no closing }"

@@ -24,7 +24,7 @@ from ssmlbench.data.adapter import SPLITS, BadRow, DatasetAdapter, Kind, Row
 from ssmlbench.data.task import Card, Task
 
 TASK_FORMAT = 2
-"""Raised when the files of a task change; copies of another format are made anew."""
+"""Raised when the files of a task change; copies of another format are rewritten."""
 
 BATCH_ROWS = {"image": 50, "text": 1000, "vector": 500}
 SHOWN_PROBLEMS = 5
@@ -49,7 +49,7 @@ def prepare(
     """The adapter's task, written on first use; processes that need the same one wait for a lock.
 
     skip_bad: leave bad rows out and count them on the card; without it they are a UserError.
-    anew: write it even if there is one already.
+    anew: write it even if it is already on disk.
     """
     from filelock import FileLock
 
@@ -209,7 +209,7 @@ def _checked(
 
 
 def _stored(row: Row, kind: Kind, where: str) -> tuple[Any, bytes] | BadRow:
-    """What is written of an input, and the bytes of it that are fingerprinted."""
+    """The value that is written for an input, and the bytes that are fingerprinted."""
     if kind == "text":
         if not row.input.strip():
             return BadRow(where, "the text is empty")
@@ -228,7 +228,7 @@ def _stored(row: Row, kind: Kind, where: str) -> tuple[Any, bytes] | BadRow:
     try:
         content = row.input.read_bytes() if isinstance(row.input, Path) else row.input
         _check_image(content)
-    except Exception as error:  # PIL raises SyntaxError, struct.error and more of its own
+    except Exception as error:  # PIL raises SyntaxError, struct.error and others
         missing = isinstance(error, FileNotFoundError)
         named = f" {row.input.name}" if isinstance(row.input, Path) else ""
         why = "does not exist" if missing else f"cannot be read ({type(error).__name__}: {error})"
@@ -286,7 +286,7 @@ def _write_split(
             count += 1
             batch["input"].append(stored)
             batch["labels"].append(labels)
-            if back_translated:  # a text without one stands for itself
+            if back_translated:  # a text without an id is its own id
                 batch["back_translation"].append(translation if translation.strip() else stored)
             if len(batch["labels"]) == BATCH_ROWS[kind]:
                 writer.write_batch(batch)

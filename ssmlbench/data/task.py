@@ -1,6 +1,6 @@
 """A prepared data set: Arrow files read through memory maps, and the card that describes them.
 
-It gives raw inputs and true labels; prepare.py writes it.
+It holds raw inputs and true labels; prepare.py writes it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Card:
     citation: str = ""
     notes: list[str] = field(default_factory=list)
     source: str = ""  # the raw folder or the hub revision it was made from
-    skipped: dict[str, int] = field(default_factory=dict)  # bad rows left out, by what was wrong
+    skipped: dict[str, int] = field(default_factory=dict)  # bad rows left out, by kind of fault
 
     def mean_labels(self, *splits: str) -> float:
         """Positive labels of a row, on average over the splits named (all if none is)."""

@@ -24,5 +24,5 @@ def data_class(path: Path) -> type[UserFiles]:
 
 
 def looks_like_path(text: str) -> bool:
-    """Tell whether what was typed for a data set is a path: `./mine` is one, `mine` is a name."""
+    """Whether the text after --dataset is a path: `./mine` is a path, `mine` is a name."""
     return "/" in text or "\\" in text or text.endswith(".arff") or Path(text).is_dir()

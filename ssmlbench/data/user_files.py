@@ -1,4 +1,4 @@
-"""What a user's own data have in common, tables or ARFF: a name from the path, a key from the files."""
+"""What tables and ARFF files of a user share: a name from the path, a key from the files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class UserFiles(DatasetAdapter):
     @classmethod
     @abstractmethod
     def at(cls, path: Path) -> type[UserFiles]:
-        """Build the data set class of a path; a UserError if its files are not there."""
+        """Build the data set class of a path; a UserError if files are missing."""
 
     @classmethod
     def named(cls, home: Path, **fields: Any) -> type[Self]:

@@ -108,7 +108,7 @@ class Display:
         row = self.rows.setdefault(spec.hash, RunRow(spec, epoch_ended=self._clock()))
         match event:
             case Resumed(epoch):
-                self._say(f"{spec}: goes on after epoch {epoch}")
+                self._say(f"{spec}: continues after epoch {epoch}")
                 row.epoch = row.first = epoch
                 row.doing = "training"
             case TrainingStarted():

@@ -125,7 +125,7 @@ def run(
     jobs: runs made at the same time. Above 1 worker processes make them: a script must then call
         this below `if __name__ == "__main__":`.
     threads, workers: CPU threads of a run, and those that decode its images.
-    progress: show on the terminal what is going on.
+    progress: show the progress on the terminal.
     options: every other option of `ssmlbench run`, with underscores: `epochs=20`, `freeze=True`.
     """
     from ssmlbench.grid.request import requested_specs
@@ -153,7 +153,7 @@ def run(
 
 
 def _is_list(value: Any) -> bool:
-    """Whether an argument asks for several: a sequence, or the command line's `a,b`."""
+    """Whether an argument is a list: a sequence, or the command line's `a,b`."""
     if isinstance(value, str):
         return "," in value
     return not isinstance(value, Scalar | type)

@@ -23,7 +23,7 @@ VARIABLES = ("SSMLBENCH_CACHE", "SSMLBENCH_DATA")
 
 @dataclass(frozen=True)
 class RunPayload:
-    """Everything beside its spec that a process elsewhere needs to make a run."""
+    """Everything except its spec that a process on another machine needs to make a run."""
 
     context: RunContext
     plugins: tuple[tuple[str, str | None], ...]  # path, and text (None: a folder or an ARFF file)

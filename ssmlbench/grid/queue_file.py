@@ -42,7 +42,7 @@ class QueuedRun:
 
 @dataclass(frozen=True)
 class QueueFile:
-    """What a queue file holds; also what is assumed where another version did not write it."""
+    """The fields of a queue file; the defaults are for fields that another version did not write."""
 
     engine: str = ""
     detached: bool = False  # the jobs outlive the process that wrote the file

@@ -42,7 +42,7 @@ class GridRequest:
         return {name: value for name, value in self.values.items() if not OPTIONS[name].axis}
 
     def overridden_by(self, typed: GridRequest) -> GridRequest:
-        """This request, of a file, with what was typed beside it in its place."""
+        """This request, of a file, overridden by the options of the command line."""
         # A setting typed for all methods is meant for those too that the file sets one by one.
         kept = {
             key: text
@@ -57,7 +57,7 @@ class GridRequest:
         )
 
     def completed(self, **defaults: Any) -> GridRequest:
-        """The request with the defaults of what it leaves open; an error for what is missing."""
+        """The request with its defaults filled in; a UserError for a required option that is missing."""
         own = {"regime": (RunSpec.regime,), "seed": (RunSpec.seed,)}
         request = dataclasses.replace(self, values={**own, **defaults, **self.values})
         for name, value in request.values.items():

@@ -23,7 +23,7 @@ class Machine:
 
     @classmethod
     def here(cls, device: str) -> Machine:
-        """This machine with the device typed, which may be auto; a UserError if it is not there."""
+        """This machine with the device typed, which may be auto; a UserError if it is not available."""
         import torch
 
         from ssmlbench.core.cpu import core_count

@@ -1,4 +1,4 @@
-"""The state of every run of a results folder, read from the folder alone: no engine is asked.
+"""The state of every run of a results folder, read from the folder without calling an engine.
 
 A run is done if result.json is there. Otherwise progress.json, error.json and the lock decide.
 Files of newer or older versions are read as far as they can be.
@@ -24,7 +24,7 @@ STATES = ("running", "queued", "failed", "stopped", "done")
 
 @dataclass(frozen=True)
 class RunState:
-    """One run, and what is known of it."""
+    """One run and its state."""
 
     state: str  # one of STATES
     folder: Path
@@ -50,7 +50,7 @@ class RunState:
 
 @dataclass(frozen=True)
 class Failure:
-    """What error.json holds; also what is assumed where another version did not write it."""
+    """The fields of error.json; the defaults are for fields that another version did not write."""
 
     error: str = "unknown"
     traceback: str = ""

@@ -28,7 +28,7 @@ WHERE_KEYS = (
     "results", "jobs", "threads", "workers", "device", "engine", "data-dir", "skip-bad", "quiet",
     "dry-run", "grid",
 )  # fmt: skip
-"""Options of `run`, beside those of the engines, that say where and how: they are no part of a grid."""
+"""Options of `run` that say where and how runs are made, without the engines': no keys of a grid."""
 
 BY_KEY = {option.key: option for option in OPTIONS.values()}
 AXES = {key: option for key, option in BY_KEY.items() if option.axis}
@@ -54,10 +54,10 @@ def read_grid(file: Path) -> GridRequest:
         key = PLURALS.get(written, written.replace("_", "-"))
         where = f"{file}: {written}"
         if key in found:
-            raise UserError(f"{where} is there twice, as {written} and {key}; keep one")
+            raise UserError(f"{where} is given twice, as {written} and {key}; keep one")
         found[key] = _value(key, value, where)
     if {"seed", "seeds"} <= set(found):
-        raise UserError(f"{file}: seed and seeds are both there; keep one")
+        raise UserError(f"{file}: seed and seeds are both given; keep one")
     if "seeds" in found:
         found["seed"] = first_seeds(found.pop("seeds"))
     values = {BY_KEY[key].name: value for key, value in found.items() if key in BY_KEY}

@@ -20,7 +20,7 @@ def features_root() -> Path:
 
 @dataclass(frozen=True)
 class FeatureFolder:
-    """The features of one split in one drawn view: complete if and only if about.json is there."""
+    """The features of one split in one drawn view: complete if and only if about.json exists."""
 
     path: Path
 
@@ -36,7 +36,7 @@ class FeatureFolder:
 
     @property
     def complete(self) -> bool:
-        """Whether every row is there."""
+        """Whether the features of every row are written."""
         return self.about_file.is_file()
 
     @property

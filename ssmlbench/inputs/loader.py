@@ -46,7 +46,7 @@ class SplitLoader:
         return self.frozen.inputs(split)
 
     def unscaled(self, split: str) -> SplitInputs:
-        """What is scaled, if anything is: features under `--freeze`, else raw inputs."""
+        """The vectors that are scaled, if any: features under `--freeze`, else raw inputs."""
         return self.features(split) if self.spec.freeze else self.raw(split)
 
     def scaled(self, split: str) -> SplitInputs:

@@ -1,7 +1,7 @@
 """Lets `import torchvision` succeed where its compiled operators do not load.
 
 A torchvision built for CUDA beside a CPU torch fails while registering `nms`, which it never
-compiled in, and takes every transformers model down with it. Declaring the two schemas it looks
+compiled in, and then no transformers model can be imported. Declaring the two schemas it looks
 for is enough, as nothing here calls them. Call this before the first import of either library.
 """
 

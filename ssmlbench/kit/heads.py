@@ -29,7 +29,7 @@ def build_head(kind: str, width: int, labels: int) -> nn.Module:
 
 
 def build_projection(kind: str, width: int) -> tuple[nn.Module, int]:
-    """The projection and the width of what it gives."""
+    """The projection and the width of its output."""
     if kind == "none":
         return nn.Identity(), width
     hidden, out = PROJECTION_WIDTHS

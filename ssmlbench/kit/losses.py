@@ -54,7 +54,7 @@ def soft_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 def soft_loss_of(p: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
     """The same where p = σ(logits) is already computed."""
-    # 1 - p without the subtraction that would round a small one away.
+    # 1 - p; the subtraction would round a small value to 0.
     q = (-logits).sigmoid()
     return -torch.lerp((q + EPSILON).log(), (p + EPSILON).log(), targets.to(logits))
 
@@ -67,10 +67,10 @@ def coded_loss(
     weight: Tensor | float = 1.0,
     positive: float = 1.0,
 ) -> Tensor:
-    """Each entry's soft cross-entropy by what is known of it, B × K; p = σ(logits).
+    """Each entry's soft cross-entropy, by its observed label, B × K; p = σ(logits).
 
     target, weight: of unobserved entries; positive: the target of observed positives. A known
-    negative has the target 0, and what is known has the weight 1.
+    negative has the target 0, and a known entry has the weight 1.
     """
     unobserved = observed < 0
     known = positive * observed

@@ -17,7 +17,7 @@ Outputs = dict[str, Tensor]
 class Forward:
     """One pass of the network over every view a step needs, labelled and unlabelled rows together.
 
-    It runs when the first output is asked for, and once: the parts are slices of one pass.
+    It runs once, when the first output is read: the parts are slices of one pass.
     """
 
     def __init__(self, network: Callable[[Tensor], Outputs], inputs: dict[tuple[str, str], Tensor]):
@@ -85,7 +85,7 @@ Predict = Callable[[str, str, tuple[str, ...]], Outputs]
 class RowOutputs:
     """Rows without labels, with network outputs over the whole of them.
 
-    What was computed is kept until the epoch's steps begin, so two callers pay once.
+    Results are cached until the steps of the epoch begin, so that two callers compute once.
     `model` is "ema" (the averaged weights) or "raw" (the ones being trained); both in eval mode.
     """
 
@@ -109,7 +109,7 @@ class RowOutputs:
         """Any output of the head, by name."""
         kept = self._kept.setdefault((model, view), {})
         if name not in kept:
-            # Wide features are only kept when asked for; logits come along for nothing.
+            # Wide features are kept only if they are read; logits cost nothing extra.
             kept.update(self._predict(model, view, tuple({name, "logits"})))
         return kept[name]
 

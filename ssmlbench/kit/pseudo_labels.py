@@ -59,7 +59,7 @@ def confident_targets(probabilities: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def moved_thresholds(tau: Tensor, confidence: Tensor, m: float) -> Tensor:
-    """τ_k ← m τ_k + (1 - m) mean_i conf_ik: FreeMatch's threshold, one a label."""
+    """τ_k ← m τ_k + (1 - m) mean_i conf_ik: FreeMatch's threshold of each label."""
     return m * tau + (1 - m) * confidence.mean(0)
 
 

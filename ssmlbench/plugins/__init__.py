@@ -1,1 +1,1 @@
-"""Finds methods, data sets and encoders, and tells one version of a plugin's code from another."""
+"""Finds methods, data sets and encoders, and computes the digests of their code."""

@@ -66,7 +66,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Found:
-    """What a name stands for: a definition of a followed module, or else a text."""
+    """What a name refers to: a definition in a followed module, or else a text."""
 
     text: str
     source: Source | None = None
@@ -74,7 +74,7 @@ class Found:
 
 
 class Resolver(Protocol):
-    """Finds what a name stands for."""
+    """Resolves a name."""
 
     def written(self, source: Source, name: str, chain: Sequence[str]) -> Found | None:
         """`name.chain` as a module wrote it; None for builtins and names that are not bound."""
@@ -86,7 +86,7 @@ class Resolver(Protocol):
 def imported_names(
     nodes: Iterable[ast.AST], package: str
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Local names of import statements with the dotted names they stand for, and star imports."""
+    """Local names of import statements with the dotted names they refer to, and star imports."""
     names: dict[str, str] = {}
     stars = []
     for node in nodes:
@@ -221,7 +221,7 @@ class Writer:
         return f"{type(node).__name__}({','.join(parts)})"
 
     def _reference(self, node: ast.Name | ast.Attribute, scope: dict[str, str]) -> str:
-        """A name, or a chain of attributes: by what it stands for, where that is known."""
+        """A name, or a chain of attributes: as what it refers to, if that is known."""
         chain: list[str] = []
         root: ast.expr = node
         while isinstance(root, ast.Attribute):

@@ -1,1 +1,1 @@
-"""How a number is made: regimes, what is observed, what stays sealed, metrics, decision rules."""
+"""The protocol: regimes, observed labels, the sealed truth, metrics, decision rules."""

@@ -43,7 +43,7 @@ class Observation:
 
     @property
     def digest(self) -> str:
-        """A hash over the row indices and the observed labels: two runs with it saw the same."""
+        """A hash over the row indices and the observed labels: runs with equal hashes saw the same data."""
         parts: list[npt.NDArray[Any]] = [
             self.labelled,
             self.unlabelled,

@@ -83,7 +83,7 @@ def read_result(folder: Path) -> Finished | Unreadable:
 def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
     """All finished runs below the roots, and a line for every result that cannot be read.
 
-    A run that lies below two roots counts once: its folder's name has its hash.
+    A run that is below two roots counts once: its folder's name has its hash.
     """
     runs: dict[str, Finished] = {}
     complaints = []

@@ -1,4 +1,4 @@
-"""The results folder: one folder a run, finished if and only if its result.json is there.
+"""The results folder: one folder for each run, which is finished if and only if result.json exists.
 
 Plain files in a fixed layout: two machines can write one shared folder, and results merge by copying.
 """
@@ -49,7 +49,7 @@ class RunFolder:
 
     @property
     def result_file(self) -> Path:
-        """The result; with it there, the run is finished."""
+        """The result; a run with this file is finished."""
         return self.path / "result.json"
 
     @property
@@ -59,7 +59,7 @@ class RunFolder:
 
     @property
     def checkpoint_file(self) -> Path:
-        """Where training goes on from, until the run is finished."""
+        """The state from which an unfinished run continues."""
         return self.path / "checkpoint.safetensors"
 
     @property
@@ -105,7 +105,7 @@ class RunFolder:
                 self.lock_file.unlink(missing_ok=True)
 
     def record_failure(self, spec: RunSpec, error: str, trace: str = "") -> None:
-        """Leave what went wrong for `status`, and for whoever reads the folder."""
+        """Write the error to error.json, for `status` and for readers of the folder."""
         facts = {
             "error": error,
             "traceback": trace,

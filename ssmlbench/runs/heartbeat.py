@@ -1,4 +1,4 @@
-"""progress.json: where a run stands, written at every event and touched in between.
+"""progress.json: the progress of a run, written at every event and touched in between.
 
 `ssmlbench status` reads it, on any machine that sees the folder. A run never fails because of it.
 """
@@ -74,7 +74,7 @@ def is_alive(lock_file: Path, touched: Path, host: str) -> bool:
 
 @dataclass(frozen=True)
 class RunProgress:
-    """What progress.json holds; also what is assumed where another version did not write it."""
+    """The fields of progress.json; the defaults are for fields that another version did not write."""
 
     epoch: int = 0
     epochs: int = 0

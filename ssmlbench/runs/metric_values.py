@@ -104,7 +104,7 @@ def _written_for(run: Finished) -> list[str]:
 
 @functools.cache
 def _definitions(entries: tuple[Metric, ...], rules: tuple[DecisionRule, ...]) -> str:
-    """A digest of the tables' entries and of the files that define them: an edit computes anew."""
+    """A digest of the tables' entries and of the files that define them; an edit changes it."""
     names = [entry.key for entry in entries] + [rule.name for rule in rules]
     functions: list[Callable[..., Any] | None] = [entry.value for entry in entries]
     functions += [function for rule in rules for function in (rule.decide, rule.fit)]

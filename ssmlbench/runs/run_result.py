@@ -34,7 +34,7 @@ class RunResult:
 
     @property
     def folder(self) -> Path:
-        """Where the run's files lie."""
+        """The folder with the run's files."""
         return self._run.folder
 
     def metrics(
@@ -43,7 +43,7 @@ class RunResult:
         """Return the metrics on the test set, by key (`map`, `micro_f1`, …), under a decision rule.
 
         convention: `default`, or `released` (labels without a test positive count 0). Metrics that
-        were added after the run was made are computed from its scores, if those are there.
+        were added after the run was made are computed from its scores, if those are stored.
         """
         if decision not in RULES:
             raise UserError(f"decision {decision!r}: no such rule.{did_you_mean(decision, RULES)}")
@@ -77,7 +77,7 @@ class RunResult:
             return StoredScores.read(self.folder)
         except FileNotFoundError as error:
             raise UserError(
-                f"{error.filename or self.folder} is not there: the run's scores were deleted or not "
+                f"{error.filename or self.folder} is missing: the run's scores were deleted or not "
                 "copied"
             ) from None
         except (OSError, ValueError) as error:
@@ -90,7 +90,7 @@ class RunResult:
 
         file = self.folder / "history.csv"
         if not file.is_file():
-            raise UserError(f"{file} is not there: the run's history was deleted or not copied")
+            raise UserError(f"{file} is missing: the run's history was deleted or not copied")
         return pd.read_csv(file)
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """The schema of result.json and spec.json, with the checks that reading goes through.
 
 docs/results.md describes every field. Reading is tolerant: unknown result fields are ignored, fields
-that were added later may be absent. What is left is checked, and a `SchemaError` says what is wrong.
+that were added later may be absent. All other fields are checked; a `SchemaError` names a wrong one.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def plan_epoch(
 
 
 class Batching:
-    """The batches of every step: which rows, which views of them, what is observed of them."""
+    """The batches of every step: their rows, views and observed labels."""
 
     def __init__(
         self, spec: RunSpec, method: Method, run_data: RunData, model: Model, pools: Pools

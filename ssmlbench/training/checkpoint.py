@@ -54,7 +54,7 @@ class Checkpoint:
             save_file(flat, unfinished, metadata={"facts": json.dumps(facts)})
 
     def read(self) -> Stored | None:
-        """What was written last; None if there is no file, or no whole one."""
+        """The last state that was written; None if the file is missing or incomplete."""
         try:
             with safe_open(self.file, framework="pt") as stored:
                 sections: dict[str, dict[str, Tensor]] = {}
@@ -66,13 +66,13 @@ class Checkpoint:
             return None
 
     def delete(self) -> None:
-        """Delete the file, if it is there."""
+        """Delete the file, if it exists."""
         self.file.unlink(missing_ok=True)
 
 
 @dataclass
 class TrainingState:
-    """Everything that a resumed run continues from: what is saved is what is restored."""
+    """Everything that is saved and restored, so that a run can resume."""
 
     model: Model
     method: Method
@@ -105,7 +105,7 @@ class TrainingState:
         )
 
     def restore(self, stored: Stored) -> None:
-        """Put back what was saved."""
+        """Restore the saved state."""
         tensors, facts, model = stored.tensors, stored.facts, self.model
         model.network.load_state_dict(tensors["network"])
         model.ema.network.load_state_dict(tensors["ema"])

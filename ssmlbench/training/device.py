@@ -55,7 +55,7 @@ def precisions_of(device: torch.device) -> tuple[Precision, ...]:
 
 
 def default_precision(name: str, here: bool = True) -> Precision:
-    """The precision of runs on a device, when none is asked for.
+    """The default precision of runs on a device.
 
     here: whether this machine makes the runs. If a cluster does, its device is not known while the
     runs are planned: then `cuda` means bfloat16, and all else float32, which every device has.
@@ -87,7 +87,7 @@ def mixed_precision(
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Start to count a GPU's peak memory anew."""
+    """Reset the count of a GPU's peak memory."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 

@@ -80,7 +80,7 @@ def test_ranks_and_critical_difference_are_those_of_demsars_example() -> None:
 def test_nemenyi_tells_apart_what_demsar_tells_apart() -> None:
     found = significance.nemenyi(DEMSAR, alpha=0.10)
     # The paper, at 0.10: C4.5+m and C4.5+m+cf are better than C4.5 (differences 1.143, 1.179 > 1.12);
-    # the others are not told apart (best: 2.893 - 1.964 = 0.929).
+    # the others are not distinguished (best: 2.893 - 1.964 = 0.929).
     assert found.critical_difference == pytest.approx(1.12, abs=5e-3)
     assert found.cliques == [(3, 1, 2), (2, 0)]
     together = {pair for group in found.cliques for pair in _pairs(group)}
@@ -259,8 +259,8 @@ def test_the_page_states_tests_groups_and_who_was_left_out(tmp_path: Path) -> No
     text = as_markdown(page_over_six_cells(tmp_path))
     # six blocks that all agree on three methods: χ² = N (k − 1) = 12, p = exp(−6) = 0.0025
     assert "Friedman: χ² = 12.000 (df 2), p = 0.0025; Iman-Davenport F = inf" in text
-    # q(0.05, 3) = 2.343: CD = 2.343 √(3 · 4 / 36) = 1.353, so neighbours are not told apart
-    assert "critical difference 1.353 at 0.05; not told apart: cap, bbam; bbam, bce." in text
+    # q(0.05, 3) = 2.343: CD = 2.343 √(3 · 4 / 36) = 1.353, so neighbours are not distinguished
+    assert "critical difference 1.353 at 0.05; not distinguished: cap, bbam; bbam, bce." in text
     assert "Left out, not measured in every block: late." in text
     assert "are not independent" in text
     assert "Below 10 blocks Friedman's p is rough." in text

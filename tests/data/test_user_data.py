@@ -334,7 +334,7 @@ def test_any_file_of_the_pair_names_the_data_set(tmp_path: Path) -> None:
     write_arff(tmp_path, DENSE, DENSE)
     assert data_class(tmp_path / "toy-train.arff").name == "toy"
     (tmp_path / "toy.xml").unlink()
-    with pytest.raises(UserError, match=r"toy\.xml is not beside it"):
+    with pytest.raises(UserError, match=r"toy\.xml is not in the same folder"):
         data_class(tmp_path / "toy.arff")
 
 

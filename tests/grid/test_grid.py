@@ -212,14 +212,14 @@ def test_a_grid_killed_and_interrupted_ends_with_the_undisturbed_board(
     assert by_state(results) == {"stopped": 2}
 
     again = start(arguments)
-    wait_for(lambda: said_by(again).count("goes on after epoch 1") == 2)
+    wait_for(lambda: said_by(again).count("continues after epoch 1") == 2)
     os.kill(workers_of(again, results)[0], signal.SIGKILL)
-    wait_for(lambda: said_by(again).count("goes on after epoch") == 3)
+    wait_for(lambda: said_by(again).count("continues after epoch") == 3)
     assert "its worker process died (exit -9); tried once more" in said_by(again)
     again.send_signal(signal.SIGINT)
     _, told = again.communicate(timeout=240)
     assert again.returncode == 130
-    assert told == "stopped with 4 runs left; the same command goes on from here\n"
+    assert told == "stopped with 4 runs left; the same command continues from here\n"
     assert by_state(results) == {"stopped": 2}
     assert not (results / ".queue").exists()
 

@@ -423,7 +423,10 @@ def test_an_encoder_plugin_is_checked_and_trained(
         ("self.layer(images.float().mean((2, 3))) + torch.rand(1)", "two passes in eval mode"),
         ("self.layer(images.float().mean((2, 3))) * float('nan')", "must be finite"),
         ("self.layer(images.float().mean((2, 3))).detach()", "does not require grad"),
-        ("self.layer((images.float() - images.float().mean()).mean((2, 3)))", "rows beside it"),
+        (
+            "self.layer((images.float() - images.float().mean()).mean((2, 3)))",
+            "other rows of its batch",
+        ),
     ],
 )
 def test_a_broken_encoder_plugin_is_told_what_is_wrong(

@@ -247,7 +247,7 @@ def test_killed_in_the_middle_of_an_epoch_it_ends_with_the_same_bits(
         process.wait()
         assert not list(killed.rglob("result.json"))
     last = subprocess.run(command(killed, tiny), check=True, capture_output=True, text=True)
-    assert "goes on after epoch" in last.stdout
+    assert "continues after epoch" in last.stdout
     (one,), (two,) = undisturbed.rglob("scores.safetensors"), killed.rglob("scores.safetensors")
     assert one.read_bytes() == two.read_bytes()
     assert not list(killed.rglob("checkpoint.safetensors"))

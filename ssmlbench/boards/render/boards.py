@@ -82,7 +82,7 @@ def _runs_text(count: int) -> str:
 
 
 def tuning_note(board: Board) -> str:
-    """How the rows were tuned, if any was; a warning where some had more trials than others."""
+    """How the rows were tuned, if any was; a warning if some had more trials than others."""
     budgets = board.budgets
     if set(budgets) <= {0}:
         return ""
@@ -149,7 +149,9 @@ def boards_document(boards: Sequence[Board]) -> Document:
 
 def _section(board: Board) -> TableSection:
     apart = (
-        f"Shown apart, not comparable: {board.separate_reason}." if board.separate_reason else ""
+        f"Shown separately, not comparable: {board.separate_reason}."
+        if board.separate_reason
+        else ""
     )
     panels = [_panel(board, columns) for columns in _column_groups(board)]
     return TableSection(title(board), panels, footnotes(board), apart)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DASH = "–"
-"""Stands in a cell without a value."""
+"""Shown in a cell without a value."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A document as an HTML fragment for notebooks. The report has a page of its own, in boards/report."""
+"""A document as an HTML fragment for notebooks. boards/report writes the page of a report."""
 
 from __future__ import annotations
 

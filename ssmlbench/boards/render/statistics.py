@@ -100,7 +100,7 @@ def _nemenyi_text(blocks: Blocks, test: significance.Friedman, after: Nemenyi) -
     groups = "; ".join(", ".join(blocks.names[i] for i in group) for group in after.cliques)
     text = (
         f"Nemenyi: critical difference {after.critical_difference:.3f} at {after.alpha}; "
-        f"not told apart: {groups or 'none'}."
+        f"not distinguished: {groups or 'none'}."
     )
     return (
         text if test.p <= ALPHA else f"{text} Friedman finds no difference: read no more into it."

@@ -28,7 +28,7 @@ def write_report(boards: Sequence[Board], query: Query, file: Path) -> None:
 def write_figures(
     boards: Sequence[Board], query: Query, folder: Path, formats: Sequence[str]
 ) -> list[Path]:
-    """Write each figure of the page as a file of each format; the files' names say what is in them."""
+    """Write each figure of the page as a file of each format, named after what it shows."""
     from ssmlbench.boards.report.figures import render
     from ssmlbench.boards.report.sections import report_sections, styles_of
     from ssmlbench.boards.report.text import slugs

@@ -21,7 +21,7 @@ from ssmlbench.boards.significance import (
 def critical_differences(
     boards: Sequence[Board], metrics: Sequence[Column]
 ) -> tuple[dict[str, list[CriticalDifference]], list[str]]:
-    """Return the diagrams by regime, one a metric; and notes on them, or the reasons there are none."""
+    """Return the diagrams by regime, one for each metric; and notes, or why there is no diagram."""
     found: dict[str, list[CriticalDifference]] = {}
     notes: list[str] = []
     for metric in metrics:

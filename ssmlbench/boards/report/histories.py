@@ -1,4 +1,4 @@
-"""The runs' history.csv files → curves over epochs: one a column, the mean over seeds with its spread."""
+"""The runs' history.csv files → curves over epochs: for each column the mean over seeds and its spread."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Curves(Series):
 
     method: str
     what: str  # "losses", or "diagnostics"
-    lines: tuple[Line, ...]  # one a column
+    lines: tuple[Line, ...]  # one for each column
     warm_up: int
     seeds: int
 

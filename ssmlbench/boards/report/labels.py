@@ -23,11 +23,11 @@ LETTER_WIDTH = 5.6
 LABEL_GAP = 11.5
 """Points between the labels of two lines."""
 DIRECTIONS = tuple(math.pi / 8 * k for k in (0, 8, 4, 12, 1, 15, 7, 9, 2, 14, 6, 10, 3, 13, 5, 11))
-"""Angles at which a label may stand from its point: right, left, above and below first."""
+"""Angles from a point to its label, in the order tried: right, left, above and below first."""
 
 
 def label_room(names: Sequence[str]) -> float:
-    """Return the points that the names take beside a panel."""
+    """Return the width in points of the names beside a panel."""
     return 24 + LETTER_WIDTH * max(map(len, short_names(names, LABEL_LENGTH).values()))
 
 

@@ -62,7 +62,7 @@ class FigureSection:
 
 
 def report_sections(boards: Sequence[Board], query: Query) -> list[FigureSection]:
-    """Return all figures of the boards; a board that stands apart has its table and no figures."""
+    """Return all figures of the boards; a separate board has its table and no figures."""
     main = [board for board in boards if not board.separate_reason]
     found = [
         _quality(main),
@@ -72,7 +72,7 @@ def report_sections(boards: Sequence[Board], query: Query) -> list[FigureSection
     ]
     if len(main) < len(boards):
         found[0].notes.append(
-            f"{len(boards) - len(main)} of the {len(boards)} leaderboards stand apart and have no figures."
+            f"{len(boards) - len(main)} of the {len(boards)} leaderboards are separate and have no figures."
         )
     return found
 
@@ -88,7 +88,7 @@ def _quality(boards: Sequence[Board]) -> FigureSection:
     section = FigureSection(
         "quality",
         "Each metric over π",
-        "Mean over seeds, the band is ± one standard deviation. Named are the best-ranked methods and "
+        "Mean over seeds, the band is ± one standard deviation. Labels name the best-ranked methods and "
         "the labelled-only baseline; the others are grey. With a single π, or none, each method is a "
         "row: the mean (filled), each seed (hollow) and ± one standard deviation.",
     )

@@ -85,7 +85,7 @@ class Dot:
     name: str
     mean: float
     std: float
-    values: tuple[float, ...]  # one a seed
+    values: tuple[float, ...]  # one for each seed
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What an engine is: it makes the runs of a grid somewhere, or hands them to whoever will."""
+"""The engine contract: an engine makes the runs of a grid, or submits them to a queue."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GridPlan:
 
 @dataclass
 class Submission:
-    """What was handed to a queue that outlives this process, and what was not."""
+    """The runs that were submitted to a queue that outlives this process, and those that were not."""
 
     jobs: list[str] = field(default_factory=list)  # the queue's name for each run's job
     already: int = 0

@@ -154,7 +154,7 @@ class _Tasks:
                 self.listener(spec, event)
 
     def _poll(self, spec: RunSpec) -> None:
-        """Report what is new in a run's folder, as the events a local run would have sent."""
+        """Report the changes in a run's folder as the events of a local run."""
         progress = read_record(RunFolder.of(self.context.results, spec).progress_file, RunProgress)
         if progress is None:
             return

@@ -33,7 +33,7 @@ from ssmlbench.runs.folder import RunFolder
 ARRAY_RUNS = 1000
 """Jobs in one array: Slurm's own default limit."""
 MINUTES = 240
-"""The time a job asks for unless --slurm time=… says otherwise."""
+"""The time limit of a job, in minutes, without --slurm time=…."""
 TIMEOUTS = 20
 """How often a run that takes longer than its job's time is queued again."""
 RENAMED = {"cpus": "cpus_per_task", "gpus": "gpus_per_node", "name": "job_name"}
@@ -241,7 +241,7 @@ def underway(results: Path) -> set[Path]:
 
 
 class _SlurmJobs:
-    """Asks squeue at most once."""
+    """Calls squeue at most once."""
 
     @cached_property
     def names(self) -> set[str]:
@@ -252,7 +252,7 @@ class _SlurmJobs:
         except (OSError, subprocess.SubprocessError) as error:
             lines = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1:]
             raise UserError(
-                f"--engine slurm: squeue does not say what is queued already: {''.join(lines)}"
+                f"--engine slurm: squeue failed, so the queued runs are not known: {''.join(lines)}"
             ) from None
         return set(answer.stdout.split())
 

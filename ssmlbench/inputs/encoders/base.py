@@ -1,6 +1,6 @@
 """The encoder contract: how raw inputs become one tensor a row, and a batch of them features.
 
-What is trained on top of the features, and how long, is not an encoder's business.
+An encoder does not decide what is trained on its features, or for how long.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ TOKENIZER_FILES = (
     "merges.txt",
     "*.model",
 )
-WEIGHT_FILES = ("model*.safetensors", "pytorch_model*.bin")  # the first kind that is there
+WEIGHT_FILES = ("model*.safetensors", "pytorch_model*.bin")  # the first of these that exists
 PASS_ROWS = 32
 """Texts of similar length that go through the model together when no gradients are needed."""
 

@@ -82,7 +82,7 @@ def _affine(
     return moved
 
 
-# The ranges are those of the magnitude's top; rotation goes one way, as released.
+# The ranges are those of the largest magnitude; rotation has one direction, as in the released code.
 OPERATIONS: tuple[Operation | None, ...] = (
     lambda v2, image, level, sign: v2.invert(image),
     lambda v2, image, level, sign: v2.adjust_sharpness(image, 1 + sign * 0.9 * level),

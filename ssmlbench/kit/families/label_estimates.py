@@ -1,4 +1,4 @@
-"""ROLE's shape: a matrix of label estimates is learnt beside the network, each the other's target."""
+"""The family of ROLE: a matrix of label estimates and the network are each other's targets."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class EstimatedLabelsMethod(PartialMethod):
         return []
 
     def build_optimisers(self, network: Network) -> dict[str, torch.optim.Optimizer]:
-        """The Adam over all of U, if the released optimiser is asked for."""
+        """The Adam over all of U, with optimiser=released."""
         if self.config.optimiser == "rows":
             return {}
         return {"estimates": torch.optim.Adam([self.estimates])}

@@ -22,7 +22,7 @@ class LargeLossMethod(PartialMethod):
     )
     differences: ClassVar[tuple[str, ...]] = (
         "Δ_rel is stretched over the run: its last epoch doubts what the paper's tenth does "
-        "(delta_epochs=none: Δ_rel per epoch as it stands)",
+        "(delta_epochs=none: Δ_rel per epoch as printed)",
         "a threshold of 0, which would doubt every entry, doubts no entry whose loss is 0",
     )
 

@@ -1,4 +1,4 @@
-"""Methods for partial labels: an entry has a target and a weight by what is known of it.
+"""Methods for partial labels: an entry's observed label decides its target and weight.
 
 Codes are 1 (positive), 0 (known negative) and -1 (unobserved). Unlabelled rows have two readings.
 """
@@ -103,7 +103,7 @@ class PenalisedMethod(PartialMethod):
     differences = (
         "neither the regularised parameters nor λ are stated: the classifier's weights without its "
         "bias, λ from a grid of 1e-6 to 1e-3",
-        "the trainer's decoupled weight decay is there beside it, as for every method",
+        "the trainer's decoupled weight decay is used as well, as for every method",
     )
 
     @dataclass(frozen=True)
