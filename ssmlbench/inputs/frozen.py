@@ -37,7 +37,7 @@ from ssmlbench.inputs.prepared import prepared_inputs
 from ssmlbench.inputs.splits import CachedInputs, SplitInputs
 from ssmlbench.inputs.views import PATCHES, is_identity
 
-Features = npt.NDArray[np.float16]
+HalfPrecisionFeatures = npt.NDArray[np.float16]
 
 VERSION = 1
 """Raised when the same encoder, options and rows would give other features."""
@@ -176,7 +176,7 @@ class FrozenEncoder:
     @torch.inference_mode()
     def _encoded(
         self, inputs: SplitInputs, view: str, draw: int, shards: list[int]
-    ) -> Iterator[tuple[int, Features]]:
+    ) -> Iterator[tuple[int, HalfPrecisionFeatures]]:
         """Yield the features of each shard; a random view depends on its rows and draw alone."""
         size = min(self.encoder.batch_rows, SHARD_ROWS)
         batches = [
@@ -228,7 +228,7 @@ def _name(split: str, view: str, draw: int) -> str:
     return f"{split} {view}" + (f" {draw + 1}" if view.startswith("strong") else "")
 
 
-def _write_shard(file: Path, features: Features) -> None:
+def _write_shard(file: Path, features: HalfPrecisionFeatures) -> None:
     with atomic(file) as unfinished, unfinished.open("wb") as opened:
         np.save(opened, features)
 

@@ -38,7 +38,7 @@ PLUGIN_PREFIX = "ssmlbench_plugin_"
 
 
 @dataclass(frozen=True)
-class Kind:
+class PluginKind:
     """One kind of plugin: its base classes, by name so that nothing is imported early."""
 
     what: str  # as messages call it
@@ -59,13 +59,13 @@ class Kind:
         return " or ".join(base for _, base in self.bases)
 
 
-METHOD = Kind(
+METHOD = PluginKind(
     "method",
     "methods",
     (("ssmlbench.kit.method", "Method"), ("ssmlbench.kit.estimator", "Estimator")),
 )
-DATASET = Kind("data set", "datasets", (("ssmlbench.data.adapter", "DatasetAdapter"),))
-ENCODER = Kind("encoder", "encoders", (("ssmlbench.inputs.encoders.base", "Encoder"),))
+DATASET = PluginKind("data set", "datasets", (("ssmlbench.data.adapter", "DatasetAdapter"),))
+ENCODER = PluginKind("encoder", "encoders", (("ssmlbench.inputs.encoders.base", "Encoder"),))
 
 
 class Plugins:
@@ -122,7 +122,7 @@ class Plugins:
             "DatasetAdapter or Encoder"
         )
 
-    def _kinds(self, cls: type[Any]) -> Iterable[tuple[Kind, Registry[Any]]]:
+    def _kinds(self, cls: type[Any]) -> Iterable[tuple[PluginKind, Registry[Any]]]:
         """The kinds that the class is a plugin of. Only these registries are loaded."""
         if METHOD.matches(cls):
             yield METHOD, self.methods
@@ -131,7 +131,7 @@ class Plugins:
         if ENCODER.matches(cls):
             yield ENCODER, self.encoders
 
-    def _registry(self, kind: Kind, classes: Sequence[type[Any]] = ()) -> Registry[Any]:
+    def _registry(self, kind: PluginKind, classes: Sequence[type[Any]] = ()) -> Registry[Any]:
         """The plugins of one kind that are built in or installed."""
         for module, _ in kind.bases:
             import_module(module)
@@ -187,7 +187,7 @@ def _classes_of(module: ModuleType) -> list[type[Any]]:
     ]
 
 
-def _installed(entry: EntryPoint, kind: Kind) -> list[type[Any]]:
+def _installed(entry: EntryPoint, kind: PluginKind) -> list[type[Any]]:
     """The plugins that an entry point names: a class, or a module with classes in it.
 
     One that cannot be loaded is a warning that names its distribution: it must not stop commands

@@ -16,7 +16,7 @@ from ssmlbench.inputs.splits import RowNumbers, SplitInputs
 from ssmlbench.kit.estimator import Estimator, FeaturePool, Features
 from ssmlbench.protocol.decisions import fit_rules
 from ssmlbench.training.device import peak_memory, reset_peak_memory
-from ssmlbench.training.evaluation import Outcome, Scores
+from ssmlbench.training.evaluation import Float32Array, Outcome
 from ssmlbench.training.run_data import RunData
 
 CHUNK_ROWS = 8192
@@ -77,7 +77,7 @@ def features_of(inputs: SplitInputs, rows: RowNumbers) -> Features:
     return np.concatenate([view.float().numpy() for view in views])
 
 
-def _scores(estimator: Estimator, inputs: SplitInputs, rows: RowNumbers) -> Scores:
+def _scores(estimator: Estimator, inputs: SplitInputs, rows: RowNumbers) -> Float32Array:
     """The estimator's scores of some rows, a chunk at a time; an error if they are no scores."""
     parts = [rows[i : i + CHUNK_ROWS] for i in range(0, max(len(rows), 1), CHUNK_ROWS)]
     scores = [np.asarray(estimator.scores(features_of(inputs, part))) for part in parts]

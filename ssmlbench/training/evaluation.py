@@ -26,15 +26,15 @@ from ssmlbench.protocol.decisions import fit_rules
 from ssmlbench.training.model import Model
 from ssmlbench.training.run_data import RunData
 
-Scores = npt.NDArray[np.float32]
+Float32Array = npt.NDArray[np.float32]
 
 
 @dataclass
 class Outcome:
     """What training returns: scores of the selected weights, and the history."""
 
-    scores: Scores  # N_test × K
-    rule_parameters: dict[str, Scores]  # of the fitted decision rules
+    scores: Float32Array  # N_test × K
+    rule_parameters: dict[str, Float32Array]  # of the fitted decision rules
     selected_epoch: int
     steps: int
     history: list[dict[str, Any]]
@@ -138,7 +138,7 @@ class Evaluator:
         network.train(was_training)
         return {name: torch.cat(piece) for name, piece in pieces.items()}
 
-    def scores(self, inputs: SplitInputs, rows: RowNumbers | None = None) -> Scores:
+    def scores(self, inputs: SplitInputs, rows: RowNumbers | None = None) -> Float32Array:
         """The method's scores of some rows of a split, or of all: n × K."""
         chosen = np.arange(len(inputs)) if rows is None else rows
 
