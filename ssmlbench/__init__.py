@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # what a notebook uses; a plugin file imports from ssmlbench.
     )
 # isort: on
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:
