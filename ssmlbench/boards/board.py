@@ -24,14 +24,27 @@ class Cell:
     interval: tuple[float, float] | None = None  # over test rows, where requested
 
 
+@dataclass(frozen=True)
+class Difference:
+    """A row's metric less that of the baseline, over the seeds that both have."""
+
+    mean: float
+    seeds: int  # common to both
+    interval: tuple[float, float] | None = None  # 95 %, paired by seed; None for too few seeds
+    over_rows: tuple[float, float] | None = None  # over test rows, where requested
+
+
 @dataclass
 class BoardRow:
-    """One method, with the hyper-parameters that are not its defaults."""
+    """One method or estimator, with the hyper-parameters that are not its defaults."""
 
     name: str
     cells: dict[tuple[str, str], Cell]  # by (metric key, level)
     rank: float = math.nan  # average place over the board's columns
     trials: int = 0  # of the study its hyper-parameters come from; 0: not tuned
+    uses: str = ""  # "labelled rows" or "both pools"; empty: its runs did not record it
+    is_estimator: bool = False
+    differences: dict[str, Difference] = field(default_factory=dict)  # to the baseline, by level
 
 
 @dataclass
@@ -51,6 +64,8 @@ class Board:
     missing: list[str] = field(default_factory=list)  # runs that a full grid would have
     diverged: list[str] = field(default_factory=list)  # trials of a study without scores
     unavailable: list[str] = field(default_factory=list)  # values that runs do not have, and why
+    compared: Column | None = None  # the metric of the rows' differences
+    baselines: dict[str, str] = field(default_factory=dict)  # level → the row compared with
     # where the numbers come from; not compared
     runs: list[Finished] = field(default_factory=list, repr=False, compare=False)
 
@@ -76,7 +91,11 @@ class Board:
     def mixed(self) -> dict[str, dict[str, int]]:
         """Devices and torch versions of the runs, with their counts, where there are several."""
         made_with = [run.result.get("made_with", {}) for run in self.runs]
-        devices = Counter(str(m["device"]) for m in made_with if m.get("device"))
+        # Estimators are fitted on the CPU, wherever methods are trained.
+        trained = [
+            m for m, run in zip(made_with, self.runs, strict=True) if not run.spec.is_estimator
+        ]
+        devices = Counter(str(m["device"]) for m in trained if m.get("device"))
         # the build after the + goes with the device
         versions = Counter(str(m["torch"]).partition("+")[0] for m in made_with if m.get("torch"))
         counts = {"devices": devices, "torch versions": versions}

@@ -26,18 +26,22 @@ def bootstrap(
     draws: int = 1000,
     seed: int = 0,
     level: float = 0.95,
+    baseline: Sequence[StoredScores] = (),
 ) -> dict[str, tuple[float, float]]:
     """The percentile interval of each metric's mean over runs (the seeds of a cell) on one test set.
 
     All runs and metrics are judged on the same resampled rows. An interval says how far the number may
     move with another test set of this size, not with another training run.
+    baseline: other runs; then the interval is that of the mean less the mean over these.
     """
     from scipy import stats
 
     rows = len(runs[0].truth)
-    if any(not np.array_equal(run.truth, runs[0].truth) for run in runs):
+    judged = [*runs, *baseline]
+    if any(not np.array_equal(run.truth, runs[0].truth) for run in judged):
         raise ValueError("the runs were judged on different test sets")
-    label_sets = [_label_sets(run, metrics, decision) for run in runs]
+    label_sets = [_label_sets(run, metrics, decision) for run in judged]
+    shares = [1 / len(runs)] * len(runs) + [-1 / max(len(baseline), 1)] * len(baseline)
 
     def over_draws(drawn: NDArray[np.int64], axis: int = -1) -> NDArray[np.float64]:
         flat = drawn.reshape(-1, rows)
@@ -45,10 +49,11 @@ def bootstrap(
         times = np.bincount(shifted.ravel(), minlength=flat.size).reshape(flat.shape)
         weights = times.astype(np.float64)
         values = np.zeros((len(metrics), len(flat)))
-        for run, predicted in zip(runs, label_sets, strict=True):
+        for run, predicted, share in zip(judged, label_sets, shares, strict=True):
             predictions = Predictions(run.scores, run.truth, predicted, weights)
-            values += [METRICS[key].value(predictions, convention) for key in metrics]
-        return (values / len(runs)).reshape(len(metrics), *drawn.shape[:-1])
+            found = [METRICS[key].value(predictions, convention) for key in metrics]
+            values += share * np.asarray(found)
+        return values.reshape(len(metrics), *drawn.shape[:-1])
 
     found = stats.bootstrap(
         (np.arange(rows),),

@@ -14,15 +14,20 @@ from typing import Any
 
 import numpy as np
 
+from ssmlbench.boards.baseline import add_differences
 from ssmlbench.boards.board import Board, BoardRow, Cell, level_of
 from ssmlbench.boards.columns import COLUMNS, COSTS, column_value
 from ssmlbench.boards.query import Query
 from ssmlbench.core.code_versions import is_old_digest
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.spec import REGIME_NUMBERS, SETTING, RunSpec
+from ssmlbench.core.spec import FIELDS, REGIME_NUMBERS, SETTING, RunSpec
+from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.metric_values import Unavailable
+
+Setting = tuple[Any, ...]
+"""The values of SETTING; None for what an estimator does not read."""
 
 Reasons = Counter[tuple[str, str]]
 """How many runs lack a value, by (metric's title, reason)."""
@@ -34,20 +39,27 @@ def build_boards(runs: Iterable[Finished], query: Query) -> list[Board]:
     for run in runs:
         if query.wants(run.spec):
             groups[run.spec.dataset, run.spec.regime].append(run)
-    return [board for key in sorted(groups) for board in _boards_of_group(groups[key], query)]
+    boards = [board for key in sorted(groups) for board in _boards_of_group(groups[key], query)]
+    names = {row.name for board in boards for row in board.rows}
+    if boards and query.baseline not in ("auto", "none", *names):
+        raise UserError(
+            f"--baseline {query.baseline}: no such row; auto, none or a row's name."
+            f"{did_you_mean(query.baseline, names)}"
+        )
+    return boards
 
 
 def _boards_of_group(runs: Sequence[Finished], query: Query) -> list[Board]:
-    by_setting: dict[tuple[Any, ...], list[Finished]] = defaultdict(list)
-    for run in runs:
-        by_setting[tuple(_setting(run.spec, name) for name in SETTING)].append(run)
-    # The main board is the one with most runs; equal counts: the longer training.
-    ordered = sorted(by_setting.items(), key=lambda item: (-len(item[1]), -item[1][0].spec.epochs))
+    ordered = _by_setting(runs)
     main = dict(zip(SETTING, ordered[0][0], strict=True))
     boards = []
     for values, members in ordered:
         setting = dict(zip(SETTING, values, strict=True))
-        reasons = [f"{k} {v} instead of {main[k]}" for k, v in setting.items() if v != main[k]]
+        reasons = [
+            f"{k} {v} instead of {main[k]}"
+            for k, v in setting.items()
+            if v != main[k] and not (FIELDS[k].of_training and None in (v, main[k]))
+        ]
         current, outdated = _split_by_code(members)
         boards.append(_board(current, query, setting, ", ".join(reasons)))
         if outdated:
@@ -56,7 +68,30 @@ def _boards_of_group(runs: Sequence[Finished], query: Query) -> list[Board]:
     return boards
 
 
+def _by_setting(runs: Sequence[Finished]) -> list[tuple[Setting, list[Finished]]]:
+    """Runs by their setting, the main one first: most runs; equal counts: the longer training.
+
+    An estimator stands with the first methods whose setting is its own but for training.
+    """
+    trained: dict[Setting, list[Finished]] = defaultdict(list)
+    fitted: dict[Setting, list[Finished]] = defaultdict(list)
+    for run in runs:
+        setting = tuple(_setting(run.spec, name) for name in SETTING)
+        (fitted if run.spec.is_estimator else trained)[setting].append(run)
+    ordered = sorted(trained.items(), key=lambda item: (-len(item[1]), -item[1][0].spec.epochs))
+    for own, members in sorted(fitted.items(), key=lambda item: -len(item[1])):
+        for setting, group in ordered:
+            if all(a in (None, b) for a, b in zip(own, setting, strict=True)):
+                group += members
+                break
+        else:
+            ordered.append((own, members))
+    return ordered
+
+
 def _setting(spec: RunSpec, name: str) -> Any:
+    if spec.is_estimator and FIELDS[name].of_training:
+        return None
     if name == "lr":  # a tuned run is compared at the rate it was tuned around
         return spec.tuned.get("lr", spec.lr)
     return spec.backbone_name if name == "backbone" else getattr(spec, name)
@@ -108,7 +143,14 @@ def _board(
     rows, reasons = [], Reasons()
     for name in sorted({run.spec.variant for run in runs}):
         one = next(run.spec for run in runs if run.spec.variant == name)
-        row = BoardRow(name, {}, trials=one.tuned.get("trials", 0))
+        uses = {run.result.get("uses", "") for run in runs if run.spec.variant == name}
+        row = BoardRow(
+            name,
+            {},
+            trials=one.tuned.get("trials", 0),
+            uses=uses.pop() if len(uses) == 1 else "",
+            is_estimator=one.is_estimator,
+        )
         for level in levels:
             if (name, level) in cells:
                 by_metric = _cells(cells[name, level], query, reasons)
@@ -120,7 +162,7 @@ def _board(
         levels,
         [COLUMNS[key] for key in query.metrics],
         query.decision,
-        str(setting["selection"]),
+        str(setting["selection"] or RunSpec.selection),
         query.convention,
         setting,
         rows,
@@ -136,6 +178,7 @@ def _board(
         for (title, reason), count in reasons.items()
     ]
     board.runs = list(runs)
+    add_differences(board, cells, query)
     return board
 
 

@@ -66,7 +66,7 @@ def exported_text(runs: Sequence[Finished], command: str) -> str:
     columns = metric_columns()
     made_with = [f"made_with.{name}" for name in MADE_WITH]
     fields = [*READABLE, *columns, *(f"cost.{name}" for name in COST_FIELDS), *made_with]
-    fields += ["code", "data", "observation", "spec"]
+    fields += ["code", "data", "observation", "uses", "spec"]
     writer = csv.DictWriter(out, fields, lineterminator="\n")
     writer.writeheader()
     for run in ordered:
@@ -116,6 +116,7 @@ def _row(run: Finished, columns: Mapping[str, list[tuple[str, str, str]]]) -> di
         "code": spec.code,
         "data": spec.data,
         "observation": result.get("observation", ""),
+        "uses": result.get("uses", ""),
         "spec": json.dumps(spec.portable(), sort_keys=True, separators=(",", ":")),
     }
     for column, keys in columns.items():
@@ -180,6 +181,7 @@ def _from_row(
         "spec": spec,
         "hash": row["run"],
         "observation": row.get("observation", ""),
+        "uses": row.get("uses", ""),
         "metrics": metrics,
         "cost": costs,
         "made_with": made_with,

@@ -89,6 +89,7 @@ def compare(
     selection: Several = None,
     convention: str = "default",
     bootstrap: int = 0,
+    baseline: str = "auto",
     **numbers: Numbers,
 ) -> Boards:
     """Build the leaderboards of the finished runs, as `ssmlbench compare` prints them.
@@ -101,6 +102,8 @@ def compare(
     convention: `default`, or `released` (labels without a test positive count 0, ties favour the
         model).
     bootstrap: this many draws for 95 % intervals over test rows; 0 for none.
+    baseline: the row that others are compared with, paired by seed; `auto` for the best that uses
+        labelled rows only, `none` for no comparison.
     numbers: other regimes' numbers, as pi is that of `semi`: `share=0.5`.
     """
     known = {option.name for option in REGIME_NUMBERS.values()}
@@ -118,6 +121,7 @@ def compare(
         decision=decision,
         convention=convention,
         draws=bootstrap,
+        baseline=baseline,
     )
     roots = [results] if isinstance(results, str | Path) else results
     runs, complaints = read_finished(map(Path, roots))

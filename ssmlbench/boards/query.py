@@ -30,6 +30,8 @@ class Query:
     decision: str = "calibrated"
     convention: str = "default"
     draws: int = 0  # of the bootstrap over test rows; 0 for no intervals
+    # the row that others are compared with; auto: the best that uses labelled rows only; none
+    baseline: str = "auto"
 
     def __post_init__(self) -> None:
         for key in self.metrics:
@@ -49,7 +51,8 @@ class Query:
             and (not self.regimes or spec.regime in self.regimes)
             and self.wants_number(spec.regime, spec.regime_number)
             and (not self.methods or spec.method in self.methods)
-            and (not self.selections or spec.selection in self.selections)
+            # an estimator has no epochs to select from
+            and (not self.selections or spec.is_estimator or spec.selection in self.selections)
         )
 
     def wants_number(self, regime: str, number: float | None) -> bool:

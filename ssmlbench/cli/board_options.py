@@ -53,6 +53,7 @@ class BoardOptions:
         numbers: Mapping[str, str | None],
         default_decision: str = "calibrated",
         draws: int = 0,
+        baseline: str = "auto",
     ) -> Query:
         """Return the query; `numbers` are the texts of the regimes' numbers, by field of the spec."""
         from ssmlbench.boards.query import Query
@@ -72,6 +73,7 @@ class BoardOptions:
             decision=self.decision or default_decision,
             convention=self.convention,
             draws=draws,
+            baseline=baseline,
         )
 
     def boards(self, query: Query) -> list[Board]:

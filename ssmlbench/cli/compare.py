@@ -57,6 +57,13 @@ def compare(
     bootstrap: Annotated[
         int, typer.Option(help="95 % intervals over test rows from this many draws, e.g. 1000.")
     ] = 0,
+    baseline: Annotated[
+        str,
+        typer.Option(
+            help="Row that others are compared with, paired by seed: auto (the best that uses labelled "
+            "rows only), none, or a row's name."
+        ),
+    ] = "auto",
     format_: Annotated[
         str, typer.Option("--format", help="table, markdown, latex, html, csv, json.")
     ] = "table",
@@ -73,7 +80,7 @@ def compare(
     one_of(format_, ("table", *TEXT_FORMATS), "--format")
     one_of(over, ("cells", "seeds"), "--over")
     published = published or (bool(papers) and not audit)
-    query = options.query(numbers, "top-k" if published else "calibrated", draws=bootstrap)
+    query = options.query(numbers, "top-k" if published else "calibrated", bootstrap, baseline)
     if audit:
         print_document(_audit(query, papers or ()), format_, wide_console())
         return

@@ -12,6 +12,7 @@ from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, Table
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import CONVENTIONS
+from ssmlbench.protocol.regimes import REGIMES
 
 
 def title(board: Board) -> str:
@@ -21,8 +22,13 @@ def title(board: Board) -> str:
 
 
 def row_name(board: Board, row: BoardRow) -> str:
-    """The row's name, with † if its epochs were selected on the test set."""
-    return f"{row.name} †" if board.selection == "oracle" else row.name
+    """The row's name, with its marks: ° labelled rows only, † epoch selected on the test set."""
+    name = row.name
+    if REGIMES[board.regime].splits_rows and row.uses == "labelled rows":
+        name += " °"
+    if board.selection == "oracle" and not row.is_estimator:
+        name += " †"
+    return name
 
 
 def column_title(board: Board, metric: Column, level: str) -> str:
@@ -63,6 +69,7 @@ def footnotes(board: Board) -> list[str]:
             "In brackets: 95 % bootstrap interval of the mean over test rows (the luck of the test set, "
             "not of training)."
         )
+    notes += _learner_notes(board)
     if note := tuning_note(board):
         notes.append(note)
     for kind, counts in board.mixed.items():
@@ -74,6 +81,31 @@ def footnotes(board: Board) -> list[str]:
     if board.missing:
         more = f" and {len(board.missing) - 6} more" if len(board.missing) > 6 else ""
         notes.append(f"Missing: {'; '.join(board.missing[:6])}{more}.")
+    return notes
+
+
+def _learner_notes(board: Board) -> list[str]:
+    """What the rows learn from, which are estimators, and how they are compared."""
+    notes = []
+    if REGIMES[board.regime].splits_rows and any(r.uses == "labelled rows" for r in board.rows):
+        others = (
+            "use both pools" if all(r.uses for r in board.rows) else "use both pools or are old"
+        )
+        notes.append(f"° learns from labelled rows only; the other rows {others}.")
+    if estimators := sorted(row.name for row in board.rows if row.is_estimator):
+        notes.append(
+            f"Fitted in one call, without the options of training: {', '.join(estimators)}; their "
+            "s/epoch is the whole fit."
+        )
+    found = [d for row in board.rows for d in row.differences.values()]
+    if board.compared is not None and found:
+        text = f"Last table: {board.compared.title} less that of the row named, paired by seed"
+        text += ", with a 95 % t interval" if any(d.interval for d in found) else ""
+        few = any(d.interval is None for d in found)
+        text += "; no interval with fewer than 3 common seeds" if few else ""
+        rows = any(d.over_rows for d in found)
+        text += "; in braces a 95 % bootstrap interval over test rows" if rows else ""
+        notes.append(f"{text}.")
     return notes
 
 
@@ -98,6 +130,8 @@ def tuning_note(board: Board) -> str:
 
 def setting_text(setting: Mapping[str, Any]) -> str:
     """What the runs of a board have in common, in one line."""
+    if setting["epochs"] is None:  # estimators alone
+        return f"{_encoder_text(setting)}, {setting['split']} split"
     usual = setting["weight_decay"] == RunSpec.weight_decay
     decay = "" if usual else f"weight decay {setting['weight_decay']:g}, "
     precision = "" if (kind := setting["precision"]) == RunSpec.precision else f"{kind}, "
@@ -154,7 +188,38 @@ def _section(board: Board) -> TableSection:
         else ""
     )
     panels = [_panel(board, columns) for columns in _column_groups(board)]
+    panels += [_difference_panel(board)] if any(row.differences for row in board.rows) else []
     return TableSection(title(board), panels, footnotes(board), apart)
+
+
+def _difference_panel(board: Board) -> Panel:
+    """Each row's difference to the baseline, a column a level."""
+    assert board.compared is not None
+    levels = [level for level in board.levels if level in board.baselines]
+    several = len(board.levels) > 1
+    headers = [
+        f"{board.compared.title} vs {board.baselines[level]}"
+        + (f" {board.axis}={level}" if several else "")
+        for level in levels
+    ]
+    rows = [
+        texts(row_name(board, row), *(_difference_text(board, row, level) for level in levels))
+        for row in board.rows
+    ]
+    return Panel(["method", *headers], rows)
+
+
+def _difference_text(board: Board, row: BoardRow, level: str) -> str:
+    """`+0.012 [-0.003, +0.027]`, with ` {…}` behind it where test rows were resampled."""
+    difference = row.differences.get(level)
+    if difference is None:
+        return "baseline" if board.baselines[level] == row.name else DASH
+    text = f"{difference.mean:+.3f}"
+    if difference.interval is not None:
+        text += f" [{', '.join(f'{end:+.3f}' for end in difference.interval)}]"
+    if difference.over_rows is not None:
+        text += f" {{{', '.join(f'{end:+.3f}' for end in difference.over_rows)}}}"
+    return text
 
 
 def _column_groups(board: Board) -> list[list[tuple[Column, str]]]:
@@ -192,6 +257,8 @@ def records(boards: Sequence[Board]) -> list[Mapping[str, object]]:
             "mean": row.cells[metric.key, level].mean,
             "std": row.cells[metric.key, level].std,
             **_interval(row.cells[metric.key, level]),
+            **_difference(board, row, metric, level),
+            "uses": row.uses,
             "seeds": len(row.cells[metric.key, level].seeds),
             "place": row.cells[metric.key, level].place,
             "rank": row.rank,
@@ -210,3 +277,16 @@ def records(boards: Sequence[Board]) -> list[Mapping[str, object]]:
 
 def _interval(cell: Cell) -> dict[str, float]:
     return dict(zip(("low", "high"), cell.interval, strict=True)) if cell.interval else {}
+
+
+def _difference(board: Board, row: BoardRow, metric: Column, level: str) -> dict[str, object]:
+    difference = row.differences.get(level)
+    if difference is None or metric is not board.compared:
+        return {}
+    low, high = difference.interval or (None, None)
+    return {
+        "baseline": board.baselines[level],
+        "difference": difference.mean,
+        "difference_low": low,
+        "difference_high": high,
+    }

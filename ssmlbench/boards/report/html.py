@@ -33,8 +33,10 @@ class LeaderTable:
 def leader_tables(board: Board) -> list[LeaderTable]:
     """Return the board's tables as `compare` shows them."""
     section = boards_document([board]).sections[0]
-    several = len(section.panels) > 1
+    several = len(board.levels) > 1
     names = [f"{section.title} · {m.title}" for m in board.metrics] if several else [section.title]
+    if len(section.panels) > len(names):
+        names.append(f"{section.title} · difference")
     return [
         LeaderTable(name, [(text, _first_sort(text)) for text in panel.headers], panel.rows)
         for name, panel in zip(names, section.panels, strict=True)

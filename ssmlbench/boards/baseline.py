@@ -1,0 +1,102 @@
+"""What unlabelled rows buy: each row of a board against its best row that uses labelled rows only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ssmlbench.boards.board import Board, BoardRow, Cell, Difference
+from ssmlbench.boards.columns import COSTS, Column
+from ssmlbench.boards.query import Query
+from ssmlbench.protocol.regimes import REGIMES
+from ssmlbench.runs.finished import Finished
+
+LEAST_SEEDS = 3
+"""Common seeds below which a difference has no interval."""
+
+Runs = Mapping[tuple[str, str], Sequence[Finished]]
+"""The runs of a board by (row, level)."""
+
+
+def add_differences(board: Board, runs: Runs, query: Query) -> None:
+    """Fill in the baseline of a board, if it has one, and every row's difference to it."""
+    metric = compared_metric(board)
+    if metric is None or query.baseline == "none":
+        return
+    board.compared = metric
+    for level in board.levels:
+        baseline = _baseline(board, metric, level, query.baseline)
+        others = [row for row in board.rows if (metric.key, level) in row.cells]
+        if baseline is None or len(others) < 2:
+            continue
+        board.baselines[level] = baseline.name
+        for row in others:
+            if row is not baseline:
+                ours, theirs = (each.cells[metric.key, level] for each in (row, baseline))
+                difference = paired_difference(ours, theirs)
+                if difference is not None:
+                    row.differences[level] = difference
+    if query.draws and metric.key not in COSTS:
+        _add_bootstrap(board, runs, query)
+
+
+def compared_metric(board: Board) -> Column | None:
+    """MAP where it is a column, else the first metric; None on a board of costs alone."""
+    metrics = [metric for metric in board.metrics if metric.key not in COSTS]
+    return next((m for m in metrics if m.key == "map"), metrics[0] if metrics else None)
+
+
+def _baseline(board: Board, metric: Column, level: str, name: str) -> BoardRow | None:
+    """The named row, or for `auto` the best one that uses labelled rows only."""
+    present = [row for row in board.rows if (metric.key, level) in row.cells]
+    if name != "auto":
+        return next((row for row in present if row.name == name), None)
+    if not REGIMES[board.regime].splits_rows:
+        return None
+    sign = 1 if metric.higher_is_better else -1
+    labelled = [row for row in present if row.uses == "labelled rows"]
+    return max(labelled, key=lambda row: sign * row.cells[metric.key, level].mean, default=None)
+
+
+def paired_difference(ours: Cell, theirs: Cell) -> Difference | None:
+    """The mean difference over common seeds with its 95 % t interval; None without a common seed."""
+    before = dict(zip(theirs.seeds, theirs.values, strict=True))
+    pairs = zip(ours.seeds, ours.values, strict=True)
+    values = [value - before[seed] for seed, value in pairs if seed in before]
+    if not values:
+        return None
+    count = len(values)
+    mean = math.fsum(values) / count
+    if count < LEAST_SEEDS:
+        return Difference(mean, count)
+    from scipy.special import stdtrit  # the quantile of t; scipy.stats takes long to import
+
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
+    reach = float(stdtrit(count - 1, 0.975)) * deviation / math.sqrt(count)
+    return Difference(mean, count, (mean - reach, mean + reach))
+
+
+def _add_bootstrap(board: Board, runs: Runs, query: Query) -> None:
+    """Intervals over test rows: both rows are judged on the same resampled rows."""
+    from ssmlbench.boards.bootstrap import bootstrap
+    from ssmlbench.runs.scores import StoredScores
+
+    assert board.compared is not None
+    key = board.compared.key
+    for row in board.rows:
+        for level, difference in row.differences.items():
+            pair = [runs[name, level] for name in (row.name, board.baselines[level])]
+            common = set.intersection(*({run.spec.seed for run in each} for each in pair))
+            ours, theirs = (
+                [StoredScores.read(run.folder) for run in each if run.spec.seed in common]
+                for each in pair
+            )
+            if board.compared.uses_decision and any(
+                run.lacking(query.decision) for run in (*ours, *theirs)
+            ):
+                continue
+            interval = bootstrap(
+                ours, [key], query.decision, query.convention, query.draws, baseline=theirs
+            )[key]
+            row.differences[level] = replace(difference, over_rows=interval)
