@@ -129,8 +129,8 @@ def learns(cls: type[Encoder], kind: str) -> None:
 def names_its_weights(cls: type[Encoder]) -> None:
     """Check that weights_id is a text and repeats."""
     options = EncoderOptions(**cls.options)
-    said = cls.weights_id(options)
-    if not isinstance(said, str) or said != cls.weights_id(options):
+    name = cls.weights_id(options)
+    if not isinstance(name, str) or name != cls.weights_id(options):
         raise Broken('weights_id must give one text, e.g. "name@digest", or "" for a random start')
 
 

@@ -53,7 +53,7 @@ def prepare_command(
         raise UserError(f"--from {from_}: no such folder")
     if is_prepared(adapter) and from_ is None:
         console.print(f"{adapter.name} is prepared already (--from FOLDER prepares it again)\n")
-    task = prepare_shown(adapter, skip_bad, console, anew=from_ is not None)
+    task = prepare_shown(adapter, skip_bad, console, overwrite=from_ is not None)
     console.print(card_page(task.card))
 
 
@@ -82,8 +82,8 @@ def verify_command(name: Name, data_dir: DataDir = None, plugin: PluginFiles = N
         console.print(f"differs: {difference}", highlight=False)
     if differences:
         raise typer.Exit(1)
-    told = "the same as published, where published" if adapter.published else "nothing published"
-    console.print(f"{adapter.name}: {told}", highlight=False)
+    verdict = "equal to the published statistics" if adapter.published else "nothing published"
+    console.print(f"{adapter.name}: {verdict}", highlight=False)
 
 
 @data_app.command("list")
@@ -124,20 +124,20 @@ def prepare_shown(
     adapter: DatasetAdapter,
     skip_bad: bool,
     console: Console,
-    anew: bool = False,
+    overwrite: bool = False,
     quiet: bool = False,
 ) -> Task:
     """Prepare with progress: bars on a terminal, lines in a log; silent if it is prepared."""
     from ssmlbench.data import check_source, is_prepared, prepare
 
-    if is_prepared(adapter) and not anew:
+    if is_prepared(adapter) and not overwrite:
         task = prepare(adapter)
         check_source(adapter, task.card)
         return task
     start = time.monotonic()
     console = Console(quiet=True) if quiet else console
     with _progress(adapter, console) as report:
-        task = prepare(adapter, skip_bad, anew, report)
+        task = prepare(adapter, skip_bad, overwrite, report)
     card, seconds = task.card, time.monotonic() - start
     rows = sum(card.rows.values())
     console.print(
@@ -224,14 +224,14 @@ def compare_statistics(
     }
     lines: list[tuple[str, str, str, bool | None]] = []
     for field, value in here.items():
-        told = getattr(published, field, None)
+        stated = getattr(published, field, None)
         what = field if field == "labels" else f"{field} rows"
-        same = None if told is None else told == value
-        lines.append((what, "not found" if told is None else f"{told:,}", f"{value:,}", same))
-    mean, told = card.mean_labels(), getattr(published, "mean_labels", None)
-    same = None if told is None else abs(told - mean) <= MEAN_TOLERANCE
+        same = None if stated is None else stated == value
+        lines.append((what, "not found" if stated is None else f"{stated:,}", f"{value:,}", same))
+    mean, stated = card.mean_labels(), getattr(published, "mean_labels", None)
+    same = None if stated is None else abs(stated - mean) <= MEAN_TOLERANCE
     lines.append(
-        ("labels a row", "not found" if told is None else f"{told:.2f}", f"{mean:.3f}", same)
+        ("labels a row", "not found" if stated is None else f"{stated:.2f}", f"{mean:.3f}", same)
     )
     return lines
 

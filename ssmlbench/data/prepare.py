@@ -43,21 +43,21 @@ def is_prepared(adapter: DatasetAdapter) -> bool:
 def prepare(
     adapter: DatasetAdapter,
     skip_bad: bool = False,
-    anew: bool = False,
+    overwrite: bool = False,
     report: Report = lambda split, rows: None,
 ) -> Task:
     """The adapter's task, written on first use; processes that need the same one wait for a lock.
 
     skip_bad: leave bad rows out and count them on the card; without it they are a UserError.
-    anew: write it even if it is already on disk.
+    overwrite: write it even if it is already on disk.
     """
     from filelock import FileLock
 
     folder = _folder(adapter)
-    if anew or not is_prepared(adapter):
+    if overwrite or not is_prepared(adapter):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{folder}.lock"):
-            if anew or not is_prepared(adapter):
+            if overwrite or not is_prepared(adapter):
                 _write(adapter, folder, skip_bad, report)
     return Task(folder)
 

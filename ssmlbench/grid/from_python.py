@@ -141,15 +141,15 @@ def run(
     prepare_data = _preparer(data_dir, skip_bad)
     specs = requested_specs(request, plugins, dispatch, prepare_data, root if tuned else None)
     failed = _make(specs, plugins, dispatch, jobs, progress)
-    lost = {spec.hash for spec, _ in failed}
-    left = [spec for spec in specs if spec.hash not in lost]
-    if not left:
+    failed_hashes = {spec.hash for spec, _ in failed}
+    finished = [spec for spec in specs if spec.hash not in failed_hashes]
+    if not finished:
         raise RunFailed("; ".join(f"{spec}: {text}" for spec, text in failed))
     for spec, text in failed:
         warnings.warn(f"failed: {spec}: {text}", stacklevel=2)
-    made = RunResults([_read(root, spec) for spec in left], failed)
+    runs = RunResults([_read(root, spec) for spec in finished], failed)
     lists = [value for value in (method, *axes.values(), *options.values()) if _is_list(value)]
-    return made if lists or seeds is not None or grid is not None else made[0]
+    return runs if lists or seeds is not None or grid is not None else runs[0]
 
 
 def _is_list(value: Any) -> bool:
@@ -272,14 +272,14 @@ def _make(
     # A single run is made in this process. So are all if they are made one after another: worker
     # processes would import a script's main module again.
     groups = [specs] if jobs > 1 else [[spec] for spec in specs]
-    with _torch_state_kept(), Display(Console(), len(specs), quiet=not progress) as display:
+    with _torch_state_restored(), Display(Console(), len(specs), quiet=not progress) as display:
         listener: Listener = display.report if progress else ignore
         summaries = [dispatch.run(dispatch.plan(group, plugins), listener) for group in groups]
     return [failure for summary in summaries for failure in getattr(summary, "failed", ())]
 
 
 @contextmanager
-def _torch_state_kept() -> Iterator[None]:
+def _torch_state_restored() -> Iterator[None]:
     """Give the caller's process its threads, random numbers and determinism back."""
     import torch
 

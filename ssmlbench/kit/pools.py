@@ -92,7 +92,7 @@ class RowOutputs:
     def __init__(self, count: int, predict: Predict):
         self._count = count
         self._predict = predict
-        self._kept: dict[tuple[str, str], Outputs] = {}
+        self._outputs: dict[tuple[str, str], Outputs] = {}
 
     def __len__(self) -> int:
         return self._count
@@ -107,7 +107,7 @@ class RowOutputs:
 
     def output(self, name: str, model: str = "ema", view: str = "weak") -> Tensor:
         """Any output of the head, by name."""
-        kept = self._kept.setdefault((model, view), {})
+        kept = self._outputs.setdefault((model, view), {})
         if name not in kept:
             # Wide features are kept only if they are read; logits cost nothing extra.
             kept.update(self._predict(model, view, tuple({name, "logits"})))
@@ -115,7 +115,7 @@ class RowOutputs:
 
     def forget(self) -> None:
         """Drop the outputs: the weights are about to change."""
-        self._kept.clear()
+        self._outputs.clear()
 
 
 class Pool(RowOutputs):

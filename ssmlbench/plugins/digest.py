@@ -254,9 +254,9 @@ class Reach:
         # The contract's own members are not digested, but what they call is reached through them.
         self.contract = [found for c in others if (found := reader.class_syntax(c, contract=True))]
         inner = {name for _, node in self.contract for name in self._called(node)}
-        asked = {name for c in others for name in vars(c)} - inner
+        called = {name for c in others for name in vars(c)} - inner
         own = {name for table in self.tables for name in table if name.startswith("__")}
-        self.pending = [(name, 0) for name in sorted(asked | own)]
+        self.pending = [(name, 0) for name in sorted(called | own)]
         self.found: dict[str, dict[int, str]] = {}  # member → depth in the lineage → text
         self.definitions: dict[tuple[Source, str], str] = {}
 

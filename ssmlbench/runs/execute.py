@@ -148,7 +148,7 @@ def open_task(spec: RunSpec, plugins: Plugins) -> Task:
     task = prepare(plugins.datasets[spec.dataset]())
     if task.card.fingerprint != spec.data:
         raise UserError(
-            f"data set {spec.dataset} was prepared anew since this run was planned; give the same "
+            f"data set {spec.dataset} was prepared again since this run was planned; give the same "
             "command again"
         )
     return task

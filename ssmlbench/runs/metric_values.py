@@ -61,14 +61,14 @@ def _computed(run: Finished) -> MetricValues:
         run.computed.metrics = {}
         if run.diverged:
             run.computed.reason = "the trial diverged"
-        elif (kept := _read_kept(run)) is not None:
+        elif (kept := _read_stored(run)) is not None:
             run.computed.metrics = kept
         else:
             _compute(run)
     return run.computed.metrics
 
 
-def _read_kept(run: Finished) -> MetricValues | None:
+def _read_stored(run: Finished) -> MetricValues | None:
     """What computed.json holds, if it is of this result and of today's metrics and rules."""
     kept = read_json(RunFolder(run.folder).computed_file)
     if kept is None or kept.get("for") != _written_for(run):

@@ -59,7 +59,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     if freeze:
         typed.setdefault("strong_views", STRONG_VIEWS)
     elif "strong_views" in typed:
-        raise UserError("--strong-views is for --freeze: otherwise every step draws a view anew")
+        raise UserError("--strong-views is for --freeze: without it every step draws a new view")
     options = _encoder_options(encoder, typed)
     config = parse_config(method.Config, _own(settings, method, plugins), f"method {method.name}")
     values = dataclasses.asdict(config)

@@ -18,17 +18,17 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 def pick_device(name: str) -> torch.device:
-    """`auto` takes CUDA, then Apple's MPS, then the CPU; a named device must be there."""
-    there = {
+    """`auto` takes CUDA, then Apple's MPS, then the CPU; a named device must be available."""
+    available = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
         "cpu": True,
     }
     if name == "auto":
-        name = next(kind for kind, available in there.items() if available)
-    if name not in there:
+        name = next(kind for kind, usable in available.items() if usable)
+    if name not in available:
         raise UserError(f"--device {name}: must be one of {', '.join(DEVICES)}")
-    if not there[name]:
+    if not available[name]:
         raise UserError(f"--device {name}: torch finds none on this machine; use --device auto")
     return torch.device(name)
 

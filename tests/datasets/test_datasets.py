@@ -63,7 +63,7 @@ def test_the_fingerprint_is_the_same_wherever_the_files_are(
     first = prepare(made(layout, raw)).card
     moved = tmp_path / "elsewhere" / "x"
     shutil.copytree(raw, moved)
-    second = prepare(REGISTRY[first.name](moved), anew=True).card
+    second = prepare(REGISTRY[first.name](moved), overwrite=True).card
     assert (first.fingerprint, first.rows) == (second.fingerprint, second.rows)
     assert first.source != second.source
 
@@ -332,7 +332,7 @@ def test_the_hub_is_asked_for_a_pinned_revision_and_gives_the_same_rows(
 
     monkeypatch.setattr(datasets, "load_dataset", load)
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda *_, **__: None)
-    card = prepare(REGISTRY["goemotions"](), anew=True).card
+    card = prepare(REGISTRY["goemotions"](), overwrite=True).card
     assert card.fingerprint == from_files.fingerprint
     assert card.source == f"{asked[0][0]}@{asked[0][2]}"
     assert [split for *_, split in asked] == ["train", "test"]

@@ -1,6 +1,6 @@
 """The golden runs: what is trained, and what of each run is written to table.json.
 
-`python -m tests.golden.runs` makes the table anew. Do that only together with a new PROTOCOL_VERSION:
+`python -m tests.golden.runs` rewrites the table. Do that only together with a new PROTOCOL_VERSION:
 the table says what the trainer, the views, the scaling, the optimiser, the average of the weights, the
 decision rules and the metrics of one protocol version give.
 """

@@ -23,7 +23,7 @@ TOLERANCE = 5e-5
 """Another CPU's rounding moves scores by 1e-6; another view, schedule or average by 1e-3 and more."""
 ADVICE = (
     "The numbers of this protocol version have changed. Raise PROTOCOL_VERSION "
-    "(ssmlbench/core/spec.py) and make the table anew with `python -m tests.golden.runs`, or undo "
+    "(ssmlbench/core/spec.py) and rewrite the table with `python -m tests.golden.runs`, or undo "
     "the change."
 )
 
@@ -40,10 +40,10 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_table_is_of_this_protocol_version_and_of_these_runs(table: dict[str, Any]) -> None:
     assert table["protocol"] == PROTOCOL_VERSION, (
-        "PROTOCOL_VERSION was raised: make the table anew with `python -m tests.golden.runs`"
+        "PROTOCOL_VERSION was raised: rewrite the table with `python -m tests.golden.runs`"
     )
     assert {name: run["options"] for name, run in table["runs"].items()} == RUNS, (
-        "the golden runs were edited: make the table anew with `python -m tests.golden.runs`, and "
+        "the golden runs were edited: rewrite the table with `python -m tests.golden.runs`, and "
         "see that the runs that stayed have the same numbers"
     )
 

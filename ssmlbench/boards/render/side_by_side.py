@@ -34,7 +34,7 @@ def _panel(table: SideBySide, metric: str, top_k: set[RowKey], decision: str) ->
     about = METRICS[metric]
     arrow = "↑" if about.higher_is_better else "↓"
     ours_mark = rule_mark(decision, about)
-    levels = [level for level in table.levels if _there(table, metric, level)]
+    levels = [level for level in table.levels if _has_value(table, metric, level)]
     headers = [f"{about.title} {arrow}", "paper's name", "source"]
     columns: list[list[Entry]] = []
     for level in levels:
@@ -53,7 +53,7 @@ def _panel(table: SideBySide, metric: str, top_k: set[RowKey], decision: str) ->
     return Panel(headers, rows, left=3)
 
 
-def _there(table: SideBySide, metric: str, level: str) -> bool:
+def _has_value(table: SideBySide, metric: str, level: str) -> bool:
     return any(
         (metric, level) in row.published
         or (row.measured is not None and (metric, level) in row.measured.cells)

@@ -146,8 +146,8 @@ def _pairs(blocks: Blocks) -> tuple[TableSection, Any]:
 
 def _pair_notes(blocks: Blocks, pairs: Sequence[Pair]) -> list[str]:
     notes = [f"Over {blocks.about}."]
-    told = sum(pair.holm <= ALPHA for pair in pairs)
-    notes.append(f"{told} of {len(pairs)} pairs differ at {ALPHA} after Holm's correction.")
+    differing = sum(pair.holm <= ALPHA for pair in pairs)
+    notes.append(f"{differing} of {len(pairs)} pairs differ at {ALPHA} after Holm's correction.")
     least = len(pairs) * significance.smallest_wilcoxon_p(len(blocks.blocks))
     if least > ALPHA:
         notes.append(

@@ -95,8 +95,8 @@ def make_run(payload: RunPayload, spec: Mapping[str, Any]) -> list[Event]:
         if isinstance(event, Warned | Resumed):
             events.append(event)
 
-    closing = payload.run(RunSpec.from_dict(spec), keep)
-    return [*events, closing]
+    last = payload.run(RunSpec.from_dict(spec), keep)
+    return [*events, last]
 
 
 class _Tasks:
