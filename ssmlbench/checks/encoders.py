@@ -1,4 +1,4 @@
-"""What holds for every encoder, checked on a few made-up inputs: a part of `ssmlbench check`."""
+"""The contract of every encoder, checked on a few inputs: by `ssmlbench check` and the tests."""
 
 from __future__ import annotations
 

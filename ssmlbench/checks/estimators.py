@@ -1,4 +1,4 @@
-"""What every estimator must keep, checked on toy vectors in seconds: `ssmlbench check`, and the tests."""
+"""The contract of every estimator, checked on toy vectors: by `ssmlbench check` and the tests."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def scores_of(
 
 
 def declares_itself(cls: type[Estimator]) -> None:
-    """Check what the class says of itself."""
+    """Check what the class declares."""
     if cls.uses not in typing.get_args(Uses):
         raise Broken(f"uses {cls.uses!r} must be one of {', '.join(typing.get_args(Uses))}")
     check_declarations(cls)

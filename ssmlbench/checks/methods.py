@@ -1,4 +1,4 @@
-"""What every method must keep, checked on toy data in seconds: `ssmlbench check`, and the test suite.
+"""The contract of every method, checked on toy data in seconds: by `ssmlbench check` and the tests.
 
 Each check is one statement about behaviour, and raises Broken with the reason where it does not hold.
 """
@@ -72,7 +72,7 @@ def _train_undisturbed(cls: type[Method], regime: str, kind: str) -> Undisturbed
 
 
 def declares_itself(cls: type[Method]) -> None:
-    """Check what the class says of itself."""
+    """Check what the class declares."""
     if cls.head not in ("linear", "cosine"):
         raise Broken(f"head {cls.head!r} must be 'linear' or 'cosine' (or override build_head)")
     check_declarations(cls)

@@ -1,4 +1,4 @@
-"""How `ssmlbench methods` and `ssmlbench datasets` look; what they say is in plugins/catalogue.py."""
+"""The output of `ssmlbench methods` and `ssmlbench datasets`; plugins/catalogue.py has the content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ssmlbench check`: the conformance suite on a plugin, one line a statement."""
+"""`ssmlbench check`: the conformance suite on a plugin, one line for each statement."""
 
 from __future__ import annotations
 

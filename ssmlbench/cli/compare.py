@@ -72,7 +72,7 @@ def compare(
         typer.Option(help="Write the runs to <folder>/<data set>.csv, with their provenance."),
     ] = None,
 ) -> None:
-    """The leaderboard of the finished runs: five metrics, mean ± std over seeds."""
+    """Print the leaderboards of the finished runs: five metrics, mean ± std over seeds."""
     from ssmlbench.boards.build import build_boards
     from ssmlbench.boards.from_python import nothing_fits
     from ssmlbench.boards.render import TEXT_FORMATS, boards_document, print_document

@@ -1,4 +1,4 @@
-"""`ssmlbench data …`: prepare a data set, show its card, compare it with what was published.
+"""`ssmlbench data …`: prepare a data set, show its card, compare it with published statistics.
 
 Nothing here trains, so torch is never imported.
 """
@@ -175,7 +175,7 @@ def _progress(adapter: DatasetAdapter, console: Console) -> Iterator[Callable[[s
 
 
 def card_page(card: Card) -> RenderableType:
-    """Everything a prepared data set says of itself."""
+    """The card of a prepared data set."""
     facts = Table.grid(padding=(0, 2))
     rows = f"{card.rows['train']:,} train, {card.rows['test']:,} test"
     means = ", ".join(f"{card.mean_labels(s):.2f} {s}" for s in card.rows)

@@ -1,4 +1,4 @@
-"""What `run` and `tune` share: the options of the engines, and printing what a dispatch does."""
+"""What `run` and `tune` share: the options of the engines, and the output of a dispatch."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _python_name(option: str) -> str:
 
 @dataclass
 class GridCommand:
-    """Makes the runs of one command, or shows what would be made."""
+    """Makes the runs of one command, or shows which it would make."""
 
     dispatch: Dispatch
     quiet: bool = False
@@ -103,7 +103,7 @@ class GridCommand:
             self._print(f"`ssmlbench status --results {self._results}` shows how they are doing")
 
     def _print_summary(self, summary: Summary) -> None:
-        """What failed, once more and together, and the counts."""
+        """Print all failures together, and the counts."""
         if len(summary.failed) > 1 or (summary.failed and summary.done):
             for spec, text in summary.failed:
                 self._print(f"failed: {spec}: {text.splitlines()[0]}")

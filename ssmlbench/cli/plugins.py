@@ -1,4 +1,4 @@
-"""`ssmlbench methods`, `datasets`, `new`, `check`: what plugins there are, and making one."""
+"""`ssmlbench methods`, `datasets`, `new`: lists of plugins, and new plugin files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def methods(
     ] = False,
     plugin: PluginFiles = None,
 ) -> None:
-    """What methods there are, or everything about one."""
+    """List the methods, or show everything about one."""
     from ssmlbench.cli.catalogue import method_page, methods_markdown, overview
     from ssmlbench.plugins.catalogue import method_catalogue
 
@@ -35,7 +35,7 @@ def methods(
 
 
 def datasets_command(plugin: PluginFiles = None) -> None:
-    """What data sets there are."""
+    """List the data sets."""
     from ssmlbench.cli.catalogue import overview
     from ssmlbench.plugins.catalogue import dataset_catalogue
 

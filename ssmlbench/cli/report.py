@@ -21,7 +21,7 @@ def report(
     options: BoardOptions,
     numbers: dict[str, str | None],
 ) -> None:
-    """One self-contained HTML page: leaderboards, figures, training curves, provenance."""
+    """Write one self-contained HTML page: leaderboards, figures, training curves, provenance."""
     from ssmlbench.boards.report import write_report
 
     query = options.query(numbers)

@@ -34,7 +34,7 @@ def status(
     ] = False,
     format_: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
 ) -> None:
-    """Which runs are queued, running, done and failed, on whatever machine they are made."""
+    """Show which runs are queued, running, done and failed, on any machine."""
     from ssmlbench.grid.status import read_states
 
     one_of(format_, ("table", "json"), "--format")

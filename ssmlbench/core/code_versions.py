@@ -1,4 +1,4 @@
-"""The two forms of a code digest: of a plugin's syntax, and the first one, of its file's lines."""
+"""The two forms of a code digest: of a plugin's syntax, and the older one, of its file's lines."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ DIGEST_PREFIX = "ast-"
 
 
 def is_old_digest(code: str) -> bool:
-    """Whether a digest covers the lines of one file, as all did at first."""
+    """Whether a digest is of the older form, which covers the lines of one file."""
     return not code.startswith(DIGEST_PREFIX)

@@ -16,7 +16,7 @@ class RunFailed(Exception):
 
 
 class Diverged(RunFailed):
-    """A loss or weights that are not finite: the same spec would end here again."""
+    """A loss or weights that are not finite: the same spec would fail again."""
 
 
 class PluginWarning(UserWarning):

@@ -96,7 +96,7 @@ class Done:
 
 @dataclass(frozen=True)
 class AlreadyDone:
-    """The run's result was there already; nothing was computed."""
+    """The run was finished already; nothing was computed."""
 
 
 @dataclass(frozen=True)

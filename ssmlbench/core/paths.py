@@ -1,4 +1,4 @@
-"""Where the built-in plugins lie, where prepared data and cached features go, how paths are shown."""
+"""The folders of the built-in plugins, prepared data and cached features; how paths are shown."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 def builtin_root() -> Path:
-    """What holds methods/, datasets/ and leaderboards/: inside the wheel, or the checkout's root."""
+    """The folder with methods/, datasets/ and leaderboards/: inside the wheel, or the checkout's root."""
     package = Path(__file__).resolve().parent.parent
     packed = package / "_builtin"
     return packed if packed.is_dir() else package.parent
 
 
 def cache_root() -> Path:
-    """Where prepared data lives: SSMLBENCH_CACHE, or the user's cache folder."""
+    """The folder of prepared data: SSMLBENCH_CACHE, or the user's cache folder."""
     chosen = os.environ.get("SSMLBENCH_CACHE")
     if chosen:
         return Path(chosen)

@@ -62,7 +62,7 @@ def source_file(cls: type[Any]) -> Path:
 
 
 def location(cls: type[Any]) -> Path | str:
-    """What to show a user as a plugin's place: its data, its file, or its module in a notebook."""
+    """Where a plugin comes from, to show a user: its data, its file, or its module in a notebook."""
     home: Path | None = getattr(cls, "home", None)  # of a user's own data: a folder or ARFF file
     if home is not None:
         return home

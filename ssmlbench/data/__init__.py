@@ -1,4 +1,4 @@
-"""Data sets: the adapter contract, the task an adapter is turned into once, and one's own files.
+"""Data sets: the adapter contract, the prepared task of an adapter, and users' own files.
 
 The data sets themselves are in datasets/, one file each; views and encoders are in inputs/.
 """

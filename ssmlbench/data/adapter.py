@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True)
 class BadRow:
-    """Something in the raw files that is not a row: yielded instead of one."""
+    """A bad row of the raw files: yielded instead of a row."""
 
     where: str  # `train.tsv line 12`
     reason: str
@@ -47,7 +47,7 @@ class BadRow:
 
 @dataclass(frozen=True)
 class PublishedStatistics:
-    """What the papers say of a data set; None where they do not."""
+    """The statistics of a data set in papers; None for what they do not state."""
 
     source: str
     train: int | None = None

@@ -1,4 +1,4 @@
-"""A request for the runs of a grid, from the command line, a grid file or both, and the specs it means."""
+"""A request for runs, from the command line, a grid file or both, and the specs that it expands to."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def expand(plugins: Plugins, request: GridRequest) -> list[RunSpec]:
 
 
 def _by_name(plugins: Plugins, request: GridRequest) -> GridRequest:
-    """Data sets typed as paths under their names; an error for a name that does not exist."""
+    """The request with names instead of paths of data sets; an error for an unknown name."""
 
     def known(values: Mapping[str, Any]) -> dict[str, Any]:
         named = dict(values)
@@ -140,7 +140,7 @@ def _by_name(plugins: Plugins, request: GridRequest) -> GridRequest:
 
 
 def _cells(axes: Axes) -> Iterable[dict[str, Any]]:
-    """One dictionary a run, by field; the first axes below vary slowest."""
+    """One dictionary for each run, by field; the first axes below vary slowest."""
     numbers = {option.name: option.regime for option in REGIME_NUMBERS.values()}
     others = [
         name for name in axes if name not in ("regime", "dataset", "method", "seed", *numbers)

@@ -1,4 +1,4 @@
-"""The decision rules, which turn scores into label sets: one table, one entry a rule.
+"""The decision rules, which turn scores into label sets: one table, one entry for each rule.
 
 To add a rule, add an entry to `RULES`. Runs, boards, exported files and reports read the table. NumPy
 only, so that `compare` never imports torch.

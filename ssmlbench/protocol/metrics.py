@@ -1,4 +1,4 @@
-"""The metrics of the protocol: one table, one entry a metric.
+"""The metrics of the protocol: one table, one entry for each metric.
 
 To add a metric, add an entry to `METRICS`. Runs, boards, exported files, bootstrap intervals and reports
 read the table. NumPy only, so that `compare` never imports torch.

@@ -1,4 +1,4 @@
-"""The regimes: which labels of which training rows are observed. One table, one entry a regime.
+"""The regimes: which labels of which training rows are observed. One table, one entry for each.
 
 A regime's number (π, a share) is the field of the run spec that names the regime; the spec declares
 its option, symbol and bounds. To add a regime: an entry here, and its number, if it has one, there.
@@ -108,7 +108,7 @@ def _every_row(labels: Labels) -> Drawn:
 
 
 def split_rows(truth: Labels, pi: float, split: str, seed: int) -> tuple[RowIndex, RowIndex]:
-    """Labelled and unlabelled rows. `random` is the papers' draw: the head of a permutation."""
+    """Labelled and unlabelled rows. `random` is the papers' draw: the first rows of a permutation."""
     import numpy as np
 
     n = len(truth)
