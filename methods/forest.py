@@ -19,10 +19,12 @@ class Forest(MultiLabelEstimator):
     name = "forest"
     paper = "Breiman, Random Forests, 2001; Geurts et al., Extremely randomized trees, 2006"
     uses = "labelled rows"
+    scaled = False
     differences = (
         "trees=auto fits both kinds on 75 % of the labelled rows, compares their mean AP on the "
         "rest, and fits the better one on all labelled rows",
         "a tree has all labels in its leaves",
+        "reads features as they come: trees need no scaling, and rows of one length tell them less",
     )
 
     @dataclass(frozen=True)

@@ -16,7 +16,8 @@ class Logistic(Estimator):
     paper = "Cox, The regression analysis of binary sequences, JRSS B 1958"
     uses = "labelled rows"
     differences = (
-        "one strength C for all labels: the best mean AP over 5 folds of the labelled rows",
+        "one strength C for all labels: the least log loss over 5 folds of the labelled rows, 3 from 2,000 "
+        "rows on",
         "a label with one known class has a constant score",
     )
 

@@ -20,7 +20,7 @@ Uses = Literal["labelled rows", "both pools"]
 class FeaturePool:
     """Training rows as an estimator gets them.
 
-    features  N × D float32, scaled as the run's spec says
+    features  N × D float32, scaled as `--scaling` says unless the estimator declines
     observed  N × K int8: 1 positive, 0 negative, -1 unknown (all of the unlabelled pool)
     prior     K, the share of positives among the labelled rows' known labels (the same in both pools)
     """
@@ -42,6 +42,7 @@ class Estimator:
     regimes: ClassVar[frozenset[str] | set[str]] = frozenset({"semi", "full"})
     # With "labelled rows", `fit` gets an unlabelled pool of no rows.
     uses: ClassVar[Uses] = "labelled rows"
+    scaled: ClassVar[bool] = True  # False: features as they come, whatever --scaling says
 
     @dataclass(frozen=True)
     class Config:

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from ssmlbench.kit.classifiers import constant_scores, learnable_labels
 from ssmlbench.kit.estimator import Features, Scores
-from ssmlbench.protocol.metrics import average_precision
 
 Floats = npt.NDArray[np.floating]
 
@@ -104,10 +103,12 @@ def choose_strength(
     seed: int,
     strengths: Sequence[float] = STRENGTHS,
 ) -> float:
-    """The C, one for all labels, with the best mean AP of scores from cross-validation.
+    """The C, one for all labels, with the least log loss in cross-validation.
 
-    Each row is scored by a model that did not see it; labels with fewer than two positives are left
-    out. Of equals, the stronger regularisation; with too few rows or positives, the middle of the grid.
+    Each row is scored by a model that did not see it. (Average precision over the scores of several
+    folds is no fair judge: a fold with more positives is scored by a model that saw fewer.) Labels
+    with fewer than two positives are left out. Of equals, the stronger regularisation; with too few
+    rows or positives, the middle of the grid.
     """
     folds = FOLDS if len(features) < MANY_ROWS else FEWER_FOLDS
     judged = learnable_labels(observed) & ((observed == 1).sum(axis=0) >= 2)
@@ -115,15 +116,20 @@ def choose_strength(
         return strengths[len(strengths) // 2]
     observed = observed[:, judged]
     fold = np.random.RandomState(seed).permutation(len(features)) % folds
-    scores = np.empty((len(strengths), *observed.shape))
+    losses = np.zeros(len(strengths))
     for held_out in range(folds):
         inside, outside = features[fold != held_out], features[fold == held_out]
         model = None
         for position, strength in enumerate(strengths):
             model = fit_logistic(inside, observed[fold != held_out], strength, start=model)
-            scores[position, fold == held_out] = model.scores(outside)
-    means = [np.nanmean(average_precision(each, observed == 1)) for each in scores]
-    return strengths[int(np.argmax(means))]
+            losses[position] += _log_loss(model.scores(outside), observed[fold == held_out])
+    return strengths[int(np.argmin(losses))]
+
+
+def _log_loss(scores: Scores, observed: npt.NDArray[np.int8]) -> float:
+    """The sum over known entries."""
+    likelihood = np.where(observed == 1, scores, 1 - scores)[observed >= 0]
+    return -float(np.log(np.maximum(likelihood, 1e-6, dtype=np.float64)).sum())
 
 
 def _sigmoid(values: Floats) -> Floats:

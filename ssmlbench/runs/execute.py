@@ -80,10 +80,11 @@ def _make(
     make_repeatable(thread_count(spec, encoder, context))
     task = open_task(spec, plugins)
     loader = SplitLoader(spec, encoder, task, device, context.workers, notify)
-    run_data, notes = build_run_data(spec, task, loader.load)
+    learner = build_learner(spec, plugins, task)
+    unscaled = isinstance(learner, Estimator) and not learner.scaled
+    run_data, notes = build_run_data(spec, task, loader.unscaled if unscaled else loader.load)
     for note in notes:
         notify(Warned(note))
-    learner = build_learner(spec, plugins, task)
     if isinstance(learner, Estimator):
         notify(TrainingStarted())
         outcome = run_estimator(spec, learner, run_data, notify)

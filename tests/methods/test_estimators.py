@@ -97,7 +97,17 @@ def test_a_label_of_one_class_has_a_constant_score() -> None:
     assert np.unique(scores[:, 2]).size > 2
 
 
-def test_the_strength_is_that_of_the_best_held_out_ranking() -> None:
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_is_regularised_as_strongly_as_can_be(seed: int) -> None:
+    # Ranked over all folds together, models of the strongest regularisation look worse than chance:
+    # a fold with more positives is scored by a model that saw fewer.
+    random = np.random.default_rng(seed)
+    features = random.normal(size=(60, 40))
+    observed = (random.random((60, 6)) < 0.4).astype(np.int8)
+    assert choose_strength(features, observed, seed) <= 1e-3
+
+
+def test_the_strength_is_that_of_the_least_held_out_loss() -> None:
     # Noise in many columns needs strong regularisation, one clean column needs none.
     random = np.random.default_rng(0)
     clean = random.normal(size=(200, 1))

@@ -15,6 +15,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import AlreadyDone, Done
 from ssmlbench.core.spec import FIELDS, RunSpec
 from ssmlbench.grid.study import Study, close, trials_root, tuned_specs
+from ssmlbench.kit.estimator import Estimator, FeaturePool
 from ssmlbench.plugins.catalogue import methods
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.decisions import calibrated_thresholds
@@ -113,6 +114,34 @@ def test_an_estimator_learns_from_frozen_features_in_the_plain_view_alone(
         "train-plain",
         "test-plain",
     }
+
+
+def test_an_estimator_may_decline_scaling(
+    plan: Callable[..., RunSpec], tmp_path: Path, cache: Path
+) -> None:
+    seen: dict[bool, Any] = {}
+
+    class Sees(Estimator):
+        name = "sees"
+
+        def fit(self, labelled: FeaturePool, unlabelled: FeaturePool) -> None:
+            seen[self.scaled] = labelled.features
+
+        def scores(self, features: Any) -> Any:
+            return np.zeros((len(features), self.labels))
+
+    class SeesUnscaled(Sees):
+        name = "sees-unscaled"
+        scaled = False
+
+    own = Plugins([DATA])
+    for cls in (Sees, SeesUnscaled):
+        own.add(cls)
+        spec = resolve(own, {}, method=cls.name, dataset="golden-vectors", pi=0.3)
+        execute(spec, own, RunContext(tmp_path))
+    lengths = {scaled: np.linalg.norm(rows, axis=1) for scaled, rows in seen.items()}
+    np.testing.assert_allclose(lengths[True], np.sqrt(12), rtol=1e-5)
+    assert lengths[False].std() > 0.5
 
 
 def test_tuning_draws_no_learning_rate(
