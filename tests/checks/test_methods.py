@@ -1,4 +1,4 @@
-"""Every built-in method keeps what `ssmlbench check` asks of it; broken ones are told apart."""
+"""Every built-in method passes `ssmlbench check`; broken ones do not."""
 
 from __future__ import annotations
 

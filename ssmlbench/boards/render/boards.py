@@ -144,14 +144,14 @@ def setting_text(setting: Mapping[str, Any]) -> str:
 
 def _encoder_text(setting: Mapping[str, Any]) -> str:
     """The encoder with what was chosen about it, e.g. `resnet50 (frozen, 224 px)`."""
-    said = ["frozen"] if setting["freeze"] else []
-    said += ["from scratch"] if setting["weights"].partition("@")[0] == "none" else []
-    said += [f"{setting['image_size']} px"] if setting["image_size"] else []
-    said += ["not normalised"] if setting["normalise"] is False else []
-    said += [f"{setting['max_tokens']} tokens"] if setting["max_tokens"] else []
-    said += ["padding pooled"] if setting["pooling"] == "all" else []
-    said += ["features unscaled"] if setting["scaling"] == "none" else []
-    return str(setting["backbone"]) + (f" ({', '.join(said)})" if said else "")
+    choices = ["frozen"] if setting["freeze"] else []
+    choices += ["from scratch"] if setting["weights"].partition("@")[0] == "none" else []
+    choices += [f"{setting['image_size']} px"] if setting["image_size"] else []
+    choices += ["not normalised"] if setting["normalise"] is False else []
+    choices += [f"{setting['max_tokens']} tokens"] if setting["max_tokens"] else []
+    choices += ["padding pooled"] if setting["pooling"] == "all" else []
+    choices += ["features unscaled"] if setting["scaling"] == "none" else []
+    return str(setting["backbone"]) + (f" ({', '.join(choices)})" if choices else "")
 
 
 def _number(value: float, metric: Column) -> str:
@@ -182,14 +182,14 @@ def boards_document(boards: Sequence[Board]) -> Document:
 
 
 def _section(board: Board) -> TableSection:
-    apart = (
+    warning = (
         f"Shown separately, not comparable: {board.separate_reason}."
         if board.separate_reason
         else ""
     )
     panels = [_panel(board, columns) for columns in _column_groups(board)]
     panels += [_difference_panel(board)] if any(row.differences for row in board.rows) else []
-    return TableSection(title(board), panels, footnotes(board), apart)
+    return TableSection(title(board), panels, footnotes(board), warning)
 
 
 def _difference_panel(board: Board) -> Panel:
@@ -265,7 +265,7 @@ def records(boards: Sequence[Board]) -> list[Mapping[str, object]]:
             "decision": board.decision if metric.uses_decision else "",
             "selection": board.selection,
             "convention": board.convention,
-            "apart": board.separate_reason,
+            "separate_reason": board.separate_reason,
             **{k: v for k, v in board.setting.items() if k != "selection"},
         }
         for board in boards

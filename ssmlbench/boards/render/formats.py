@@ -113,7 +113,7 @@ def as_csv(document: Document) -> str:
 def as_json(document: Document) -> str:
     """Return the records of all kinds, and the sections' titles and notes, as JSON."""
     boards = [
-        {"board": section.title, "apart": section.warning, "notes": list(section.notes)}
+        {"board": section.title, "warning": section.warning, "notes": list(section.notes)}
         for section in document.sections
     ]
     content = {"boards": boards, document.records_name: document.records, **document.extra_records}

@@ -84,7 +84,7 @@ def html_page(boards: Sequence[Board], sections: Sequence[FigureSection], query:
         boards=[
             {
                 "title": title(board),
-                "apart": board.separate_reason,
+                "separate_reason": board.separate_reason,
                 "tables": leader_tables(board),
                 "notes": footnotes(board),
             }
