@@ -44,6 +44,7 @@ def estimate(runs: Sequence[Remaining], finished: Iterable[Finished]) -> Estimat
     known: dict[tuple[object, ...], list[float]] = defaultdict(list)
     for run in finished:
         steps, seconds = run.result.get("steps"), run.result["cost"].get("seconds")
+        steps = 1 if run.spec.is_estimator else steps
         if steps and seconds is not None:
             for key in _keys(run.spec):
                 known[key].append(seconds / steps)
@@ -59,12 +60,19 @@ def estimate(runs: Sequence[Remaining], finished: Iterable[Finished]) -> Estimat
 
 
 def _keys(spec: RunSpec) -> list[tuple[object, ...]]:
-    return [(rank, *like(spec)) for rank, like in enumerate(LIKE)]
+    """Keys of similar runs; an estimator's time tells nothing about another learner's."""
+    ranked = [(rank, spec.learner, *like(spec)) for rank, like in enumerate(LIKE)]
+    return ranked[:1] if spec.is_estimator else ranked
 
 
 def steps_left(run: Remaining) -> int:
-    """The steps of the epochs that are not done, counted as the trainer counts them."""
+    """The steps of the epochs that are not done, counted as the trainer counts them.
+
+    An estimator's fit counts as one.
+    """
     spec = run.spec
+    if spec.is_estimator:
+        return 1
     labelled = REGIMES[spec.regime].labelled_count(run.rows, spec.regime_number)
     unlabelled = run.rows - labelled
     if spec.selection == "val":

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from ssmlbench.checks import estimators as conformance
 from ssmlbench.checks.estimators import Broken, cases, declares_itself, scores_of, spec_for
 from ssmlbench.checks.toy import toy
-from ssmlbench.core.errors import RunFailed
+from ssmlbench.cli.check import check_plugins
+from ssmlbench.cli.templates import write_plugin
+from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.core.hyperparameters import option
 from ssmlbench.kit.estimator import Estimator, FeaturePool
 from ssmlbench.plugins.loader import Plugins
@@ -71,6 +75,22 @@ def test_an_estimator_learns(name: str) -> None:
     positive = data.test_truth == 1
     # `prior` gives a label's positives and negatives the same score.
     assert scores[positive].mean() > scores[~positive].mean() + 0.1
+
+
+def test_a_new_estimator_works_as_written(tmp_path: Path) -> None:
+    file = write_plugin("estimator", "my-estimator", tmp_path)
+    cls = Plugins([file]).methods["my-estimator"]
+    assert issubclass(cls, Estimator)
+    for _, run in conformance.estimator_statements(cls):
+        run()
+    with pytest.raises(UserError, match="exists"):
+        write_plugin("estimator", "my-estimator", tmp_path)
+
+
+def test_check_takes_the_name_of_an_estimator() -> None:
+    console = Console(record=True, width=200)
+    assert check_plugins("prior", console)
+    assert "unlabelled rows change its scores if it says that it uses them" in console.export_text()
 
 
 class _Simple(Estimator):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
@@ -243,6 +244,21 @@ def test_time_is_judged_by_the_runs_most_alike() -> None:
     assert estimate(run, [no_time]).seconds is None
     both = estimate(run + far, known)
     assert (both.seconds, both.unknown) == (pytest.approx(60.0), 1)
+
+
+def test_an_estimator_takes_as_long_as_its_own_finished_runs() -> None:
+    knn = spec_of(method="knn", pi=0.1).for_estimator()
+    known = [
+        finished(spec_of(method="cap", pi=0.1), 60.0, 600),
+        finished(knn, 3.0, 0),
+        finished(dataclasses.replace(knn, seed=1), 5.0, 0),
+    ]
+    left = [Remaining(dataclasses.replace(knn, seed=2), 1000)]
+    assert estimate(left, known).seconds == pytest.approx(4.0)
+    forest = [Remaining(dataclasses.replace(knn, method="forest"), 1000)]
+    assert estimate(forest, known).seconds is None
+    method = [Remaining(spec_of(method="bce", pi=0.1), 1000)]
+    assert estimate(method, known).seconds == pytest.approx(60.0)
 
 
 def test_the_pace_is_the_median_of_the_last_epochs() -> None:
