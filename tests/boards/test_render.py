@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,6 +20,8 @@ from ssmlbench.boards.render import (
     boards_to_markdown,
     boards_to_pandas,
 )
+from ssmlbench.boards.render.latex import latex_escape
+from tests.conftest import ROOT
 from tests.support.board_runs import grid, one_board
 
 
@@ -96,3 +99,24 @@ def test_text_formats_hold_the_same_numbers(board: Board) -> None:
     assert r"\textbf{0.8500 $\pm$ 0.0707}" in boards_to_latex([board])
     assert "cap,map,0.85" in boards_to_csv([board])
     assert '"method": "cap"' in boards_to_json([board])
+
+
+def test_every_character_that_tables_print_has_a_latex_form() -> None:
+    """The texts of boards, metrics and options, wherever in the code they are written."""
+    without = set()
+    for folder in ("boards", "protocol", "core"):
+        for file in (ROOT / "ssmlbench" / folder).rglob("*.py"):
+            if "report" in file.parts:
+                continue
+            nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+            docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+            texts = [
+                node.value
+                for node in nodes
+                if isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and id(node) not in docstrings
+                and file.name != "latex.py"
+            ]
+            without |= {c for c in "".join(texts) if "U+" in latex_escape(c)}
+    assert without == set()
