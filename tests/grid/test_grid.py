@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from ssmlbench import grid
 from ssmlbench.core.events import Done, Event, Listener, Resumed, Waiting
 from ssmlbench.core.files import read_json
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.grid.dispatch import Dispatch
 from ssmlbench.grid.engines.local import own_gpu
 from ssmlbench.grid.resources import Machine
+from ssmlbench.grid.run_one import Summary
 from ssmlbench.grid.status import read_states
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
@@ -105,7 +106,7 @@ AXES: dict[str, Any] = {"dataset": "tiny", "pi": 0.3, "epochs": 4, "batch_size":
 
 def make_here(
     files: list[Path], results: Path, report: Listener = lambda spec, event: None, **fields: Any
-) -> tuple[grid.Summary, list[RunSpec], RunContext]:
+) -> tuple[Summary, list[RunSpec], RunContext]:
     """A grid over methods and seeds, made by this process."""
     plugins, context = Plugins(files), RunContext(results, "cpu")
     methods, seeds, jobs = (
@@ -116,9 +117,9 @@ def make_here(
         for method in methods
         for seed in range(seeds)
     ]
-    dispatch = grid.Dispatch(context, jobs=jobs)
+    dispatch = Dispatch(context, jobs=jobs)
     summary = dispatch.run(dispatch.plan(specs, plugins), report)
-    assert isinstance(summary, grid.Summary)
+    assert isinstance(summary, Summary)
     return summary, specs, context
 
 
