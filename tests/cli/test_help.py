@@ -78,7 +78,7 @@ def test_text_in_brackets_is_not_taken_for_markup(monkeypatch: pytest.MonkeyPatc
         (["compare", "--help"], {"ssmlbench.grid.engines", "ssmlbench.boards.build"}),
         (["run", "--help"], {"ssmlbench.boards", "ssmlbench.plugins"}),
     ],
-    ids=" ".join,
+    ids=["--help", "compare --help", "run --help"],
 )
 def test_help_imports_only_what_it_shows(arguments: list[str], absent: set[str]) -> None:
     heavy = {"torch", "datasets", "transformers", "pandas", "sklearn", *absent}
