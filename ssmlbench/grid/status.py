@@ -156,4 +156,8 @@ def _run_state(path: Path, state: str, name: str = "", **facts: Any) -> RunState
 
 
 def _names(folder: Path) -> set[str]:
-    return {entry.name for entry in folder.iterdir()}
+    """The names in a run's folder; none if it was removed since it was listed, as a failed run's is."""
+    try:
+        return {entry.name for entry in folder.iterdir()}
+    except FileNotFoundError:
+        return set()
