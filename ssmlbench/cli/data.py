@@ -111,8 +111,8 @@ def _state(adapter: DatasetAdapter) -> tuple[str, str, str, str, str]:
 
     if is_prepared(adapter):
         card = prepare(adapter).card
-        rows = (f"{card.rows['train']:,}", f"{card.rows['test']:,}")
-        return "prepared", *rows, str(len(card.label_names)), f"{card.mean_labels():.2f}"
+        train, test = (f"{card.rows.get(split, 0):,}" for split in ("train", "test"))
+        return "prepared", train, test, str(len(card.label_names)), f"{card.mean_labels():.2f}"
     if not adapter.layout:
         return "made on first use", "", "", "", ""
     if adapter.folder is not None:
@@ -177,12 +177,13 @@ def _progress(adapter: DatasetAdapter, console: Console) -> Iterator[Callable[[s
 def card_page(card: Card) -> RenderableType:
     """The card of a prepared data set."""
     facts = Table.grid(padding=(0, 2))
-    rows = f"{card.rows['train']:,} train, {card.rows['test']:,} test"
+    rows = ", ".join(f"{count:,} {split}" for split, count in card.rows.items())
     means = ", ".join(f"{card.mean_labels(s):.2f} {s}" for s in card.rows)
     skipped = ", ".join(f"{count:,} ({kind})" for kind, count in card.skipped.items())
     for key, value in (
         ("kind", card.kind),
-        ("rows", rows),
+        ("rows", rows if "test" in card.rows else f"{rows}, no test rows"),
+        *known_rows(card),
         ("labels", str(len(card.label_names))),
         ("labels a row", f"{card.mean_labels():.3f} ({means})"),
         ("density", f"{card.density:.4f}"),
@@ -197,12 +198,24 @@ def card_page(card: Card) -> RenderableType:
     return Group(Text(card.name, style="bold"), facts, "", histogram(card))
 
 
+def known_rows(card: Card) -> list[tuple[str, str]]:
+    """How many training rows are labelled, where not all of them are."""
+    if not card.has_unknown:
+        return []
+    counts = (
+        f"{card.labelled['train']:,} labelled, {card.partly_labelled['train']:,} partly labelled, "
+        f"{card.unlabelled['train']:,} unlabelled"
+    )
+    return [("train rows", counts)]
+
+
 def histogram(card: Card) -> Table:
     """Rows of each label, most frequent in train first."""
     table = Table(title="rows of each label", title_justify="left")
     for column, side in (("label", "left"), ("train", "right"), ("test", "right"), ("", "left")):
         table.add_column(column, justify=side)  # type: ignore[arg-type]
-    train, test = card.positives["train"], card.positives["test"]
+    train = card.positives["train"]
+    test = card.positives.get("test", [0] * len(train))
     order = sorted(range(len(train)), key=lambda k: (-train[k], k))
     shown = order if len(order) <= ALL_LABELS else [*order[:15], *order[-5:]]
     for k in shown:
@@ -219,7 +232,7 @@ def compare_statistics(
     """(what, published, here, is it the same): None where nothing was published."""
     here = {
         "train": card.rows["train"],
-        "test": card.rows["test"],
+        "test": card.rows.get("test", 0),
         "labels": len(card.label_names),
     }
     lines: list[tuple[str, str, str, bool | None]] = []
@@ -241,6 +254,6 @@ def damage(task: Task) -> list[str]:
     return [
         f"the prepared {split} file does not fit its card; prepare it again"
         for split, positives in task.card.positives.items()
-        if task.truth(split).sum(axis=0, dtype=int).tolist() != positives
+        if (task.truth(split) == 1).sum(axis=0).tolist() != positives
         or len(task.inputs(split)) != task.card.rows[split]
     ]

@@ -30,10 +30,11 @@ class Row:
     """
 
     input: Any
-    labels: tuple[int, ...]  # the positions of its positive labels
+    labels: tuple[int, ...] | None  # the positions of its positive labels; None: nothing is known
     id: str = ""  # what the source calls it; an id that comes twice is reported
     where: str = ""  # file and line, for error messages
     back_translation: str = ""  # of a training text, where the adapter is `back_translated`
+    unknown: tuple[int, ...] = ()  # the positions of labels that may or may not apply
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ class DatasetAdapter(ABC):
     licence: ClassVar[str] = ""
     flips: ClassVar[bool] = True  # images: does a mirrored row keep its labels?
     back_translated: ClassVar[bool] = False  # texts: do training rows bring back-translations?
+    ids_per_split: ClassVar[bool] = False  # may an id of train come again in test?
     layout: ClassVar[str] = ""  # what the raw folder looks like; empty: no files are needed
     download: ClassVar[str] = ""  # where to get the raw files
     folders: ClassVar[tuple[str, ...]] = ()  # other names its folder often has below --data-dir
@@ -106,6 +108,10 @@ class DatasetAdapter(ABC):
     @abstractmethod
     def label_names(self) -> list[str]:
         """The K labels, in the order of the label positions."""
+
+    def splits(self) -> tuple[str, ...]:
+        """The splits that it has: "train", and "test" unless a user's own data has none."""
+        return SPLITS
 
     @abstractmethod
     def rows(self, split: str) -> Iterator[Row | BadRow]:

@@ -11,9 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ssmlbench.data.adapter import SPLITS, Kind
+from ssmlbench.data.adapter import Kind
+from ssmlbench.data.label_lists import label_matrix
 from ssmlbench.protocol.observation import Labels
 
 
@@ -25,7 +24,7 @@ class Card:
     kind: Kind
     version: int
     label_names: list[str]
-    rows: dict[str, int]
+    rows: dict[str, int]  # by split; a data set without test rows has no "test" here
     positives: dict[str, list[int]]  # by split, of each label
     fingerprint: str  # of names, inputs and labels: the same on every machine
     flips: bool
@@ -34,16 +33,25 @@ class Card:
     notes: list[str] = field(default_factory=list)
     source: str = ""  # the raw folder or the hub revision it was made from
     skipped: dict[str, int] = field(default_factory=dict)  # bad rows left out, by kind of fault
+    labelled: dict[str, int] = field(default_factory=dict)  # by split: every label is known
+    partly_labelled: dict[str, int] = field(default_factory=dict)  # some labels are unknown
+    unlabelled: dict[str, int] = field(default_factory=dict)  # nothing is known
 
     def mean_labels(self, *splits: str) -> float:
-        """Positive labels of a row, on average over the splits named (all if none is)."""
-        chosen = splits or SPLITS
-        return sum(sum(self.positives[s]) for s in chosen) / sum(self.rows[s] for s in chosen)
+        """Positive labels of a row that has labels, on average over the splits named (or all)."""
+        chosen = splits or tuple(self.rows)
+        rows = sum(self.rows[s] - self.unlabelled.get(s, 0) for s in chosen)
+        return sum(sum(self.positives[s]) for s in chosen) / max(rows, 1)
 
     @property
     def density(self) -> float:
         """The share of positive entries in the label matrix."""
         return self.mean_labels() / len(self.label_names)
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether a label of a training row is unknown: such data is for `--regime given`."""
+        return bool(self.partly_labelled.get("train", 0) or self.unlabelled.get("train", 0))
 
 
 class Task:
@@ -58,20 +66,27 @@ class Task:
         """K."""
         return len(self.card.label_names)
 
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that it has: "train", and "test" unless the data set has none."""
+        return tuple(self.card.rows)
+
     @cached_property
     def _splits(self) -> dict[str, Any]:
         import datasets
 
-        return {s: datasets.Dataset.from_file(str(self.folder / f"{s}.arrow")) for s in SPLITS}
+        return {s: datasets.Dataset.from_file(str(self.folder / f"{s}.arrow")) for s in self.splits}
 
     def truth(self, split: str) -> Labels:
-        """The true labels, N × K int8. The runner seals the training part; methods get none."""
-        lists = self._splits[split].data["labels"].combine_chunks()
-        offsets, positions = np.asarray(lists.offsets), np.asarray(lists.flatten())
-        labels = np.zeros((len(lists), self.label_count), dtype=np.int8)
-        row_of = np.repeat(np.arange(len(lists)), np.diff(offsets))
-        labels[row_of, positions] = 1
-        return labels
+        """The true labels, N × K int8, -1 where the data set itself does not know.
+
+        The runner seals the training part; methods get none. Test rows are always fully labelled.
+        """
+        return label_matrix(self._splits[split].data["labels"].combine_chunks(), self.label_count)
+
+    def ids(self, split: str) -> list[str]:
+        """What the source calls each row: its id, or else its file and line."""
+        return list(self._splits[split]["id"])
 
     def inputs(self, split: str) -> Any:
         """The raw inputs of a split, as Hugging Face hands them out in NumPy form."""

@@ -17,6 +17,7 @@ class UserFiles(DatasetAdapter):
     """A data set that is named by its path. `user_data.data_class` builds the class of a path."""
 
     home: ClassVar[Path]  # what the user named
+    ids_per_split = True  # ids of tables are often row numbers
 
     @classmethod
     @abstractmethod

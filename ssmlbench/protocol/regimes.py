@@ -45,6 +45,7 @@ class Regime:
     draw        (true N × K labels, the regime's number, split, seed) → what is observed
     prior       (observed labels of the labelled rows, the regime's number) → K label frequencies
     splits_rows whether the number is the fraction of rows that are labelled; else every row is
+    as_given    whether it takes labels as they are: unknown labels stay unknown, none is hidden
     """
 
     name: str
@@ -52,6 +53,7 @@ class Regime:
     draw: Callable[[Labels, float, str, int], Drawn]
     prior: Callable[[Labels, float], Prior]
     splits_rows: bool = False
+    as_given: bool = False
 
     def labelled_count(self, rows: int, number: float | None) -> int:
         """How many of the training rows are labelled."""

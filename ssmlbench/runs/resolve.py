@@ -10,7 +10,7 @@ from typing import Any
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import parse_config
 from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec, check_spec
-from ssmlbench.data import DatasetAdapter, prepare
+from ssmlbench.data import Card, DatasetAdapter, prepare
 from ssmlbench.inputs.encoders import (
     DEFAULT_BACKBONE,
     Encoder,
@@ -22,6 +22,7 @@ from ssmlbench.kit.estimator import Estimator
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.protocol.regimes import REGIMES, Regime
 
 STRONG_VIEWS = 4
 """R: drawn strong views of a row that are cached under `--freeze`."""
@@ -90,9 +91,26 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     check_spec(spec)
     if estimator:
         spec = spec.for_estimator()
-    return dataclasses.replace(
-        spec, weights=encoder.weights_id(options), data=prepare(adapter()).card.fingerprint
-    )
+    card = prepare(adapter()).card
+    check_labels(card, REGIMES[regime])
+    return dataclasses.replace(spec, weights=encoder.weights_id(options), data=card.fingerprint)
+
+
+def check_labels(card: Card, regime: Regime) -> None:
+    """Raise a UserError if the regime hides labels and the data set does not know them all."""
+    if regime.as_given:
+        return
+    if card.has_unknown:
+        raise UserError(
+            f"data set {card.name}: {card.unlabelled['train']:,} training rows are unlabelled and "
+            f"{card.partly_labelled['train']:,} partly labelled; --regime {regime.name} needs data "
+            "whose labels are all known; type --regime given, which trains on labels as they are"
+        )
+    if "test" not in card.rows:
+        raise UserError(
+            f"data set {card.name} has no test rows, which --regime {regime.name} is judged on; add a "
+            "test file, or type --regime given, which is judged by folds over the labelled rows"
+        )
 
 
 def _own(
