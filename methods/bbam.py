@@ -19,6 +19,7 @@ from ssmlbench.api import (
     class_aware_labels,
     descending,
     option,
+    tied_positives,
 )
 
 NEGATIVE, POSITIVE = 0, 1  # rows of the statistics
@@ -97,6 +98,7 @@ class Bbam(Method):
             config.positive_share,
             config.negative_share,
         )
+        self.diagnostics = {"tied_positives": tied_positives(self.targets, pools.labelled.prior)}
         features = torch.cat([pools.labelled.features("raw"), pools.unlabelled.features("raw")])
         targets = torch.cat([pools.labelled.observed.to(features), self.targets])
         known = torch.cat([torch.ones_like(targets[:n_labelled]), self.trust]).bool()

@@ -17,6 +17,7 @@ from ssmlbench.api import (
     choice,
     class_aware_labels,
     option,
+    tied_positives,
 )
 
 
@@ -56,6 +57,7 @@ class Cap(Method):
             self.config.positive_share,
             self.config.negative_share,
         )
+        self.diagnostics = {"tied_positives": tied_positives(self.targets, pools.labelled.prior)}
 
     def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
         terms = {"labelled": self.entry_loss(labelled.logits("strong"), labelled.observed).sum()}

@@ -10,7 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ssmlbench.api import Batch, Method, Pools, angles, bce, between, class_aware_labels, option
+from ssmlbench.api import (
+    Batch,
+    Method,
+    Pools,
+    angles,
+    bce,
+    between,
+    class_aware_labels,
+    option,
+    tied_positives,
+)
 
 
 class Hml(Method):
@@ -70,6 +80,8 @@ class Hml(Method):
                 self.config.positive_share,
                 self.config.negative_share,
             )
+            tied = tied_positives(self.targets, pools.labelled.prior)
+            self.diagnostics = {"tied_positives": tied}
 
     def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
         cosines = labelled.logits("strong")

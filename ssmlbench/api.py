@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         consistency as consistency,
         descending as descending,
         moved_thresholds as moved_thresholds,
+        tied_positives as tied_positives,
         usage as usage,
     )
 
@@ -160,6 +161,7 @@ HOMES = {
         "consistency",
         "descending",
         "moved_thresholds",
+        "tied_positives",
         "usage",
     ),
     # write a method of a family: they differ in one formula

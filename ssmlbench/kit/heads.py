@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -40,7 +43,8 @@ class Network(nn.Module):
     """Inputs → encoder → projection → features h → head → logits.
 
     A head returns the B × K logits, or a dictionary with "logits" and whatever else its method
-    wants to see again in `batch.outputs(view)`.
+    wants to see again in `batch.outputs(view)`. It always computes in single precision: rounded to
+    bfloat16, the logits of a large pool take some hundred values, and every rank of them is a tie.
     """
 
     def __init__(self, encoder: nn.Module, projection: nn.Module, head: nn.Module):
@@ -51,9 +55,16 @@ class Network(nn.Module):
 
     def forward(self, inputs: Tensor) -> dict[str, Tensor]:
         """Features and the head's outputs by name, in single precision."""
-        features = self.projection(self.encoder(inputs))
-        outputs = self.head(features)
+        features = self.projection(self.encoder(inputs)).float()
+        with single_precision(features.device):
+            outputs = self.head(features)
         if isinstance(outputs, Tensor):
             outputs = {"logits": outputs}
-        # Losses and ranks are taken in single precision whatever the network computed in.
-        return {name: value.float() for name, value in {"features": features, **outputs}.items()}
+        return {"features": features, **{name: value.float() for name, value in outputs.items()}}
+
+
+def single_precision(device: torch.device) -> AbstractContextManager[Any]:
+    """A block in which autocast is off, whatever is around it."""
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()

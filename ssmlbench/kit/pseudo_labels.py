@@ -27,8 +27,7 @@ def class_aware_labels(
     if not n:
         return torch.zeros_like(scores), torch.zeros_like(scores)
     ranked = descending(scores)
-    # Counts in double precision: int(0.3 × 10) must not depend on the device. (MPS has no doubles.)
-    prior = prior if prior.device.type == "mps" else prior.double()
+    prior = _double(prior)
     positives = (prior * n).long()
     trusted_positives = (positive_share * prior * n).long()
     trusted_negatives = (negative_share * (1 - prior) * n).long()
@@ -38,6 +37,15 @@ def class_aware_labels(
     return targets, sure.to(scores)
 
 
+def tied_positives(targets: Tensor, prior: Tensor) -> Tensor:
+    """How many pseudo-positives of CAP's rule are there only because their score is tied. One number.
+
+    targets: N × K, as `class_aware_labels` gives them. Few distinct scores make many ties.
+    """
+    quota = (_double(prior) * len(targets)).long()
+    return (targets.sum(0).long() - quota).clamp(min=0).sum().float()
+
+
 def descending(scores: Tensor) -> Tensor:
     """Each column of N × K scores from its largest value to its smallest."""
     if scores.device.type != "cpu":
@@ -45,6 +53,11 @@ def descending(scores: Tensor) -> Tensor:
     # numpy sorts values alone, ten times as fast as torch, which always carries their indices.
     columns = np.sort(scores.detach().T.contiguous().numpy(), axis=1)
     return torch.from_numpy(columns).flip(1).T
+
+
+def _double(prior: Tensor) -> Tensor:
+    """The prior in double precision, but for MPS: int(0.3 × 10) must not depend on the device."""
+    return prior if prior.device.type == "mps" else prior.double()
 
 
 def _nth(ranked: Tensor, counts: Tensor, nothing: float) -> Tensor:

@@ -1,0 +1,132 @@
+"""Ranks in bfloat16 are those of float32: heads compute in single precision whatever is around them.
+
+Small pools hide the fault: bfloat16 has 256 values between two powers of two, and ties at a quota are
+many only where rows are many.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ssmlbench.checks.toy import LABELS, spec_for, toy, train
+from ssmlbench.core.seeds import stream_seed
+from ssmlbench.core.spec import Precision
+from ssmlbench.inputs.splits import Inputs
+from ssmlbench.inputs.views import vector_views
+from ssmlbench.kit.heads import CosineHead, Network
+from ssmlbench.kit.method import Method
+from ssmlbench.kit.pseudo_labels import class_aware_labels, tied_positives
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.protocol.observation import observe
+from ssmlbench.protocol.sealed import SealedTruth
+from ssmlbench.training.run_data import RunData
+from ssmlbench.training.trainer import Trainer, TrainingContext
+
+ROWS, WIDTH = 12_000, 24
+METHODS = {
+    name: cls for name in Plugins().methods if issubclass(cls := Plugins().methods[name], Method)
+}
+
+
+@pytest.fixture(scope="module")
+def large_pool() -> tuple[Inputs, np.ndarray]:
+    random = np.random.default_rng(3)
+    labels = (random.random((ROWS, LABELS)) < [0.5, 0.3, 0.1, 0.02, 0.01]).astype(np.int8)
+    labels[np.arange(ROWS), random.integers(0, LABELS, ROWS)] = 1
+    values = labels @ random.normal(size=(LABELS, WIDTH)) + random.normal(size=(ROWS, WIDTH))
+    return Inputs(torch.from_numpy(values).float(), vector_views()), labels
+
+
+def trainer_of(cls: type[Method], pool: tuple[Inputs, np.ndarray], precision: Precision) -> Trainer:
+    """Ready for the last epoch. The projection computes in the run's precision, as an encoder does."""
+    inputs, labels = pool
+    regime = "semi" if "semi" in cls.regimes else min(cls.regimes)
+    spec = spec_for(cls, regime, precision=precision, projection="mlp")
+    observed = observe(labels, spec)
+    run_data = RunData(inputs, inputs, observed, SealedTruth(labels), labels)
+    torch.manual_seed(stream_seed(spec.seed, "method"))
+    method = cls(cls.Config(**spec.config), LABELS)
+    torch.manual_seed(stream_seed(spec.seed, "network"))
+    encoder = toy("vector").encoder(inputs.values[0])
+    trainer = Trainer(spec, method, encoder, run_data, TrainingContext())
+    torch.manual_seed(0)
+    method.setup(trainer.pools)
+    trainer.pools.epoch = spec.epochs
+    return trainer
+
+
+def distinct(scores: Tensor) -> Tensor:
+    return torch.tensor([len(column.unique()) for column in scores.T])
+
+
+@pytest.mark.parametrize("cls", METHODS.values(), ids=METHODS)
+def test_scores_and_quotas_of_a_large_pool_are_those_of_float32(
+    cls: type[Method], large_pool: tuple[Inputs, np.ndarray]
+) -> None:
+    made = {}
+    for precision in ("float32", "bfloat16"):
+        trainer = trainer_of(cls, large_pool, precision)  # type: ignore[arg-type]
+        pool = trainer.pools.unlabelled if len(trainer.pools.unlabelled) else trainer.pools.labelled
+        with torch.no_grad():
+            scores = trainer.method.test_scores(pool)
+            targets, _ = class_aware_labels(scores, pool.prior)
+            trainer.method.start_epoch(trainer.pools)
+        made[precision] = (scores, tied_positives(targets, pool.prior), trainer)
+    exact, short = made["float32"], made["bfloat16"]
+    assert not torch.equal(exact[0], short[0])  # the projection did compute in bfloat16
+    assert (distinct(short[0]) > 0.97 * distinct(exact[0])).all()
+    assert short[1] <= exact[1] + LABELS  # a tie for each label, by chance
+    quotas = [trainer.method.pseudo_labels() for _, _, trainer in (exact, short)]
+    if quotas[0] is not None and quotas[1] is not None:
+        (a, trust_a), (b, trust_b) = quotas
+        counts = torch.stack(
+            [((x >= 0.5) & (t > 0)).sum(0) for x, t in ((a, trust_a), (b, trust_b))]
+        )
+        assert (counts.diff(dim=0).abs() <= 2 + 0.002 * counts[0]).all()
+
+
+def test_a_head_sees_single_precision_inside_autocast() -> None:
+    network = Network(torch.nn.Identity(), torch.nn.Linear(8, 16), CosineHead(16, 3))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert network.projection(torch.randn(4, 8)).dtype == torch.bfloat16
+        outputs = network(torch.randn(4, 8))
+        assert {value.dtype for value in outputs.values()} == {torch.float32}
+        expected = network.head.float()(outputs["features"])
+    exact = network.head(outputs["features"])
+    assert torch.equal(outputs["logits"], exact)
+    assert not torch.equal(outputs["logits"], expected.float())
+
+
+def test_pseudo_positives_beyond_the_quota_are_counted_as_ties() -> None:
+    scores = torch.tensor([[0.9, 0.1], [0.5, 0.2], [0.5, 0.3], [0.1, 0.4]])
+    prior = torch.tensor([0.5, 0.25]).double()  # two of four, one of four
+    targets, _ = class_aware_labels(scores, prior)
+    assert targets.sum(0).tolist() == [3, 1]  # two rows share the second place
+    assert tied_positives(targets, prior).item() == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"), [("cap", {}), ("bbam", {}), ("hml", {"pseudo": "cap"})]
+)
+def test_ties_at_the_quota_are_in_the_history(name: str, changes: dict[str, str]) -> None:
+    cls, data = METHODS[name], toy("vector")
+    same = dataclasses.replace(
+        data,
+        train=Inputs(
+            torch.ones_like(data.train.values), {**data.train.views, "weak": lambda x, _: x}
+        ),
+    )
+    spec = spec_for(cls, "semi")
+    spec = dataclasses.replace(spec, config={**spec.config, **changes})
+    history = train(cls, same, spec).history
+    assert all("tied_positives" not in row for row in history[: spec.warmup_epochs])
+    rows = len(observe(data.truth, spec).unlabelled)
+    quota = sum(int(share * rows) for share in observe(data.truth, spec).prior)
+    # Equal rows have one score a label: every row of a label with a quota is tied.
+    for row in history[spec.warmup_epochs :]:
+        assert row["tied_positives"] == rows * LABELS - quota
