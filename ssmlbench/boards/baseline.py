@@ -48,15 +48,22 @@ def compared_metric(board: Board) -> Column | None:
 
 
 def _baseline(board: Board, metric: Column, level: str, name: str) -> BoardRow | None:
-    """The named row, or for `auto` the best one that uses labelled rows only."""
+    """The named row, or for `auto` the best one that uses labelled rows only.
+
+    A row of older code is taken only where it is named or where there is no other.
+    """
     present = [row for row in board.rows if (metric.key, level) in row.cells]
     if name != "auto":
-        return next((row for row in present if row.name == name), None)
+        named = [row for row in present if name in (row.name, row.variant)]
+        return min(named, key=lambda row: (row.name != name, row.version), default=None)
     if not REGIMES[board.regime].splits_rows:
         return None
     sign = 1 if metric.higher_is_better else -1
     labelled = [row for row in present if row.uses == "labelled rows"]
-    return max(labelled, key=lambda row: sign * row.cells[metric.key, level].mean, default=None)
+    newest = [row for row in labelled if not row.version]
+    return max(
+        newest or labelled, key=lambda row: sign * row.cells[metric.key, level].mean, default=None
+    )
 
 
 def paired_difference(ours: Cell, theirs: Cell) -> Difference | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ssmlbench.boards.columns import Column
+from ssmlbench.boards.versions import Versions
 from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
 from ssmlbench.runs.finished import Finished
 
@@ -36,15 +37,21 @@ class Difference:
 
 @dataclass
 class BoardRow:
-    """One method or estimator, with the hyper-parameters that are not its defaults."""
+    """One version of a method or estimator, with the hyper-parameters that are not its defaults."""
 
-    name: str
+    name: str  # with `version`, if there is one
     cells: dict[tuple[str, str], Cell]  # by (metric key, level)
     rank: float = math.nan  # average place over the board's columns
     trials: int = 0  # of the study its hyper-parameters come from; 0: not tuned
     uses: str = ""  # "labelled rows" or "both pools"; empty: its runs did not record it
     is_estimator: bool = False
     differences: dict[str, Difference] = field(default_factory=dict)  # to the baseline, by level
+    version: str = ""  # digest and day of older code; empty for the method's newest
+
+    @property
+    def variant(self) -> str:
+        """The name without the version."""
+        return self.name.removesuffix(self.version).rstrip()
 
 
 @dataclass
@@ -68,6 +75,12 @@ class Board:
     baselines: dict[str, str] = field(default_factory=dict)  # level → the row compared with
     # where the numbers come from; not compared
     runs: list[Finished] = field(default_factory=list, repr=False, compare=False)
+    versions: Versions = field(default_factory=Versions, repr=False, compare=False)
+    hidden: dict[str, int] = field(default_factory=dict)  # older versions that are not shown: runs
+
+    def row_of(self, run: Finished) -> str:
+        """The name of the row that a run of the board belongs to."""
+        return self.versions.row_name(run.spec)
 
     @property
     def budgets(self) -> dict[int, list[str]]:

@@ -18,7 +18,7 @@ from ssmlbench.boards.baseline import add_differences
 from ssmlbench.boards.board import Board, BoardRow, Cell, level_of
 from ssmlbench.boards.columns import COLUMNS, COSTS, column_value
 from ssmlbench.boards.query import Query
-from ssmlbench.core.code_versions import is_old_digest
+from ssmlbench.boards.versions import Versions
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import FIELDS, REGIME_NUMBERS, SETTING, RunSpec
 from ssmlbench.core.suggestions import did_you_mean
@@ -34,13 +34,21 @@ Reasons = Counter[tuple[str, str]]
 
 
 def build_boards(runs: Iterable[Finished], query: Query) -> list[Board]:
-    """The boards of all runs the query wants, main boards before separate ones."""
+    """The boards of all runs the query wants, main boards before separate ones.
+
+    runs: all that were read: which version of a method's code is its newest does not depend on the query.
+    """
+    runs = list(runs)
+    versions = Versions.of(runs)
+    versions.check(query.versions, runs)
     groups: dict[tuple[str, str], list[Finished]] = defaultdict(list)
     for run in runs:
         if query.wants(run.spec):
             groups[run.spec.dataset, run.spec.regime].append(run)
-    boards = [board for key in sorted(groups) for board in _boards_of_group(groups[key], query)]
-    names = {row.name for board in boards for row in board.rows}
+    boards = [
+        board for key in sorted(groups) for board in _boards_of_group(groups[key], query, versions)
+    ]
+    names = {name for board in boards for row in board.rows for name in (row.name, row.variant)}
     if boards and query.baseline not in ("auto", "none", *names):
         raise UserError(
             f"--baseline {query.baseline}: no such row; auto, none or a row's name."
@@ -49,7 +57,21 @@ def build_boards(runs: Iterable[Finished], query: Query) -> list[Board]:
     return boards
 
 
-def _boards_of_group(runs: Sequence[Finished], query: Query) -> list[Board]:
+def shown_runs(runs: Sequence[Finished], query: Query, versions: Versions) -> list[Finished]:
+    """The runs that the boards of a query show: without those of hidden versions."""
+    groups: dict[tuple[str, str], list[Finished]] = defaultdict(list)
+    for run in runs:
+        if query.wants(run.spec):
+            groups[run.spec.dataset, run.spec.regime].append(run)
+    return [
+        run
+        for group in groups.values()
+        for _, members in _by_setting(group)
+        for run in versions.shown(members, query.versions)
+    ]
+
+
+def _boards_of_group(runs: Sequence[Finished], query: Query, versions: Versions) -> list[Board]:
     ordered = _by_setting(runs)
     main = dict(zip(SETTING, ordered[0][0], strict=True))
     boards = []
@@ -60,11 +82,12 @@ def _boards_of_group(runs: Sequence[Finished], query: Query) -> list[Board]:
             for k, v in setting.items()
             if v != main[k] and not (FIELDS[k].of_training and None in (v, main[k]))
         ]
-        current, outdated = _split_by_code(members)
-        boards.append(_board(current, query, setting, ", ".join(reasons)))
-        if outdated:
-            why = [*reasons, changed_code_reason(outdated, current)]
-            boards.append(_board(outdated, query, setting, ", ".join(why)))
+        shown = versions.shown(members, query.versions)
+        board = _board(shown, query, setting, ", ".join(reasons), versions)
+        kept = set(map(id, shown))
+        hidden = Counter(versions.row_name(run.spec) for run in members if id(run) not in kept)
+        board.hidden = dict(sorted(hidden.items()))
+        boards.append(board)
     return boards
 
 
@@ -97,59 +120,34 @@ def _setting(spec: RunSpec, name: str) -> Any:
     return spec.backbone_name if name == "backbone" else getattr(spec, name)
 
 
-def changed_code_reason(outdated: Sequence[Finished], current: Sequence[Finished]) -> str:
-    """Why runs are not shown with those of their methods' present code."""
-    covered = {run.spec.method for run in current if not is_old_digest(run.spec.code)}
-    reasons = {
-        "made before digests covered the code that a method shares with others"
-        if is_old_digest(run.spec.code) and run.spec.method in covered
-        else "made with another version of the method's code"
-        for run in outdated
-    }
-    return "; ".join(sorted(reasons))
-
-
-def _split_by_code(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:
-    """Runs of each method's newest code, and the rest."""
-    versions: dict[str, dict[str, list[Finished]]] = defaultdict(lambda: defaultdict(list))
-    for run in runs:
-        versions[run.spec.method][run.spec.code].append(run)
-    kept = {
-        method: max(
-            codes,
-            key=lambda code: (
-                not is_old_digest(code),
-                max(run.finished_at for run in codes[code]),
-                code,
-            ),
-        )
-        if len(codes) > 1
-        else next(iter(codes))
-        for method, codes in versions.items()
-    }
-    current = [run for run in runs if run.spec.code == kept[run.spec.method]]
-    return current, [run for run in runs if run.spec.code != kept[run.spec.method]]
-
-
 def _board(
-    runs: Sequence[Finished], query: Query, setting: dict[str, Any], separate_reason: str
+    runs: Sequence[Finished],
+    query: Query,
+    setting: dict[str, Any],
+    separate_reason: str,
+    versions: Versions,
 ) -> Board:
     spec = runs[0].spec
+    names = {id(run): versions.row_name(run.spec) for run in runs}
     levels = sorted({level_of(run.spec) for run in runs}, key=lambda level: float(level or 0))
     cells: dict[tuple[str, str], list[Finished]] = defaultdict(list)
     for run in runs:
         if not run.diverged:
-            cells[run.spec.variant, level_of(run.spec)].append(run)
+            cells[names[id(run)], level_of(run.spec)].append(run)
+    by_row: dict[str, list[Finished]] = defaultdict(list)
+    for run in runs:
+        by_row[names[id(run)]].append(run)
     rows, reasons = [], Reasons()
-    for name in sorted({run.spec.variant for run in runs}):
-        one = next(run.spec for run in runs if run.spec.variant == name)
-        uses = {run.result.get("uses", "") for run in runs if run.spec.variant == name}
+    for name, members in sorted(by_row.items()):
+        one = members[0].spec
+        uses = {run.result.get("uses", "") for run in members}
         row = BoardRow(
             name,
             {},
             trials=one.tuned.get("trials", 0),
             uses=uses.pop() if len(uses) == 1 else "",
             is_estimator=one.is_estimator,
+            version=versions.label(one),
         )
         for level in levels:
             if (name, level) in cells:
@@ -167,11 +165,12 @@ def _board(
         setting,
         rows,
         separate_reason,
-        missing=_missing(runs),
+        missing=_missing(runs, versions),
+        versions=versions,
     )
     _rank(board)
     board.diverged = [
-        f"{run.spec.variant} seed {run.spec.seed} ({run.diverged})" for run in runs if run.diverged
+        f"{names[id(run)]} seed {run.spec.seed} ({run.diverged})" for run in runs if run.diverged
     ]
     board.unavailable = [
         f"{title} of {count} run{'s' * (count > 1)}: {reason}"
@@ -251,9 +250,9 @@ def _rank(board: Board) -> None:
     board.rows.sort(key=lambda row: (math.isnan(row.rank), row.rank, row.name))
 
 
-def _missing(runs: Sequence[Finished]) -> list[str]:
+def _missing(runs: Sequence[Finished], versions: Versions) -> list[str]:
     """The runs that a full grid over these methods, levels and seeds would have and that are missing."""
-    present = {(run.spec.variant, level_of(run.spec), run.spec.seed) for run in runs}
+    present = {(versions.row_name(run.spec), level_of(run.spec), run.spec.seed) for run in runs}
     names, levels, seeds = (sorted(set(axis)) for axis in zip(*present, strict=True))
     symbol = number.symbol if (number := REGIME_NUMBERS.get(runs[0].spec.regime)) else ""
     lines = []

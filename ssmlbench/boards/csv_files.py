@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ssmlbench.boards.board import level_of
+from ssmlbench.boards.versions import Versions
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import write_atomically
 from ssmlbench.protocol.decisions import RULES
@@ -40,8 +41,15 @@ def metric_columns() -> dict[str, list[tuple[str, str, str]]]:
     return dict(columns)
 
 
-def export(runs: Iterable[Finished], folder: Path, command: str) -> list[Path]:
-    """Write folder/<data set>.csv for every data set of the runs."""
+def export(
+    runs: Iterable[Finished], folder: Path, command: str, versions: Versions | None = None
+) -> list[Path]:
+    """Write folder/<data set>.csv for every data set of the runs.
+
+    versions: of all runs that were read; by default, of the runs that are written.
+    """
+    runs = list(runs)
+    versions = versions or Versions.of(runs)
     by_dataset: dict[str, list[Finished]] = defaultdict(list)
     for run in runs:
         by_dataset[run.spec.dataset].append(run)
@@ -50,15 +58,16 @@ def export(runs: Iterable[Finished], folder: Path, command: str) -> list[Path]:
         written = []
         for dataset, members in sorted(by_dataset.items()):
             file = folder / f"{dataset}.csv"
-            write_atomically(file, exported_text(members, command))
+            write_atomically(file, exported_text(members, command, versions))
             written.append(file)
     except OSError as error:
         raise UserError(f"--export {folder}: {error.strerror or error}; name a folder") from None
     return written
 
 
-def exported_text(runs: Sequence[Finished], command: str) -> str:
+def exported_text(runs: Sequence[Finished], command: str, versions: Versions | None = None) -> str:
     """The runs as CSV, one line each, with the command that exported them on top."""
+    versions = versions or Versions.of(runs)
     ordered = sorted(runs, key=_order)
     out = io.StringIO()
     for line in _provenance(ordered, command):
@@ -70,7 +79,7 @@ def exported_text(runs: Sequence[Finished], command: str) -> str:
     writer = csv.DictWriter(out, fields, lineterminator="\n")
     writer.writeheader()
     for run in ordered:
-        writer.writerow(_row(run, columns))
+        writer.writerow(_row(run, columns, versions))
     return out.getvalue()
 
 
@@ -99,17 +108,19 @@ def _provenance(runs: Sequence[Finished], command: str) -> list[str]:
         f"{values('device')} ({values('precision')})",
         f"data fingerprint {', '.join(sorted({run.spec.data for run in runs}))}, protocol version "
         f"{', '.join(sorted({str(run.spec.protocol) for run in runs}))}",
-        "a row: run is the hash of spec, code the digest of the method's file, observation that of what "
-        "was observed",
+        "a row: run is the hash of spec, method the row of a board (older code has @, a digest and a day), "
+        "code the digest of the method's code, observation that of what was observed",
     ]
 
 
-def _row(run: Finished, columns: Mapping[str, list[tuple[str, str, str]]]) -> dict[str, Any]:
+def _row(
+    run: Finished, columns: Mapping[str, list[tuple[str, str, str]]], versions: Versions
+) -> dict[str, Any]:
     spec, result = run.spec, run.result
     made_with = {**result.get("made_with", {}), "finished": run.finished_at}
     row = {
         "run": _run_hash(run),
-        "method": spec.variant,
+        "method": versions.row_name(spec),
         "regime": spec.regime,
         "level": level_of(spec),
         "seed": spec.seed,
@@ -140,7 +151,7 @@ def read_exported(files: Iterable[Path]) -> tuple[list[Finished], list[str]]:
     The files have no scores: a metric or rule that was added later is not available for their runs.
     """
     columns = metric_columns()
-    runs: dict[str, Finished] = {}
+    runs: list[Finished] = []
     complaints = []
     for file in files:
         try:
@@ -159,8 +170,8 @@ def read_exported(files: Iterable[Path]) -> tuple[list[Finished], list[str]]:
             except SchemaError as error:
                 complaints.append(f"{file}: run {row['run']} left out, {error}")
                 continue
-            runs.setdefault(row["run"], run)
-    return list(runs.values()), complaints
+            runs.append(run)
+    return runs, complaints
 
 
 def _from_row(

@@ -16,6 +16,7 @@ from ssmlbench.core.spec import REGIME_NUMBERS
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished, read_finished
+from ssmlbench.runs.merge import merge_runs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,6 +91,8 @@ def compare(
     convention: str = "default",
     bootstrap: int = 0,
     baseline: str = "auto",
+    versions: Several = "newest",
+    prefer: str | Path | None = None,
     **numbers: Numbers,
 ) -> Boards:
     """Build the leaderboards of the finished runs, as `ssmlbench compare` prints them.
@@ -104,6 +107,9 @@ def compare(
     bootstrap: this many draws for 95 % intervals over test rows; 0 for none.
     baseline: the row that others are compared with, paired by seed; `auto` for the best that uses
         labelled rows only, `none` for no comparison.
+    versions: of a method's code: `newest`, `all` (older ones as separate rows), or the first digits of
+        digests.
+    prefer: the results folder that counts where one run has different numbers in two.
     numbers: other regimes' numbers, as pi is that of `semi`: `share=0.5`.
     """
     known = {option.name for option in REGIME_NUMBERS.values()}
@@ -122,11 +128,13 @@ def compare(
         convention=convention,
         draws=bootstrap,
         baseline=baseline,
+        versions=several(versions, str, "versions"),
     )
     roots = [results] if isinstance(results, str | Path) else results
     runs, complaints = read_finished(map(Path, roots))
     for complaint in complaints:
         warnings.warn(complaint, stacklevel=2)
+    runs = merge_runs(runs, Path(prefer) if prefer is not None else None)
     boards = build_boards(runs, query)
     if not boards:
         raise nothing_fits(runs)

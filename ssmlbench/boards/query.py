@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ssmlbench.boards.columns import COLUMNS, column_value
+from ssmlbench.boards.versions import NEWEST
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
 from ssmlbench.core.suggestions import did_you_mean, one_of
@@ -14,6 +15,19 @@ from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import CONVENTIONS, METRICS
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.metric_values import Unavailable
+
+
+def column_key(typed: str) -> str:
+    """The key of a metric or cost, typed as its key or its title in any spelling: `mAP`, `Micro-F1`."""
+    keys = {_letters(name): key for key, c in COLUMNS.items() for name in (c.title, key)}
+    if _letters(typed) not in keys:
+        raise UserError(f"--metric {typed}: no such metric.{did_you_mean(typed, COLUMNS)}")
+    return keys[_letters(typed)]
+
+
+def _letters(text: str) -> str:
+    """The letters and digits, in small letters."""
+    return "".join(filter(str.isalnum, text.casefold()))
 
 
 @dataclass(frozen=True)
@@ -32,11 +46,11 @@ class Query:
     draws: int = 0  # of the bootstrap over test rows; 0 for no intervals
     # the row that others are compared with; auto: the best that uses labelled rows only; none
     baseline: str = "auto"
+    # of methods' code: newest, all, or the starts of digests
+    versions: tuple[str, ...] = (NEWEST,)
 
     def __post_init__(self) -> None:
-        for key in self.metrics:
-            if key not in COLUMNS:
-                raise UserError(f"--metric {key}: no such metric.{did_you_mean(key, COLUMNS)}")
+        object.__setattr__(self, "metrics", tuple(dict.fromkeys(map(column_key, self.metrics))))
         one_of(self.decision, RULES, "--decision")
         one_of(self.convention, CONVENTIONS, "--convention")
         if self.draws < 0 or 0 < self.draws < 100:

@@ -86,5 +86,6 @@ def _our_row(method: OurMethod | None, board: Board | None) -> BoardRow | None:
     """The row of our board whose runs are the method."""
     if method is None or board is None:
         return None
-    names = {run.spec.variant for run in board.runs if method.matches(run.spec)}
-    return next((row for row in board.rows if row.name in names), None)
+    names = {board.row_of(run) for run in board.runs if method.matches(run.spec)}
+    rows = [row for row in board.rows if row.name in names]
+    return min(rows, key=lambda row: bool(row.version), default=None)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from ssmlbench.cli.options import ResultsFolders, read_runs, typed_list
+from ssmlbench.cli.options import ResultsFolders, read_runs, typed_list, warn
 from ssmlbench.cli.run_options import in_panel, number_parameters
 from ssmlbench.core.spec import OPTIONS
 
 if TYPE_CHECKING:
     from ssmlbench.boards.board import Board
     from ssmlbench.boards.query import Query
+    from ssmlbench.runs.finished import Finished
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,16 @@ class BoardOptions:
     PANEL: ClassVar[str] = "Which runs and columns"
 
     results: ResultsFolders = None
+    files: Annotated[
+        list[Path] | None,
+        typer.Option("--from", help="A file of --export instead of results; may be repeated."),
+    ] = None
+    prefer: Annotated[
+        Path | None,
+        typer.Option(
+            help="The results folder or file that counts where one run has different numbers in two."
+        ),
+    ] = None
     dataset: Annotated[str | None, typer.Option(help="Only these data sets.")] = None
     regime: Annotated[str | None, typer.Option(help="Only these regimes.")] = None
     method: Annotated[str | None, typer.Option(help="Only these methods.")] = None
@@ -43,6 +54,13 @@ class BoardOptions:
             "rule, the default of compare --published); an unknown name lists all."
         ),
     ] = None
+    versions: Annotated[
+        str,
+        typer.Option(
+            help="Of a method's code: newest, all (older ones as separate rows), or the first digits of "
+            "a digest."
+        ),
+    ] = "newest"
     convention: Annotated[
         str,
         typer.Option(help="default, or released (empty labels count 0, ties favour the model)."),
@@ -74,14 +92,27 @@ class BoardOptions:
             convention=self.convention,
             draws=draws,
             baseline=baseline,
+            versions=typed_list(self.versions, str, "--versions"),
         )
+
+    def runs(self, may_be_none: bool = False) -> list[Finished]:
+        """Return the runs of the results folders and files, each once."""
+        from ssmlbench.boards.csv_files import read_exported
+        from ssmlbench.runs.merge import merge_runs
+
+        runs, complaints = read_exported(self.files or ())
+        warn(complaints)
+        roots = self.results or ([] if self.files else [Path("results")])
+        if not (may_be_none and not self.results and roots and not roots[0].is_dir()):
+            runs += read_runs(roots)
+        return merge_runs(runs, self.prefer)
 
     def boards(self, query: Query) -> list[Board]:
         """Return the boards of the finished runs that fit, at least one."""
         from ssmlbench.boards.build import build_boards
         from ssmlbench.boards.from_python import nothing_fits
 
-        runs = read_runs(self.results or [Path("results")])
+        runs = self.runs()
         boards = build_boards(runs, query)
         if not boards:
             raise nothing_fits(runs)

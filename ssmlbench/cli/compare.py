@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,10 +12,9 @@ import typer
 from rich.console import Console
 
 from ssmlbench.cli.board_options import BoardOptions, board_numbers
-from ssmlbench.cli.options import read_runs, warn, wide_console
+from ssmlbench.cli.options import warn, wide_console
 from ssmlbench.cli.run_options import with_options
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.spec import OPTIONS
 from ssmlbench.core.suggestions import one_of
 
 if TYPE_CHECKING:
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 @with_options(options=BoardOptions, numbers=board_numbers())
 def compare(
     *,
-    files: Annotated[
-        list[Path] | None,
-        typer.Option("--from", help="A file of --export instead of results; may be repeated."),
-    ] = None,
     options: BoardOptions,
     numbers: dict[str, str | None],
     published: Annotated[
@@ -84,7 +80,7 @@ def compare(
     if audit:
         print_document(_audit(query, papers or ()), format_, wide_console())
         return
-    runs = _runs(options.results, files, may_be_none=published)
+    runs = options.runs(may_be_none=published)
     if export:
         _export(runs, query, export)
         return
@@ -99,45 +95,20 @@ def compare(
     print_document(document, format_, wide_console())
 
 
-def _runs(
-    results: list[Path] | None, files: list[Path] | None, may_be_none: bool
-) -> list[Finished]:
-    from ssmlbench.boards.csv_files import read_exported
-
-    runs, complaints = read_exported(files or ())
-    warn(complaints)
-    if files and not results:
-        return runs
-    roots = results or [Path("results")]
-    if may_be_none and not results and not roots[0].is_dir():
-        return runs
-    return runs + read_runs(roots)
-
-
 def _export(runs: list[Finished], query: Query, folder: Path) -> None:
+    from ssmlbench.boards.build import shown_runs
     from ssmlbench.boards.csv_files import export
+    from ssmlbench.boards.versions import Versions
 
-    chosen = [run for run in runs if query.wants(run.spec)]
+    versions = Versions.of(runs)
+    versions.check(query.versions, runs)
+    chosen = shown_runs(runs, query, versions)
     if not chosen:
         raise UserError(f"--export: none of the {len(runs)} finished runs fits; nothing is written")
-    for file in export(chosen, folder, _command(query)):
+    for file in export(chosen, folder, shlex.join(["ssmlbench", *sys.argv[1:]]), versions):
         Console().print(f"wrote {file}", highlight=False, soft_wrap=True)
-
-
-def _command(query: Query) -> str:
-    """The command that chose the runs, without the folders of this machine."""
-    typed = {
-        "--dataset": query.datasets,
-        **{
-            OPTIONS[name].flag: [f"{number:g}" for number in numbers]
-            for name, numbers in query.numbers.items()
-        },
-        "--regime": query.regimes,
-        "--method": query.methods,
-        "--selection": query.selections,
-    }
-    words = [word for name, v in typed.items() if v for word in (name, ",".join(map(str, v)))]
-    return shlex.join(["ssmlbench", "compare", *words, "--export", "leaderboards/measured"])
+    if hidden := sum(query.wants(run.spec) for run in runs) - len(chosen):
+        warn([f"{hidden} runs of older code are left out; --versions all writes them too"])
 
 
 def _audit(query: Query, papers: Sequence[Path]) -> Document:

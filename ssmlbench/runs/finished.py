@@ -83,9 +83,9 @@ def read_result(folder: Path) -> Finished | Unreadable:
 def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
     """All finished runs below the roots, and a line for every result that cannot be read.
 
-    A run that is below two roots counts once: its folder's name has its hash.
+    A run that is below two roots comes twice; merge.py says what then counts.
     """
-    runs: dict[str, Finished] = {}
+    runs: list[Finished] = []
     complaints = []
     for root in map(Path, roots):
         if not root.is_dir():
@@ -99,8 +99,8 @@ def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
                 except SchemaError as error:
                     complaints.append(f"{root / path / 'result.json'}: left out, {error}")
                     continue
-                runs.setdefault(path, Finished(spec, result, root / path))
-    return list(runs.values()), complaints
+                runs.append(Finished(spec, result, root / path))
+    return runs, complaints
 
 
 def run_paths(root: Path) -> list[str]:

@@ -31,6 +31,7 @@ from ssmlbench.boards.render import (
 )
 from ssmlbench.core.errors import UserError
 from ssmlbench.runs.finished import read_finished
+from ssmlbench.runs.merge import merge_runs
 from ssmlbench.runs.scores import StoredScores
 from tests.conftest import ROOT
 from tests.support.board_runs import grid, one_board
@@ -83,7 +84,6 @@ def test_a_single_seed_has_no_spread(tmp_path: Path) -> None:
         ({"data": "d2"}, "data d2 instead of d1"),
         ({"selection": "oracle"}, "selection oracle instead of last"),
         ({"precision": "bfloat16"}, "precision bfloat16 instead of float32"),
-        ({"code": "ast-2"}, "before digests covered the code that a method shares"),
     ],
 )
 def test_runs_made_otherwise_are_shown_apart_with_the_reason(
@@ -92,22 +92,9 @@ def test_runs_made_otherwise_are_shown_apart_with_the_reason(
     runs = grid(tmp_path, {"bce": [0.5, 0.6]})
     runs += grid(tmp_path, {"bce": [0.9]}, **change)
     main, apart = build_boards(runs, Query())
-    if "code" in change:  # the newest file's runs are the main ones
-        main, apart = apart, main
-        assert reason in main.separate_reason
-    else:
-        assert reason in apart.separate_reason
+    assert reason in apart.separate_reason
     assert main.rows[0].cells["map", "0.1"].mean == pytest.approx(0.55)
     assert apart.rows[0].cells["map", "0.1"].mean == pytest.approx(0.9)
-
-
-def test_runs_of_edited_code_are_told_from_runs_with_digests_of_the_old_form(
-    tmp_path: Path,
-) -> None:
-    runs = grid(tmp_path, {"bce": [0.5]}, code="ast-1")
-    runs += grid(tmp_path, {"bce": [0.9]}, code="ast-2")
-    _, outdated = build_boards(runs, Query())
-    assert outdated.separate_reason == "made with another version of the method's code"
 
 
 def test_an_unusual_weight_decay_is_told(tmp_path: Path) -> None:
@@ -323,7 +310,7 @@ def test_results_merge_by_copying(tmp_path: Path) -> None:
     grid(tmp_path / "one", {"bce": [0.5]})
     grid(tmp_path / "two", {"cap": [0.6]})
     shutil.copytree(tmp_path / "one", tmp_path / "two", dirs_exist_ok=True)
-    both, _ = read_finished([tmp_path / "one", tmp_path / "two"])
+    both = merge_runs(read_finished([tmp_path / "one", tmp_path / "two"])[0])
     assert sorted(run.spec.method for run in both) == ["bce", "cap"]
 
 

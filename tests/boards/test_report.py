@@ -17,6 +17,7 @@ import pytest
 
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.build import build_boards
+from ssmlbench.boards.csv_files import export
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.report import sections as sections_module
 from ssmlbench.boards.report import write_figures
@@ -473,6 +474,21 @@ def test_mistakes_are_one_line_and_nothing_is_written(
     assert said in error
     assert error.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("verb", ["report", "plot"])
+def test_a_page_and_figures_are_made_from_exported_runs(
+    tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ssmlbench.cli import app
+
+    export(grid(tmp_path / "r", {"bce": [0.5], "cap": [0.6]}), tmp_path, "c")
+    monkeypatch.chdir(tmp_path)  # without a folder `results`
+    app(
+        [verb, "--from", "toy.csv", "--metric", "mAP", "--out", "made"],
+        standalone_mode=False,
+    )
+    assert (tmp_path / "made").exists()
 
 
 def test_a_page_that_cannot_be_written_leaves_nothing(

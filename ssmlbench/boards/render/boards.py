@@ -70,6 +70,7 @@ def footnotes(board: Board) -> list[str]:
             "not of training)."
         )
     notes += _learner_notes(board)
+    notes += _version_notes(board)
     if note := tuning_note(board):
         notes.append(note)
     for kind, counts in board.mixed.items():
@@ -106,6 +107,23 @@ def _learner_notes(board: Board) -> list[str]:
         rows = any(d.over_rows for d in found)
         text += "; in braces a 95 % bootstrap interval over test rows" if rows else ""
         notes.append(f"{text}.")
+    return notes
+
+
+def _version_notes(board: Board) -> list[str]:
+    """Which rows are of older code, and which versions are hidden."""
+    notes = []
+    if older := [row for row in board.rows if row.version]:
+        newest = {row.variant for row in board.rows if not row.version}
+        alone = sorted({row.variant for row in older} - newest)
+        text = "@ marks rows of older code, with its digest and the day of its last run"
+        text += f"; the newest code has no run here: {', '.join(alone)}" if alone else ""
+        notes.append(f"{text}.")
+    if board.hidden:
+        runs = sum(board.hidden.values())
+        rows = f"{len(board.hidden)} row{'s' * (len(board.hidden) > 1)} of older code"
+        names = ", ".join(list(board.hidden)[:4]) + ", …" * (len(board.hidden) > 4)
+        notes.append(f"Hidden: {rows}, {_runs_text(runs)} ({names}); --versions all shows them.")
     return notes
 
 
@@ -259,6 +277,7 @@ def records(boards: Sequence[Board]) -> list[Mapping[str, object]]:
             **_interval(row.cells[metric.key, level]),
             **_difference(board, row, metric, level),
             "uses": row.uses,
+            "version": row.version,
             "seeds": len(row.cells[metric.key, level].seeds),
             "place": row.cells[metric.key, level].place,
             "rank": row.rank,

@@ -184,7 +184,7 @@ def runs_by_cell(board: Board) -> dict[tuple[str, str], list[Finished]]:
     """Return the board's runs by (row name, level), seeds in order."""
     cells: dict[tuple[str, str], list[Finished]] = defaultdict(list)
     for run in sorted(board.runs, key=lambda run: (run.spec.seed, run.spec.hash)):
-        cells[run.spec.variant, level_of(run.spec)].append(run)
+        cells[board.row_of(run), level_of(run.spec)].append(run)
     return cells
 
 

@@ -1,0 +1,68 @@
+"""Runs from several places as one list in which each run counts once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.runs.finished import Finished
+from ssmlbench.runs.schema import MetricValues
+
+
+def merge_runs(runs: Iterable[Finished], prefer: Path | None = None) -> list[Finished]:
+    """Each run once, by its hash; a run with different numbers in two places is an error.
+
+    prefer: the results folder, or the file of exported runs, whose numbers count in that case.
+    """
+    found: dict[str, Finished] = {}
+    conflicts: list[tuple[Finished, Finished]] = []
+    for run in runs:
+        key = str(run.result.get("hash") or run.spec.hash)
+        known = found.setdefault(key, run)
+        if known is run or not _difference(known, run):
+            continue
+        if prefer is not None and _is_below(run, prefer) != _is_below(known, prefer):
+            found[key] = run if _is_below(run, prefer) else known
+        else:
+            conflicts.append((known, run))
+    if conflicts:
+        raise _conflict(conflicts)
+    return list(found.values())
+
+
+def _difference(one: Finished, other: Finished) -> str:
+    """The first metric in which two results of one run differ, with both values; empty if none."""
+    theirs = dict(_numbers(other.result["metrics"]))
+    for key, value in _numbers(one.result["metrics"]):
+        if key in theirs and value != theirs[key] and not _both_nan(value, theirs[key]):
+            return f"{key[2]} {value:.6g} in {one.folder}, {theirs[key]:.6g} in {other.folder}"
+    return ""
+
+
+def _numbers(metrics: MetricValues) -> Iterator[tuple[tuple[str, str, str], float]]:
+    for rule, by_convention in metrics.items():
+        for convention, values in by_convention.items():
+            for metric, value in values.items():
+                yield (rule, convention, metric), value
+
+
+def _both_nan(one: float, other: float) -> bool:
+    return math.isnan(one) and math.isnan(other)
+
+
+def _is_below(run: Finished, place: Path) -> bool:
+    """Whether a run was read from a results folder or a file of exported runs."""
+    folder = run.folder.resolve()
+    return folder.is_relative_to(place.resolve()) or folder == place.resolve().with_suffix("")
+
+
+def _conflict(conflicts: list[tuple[Finished, Finished]]) -> UserError:
+    one, other = conflicts[0]
+    count = len(conflicts)
+    runs = "1 run has" if count == 1 else f"{count} runs have"
+    return UserError(
+        f"{runs} different numbers in two places, e.g. {one.spec} ({_difference(one, other)}); leave one "
+        "place out, or name the folder or file that counts: --prefer PATH"
+    )

@@ -1,0 +1,89 @@
+"""One run in several places: once if its numbers agree, refused if they do not."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssmlbench.boards.csv_files import export, read_exported
+from ssmlbench.core.errors import UserError
+from ssmlbench.runs.finished import Finished, read_finished
+from ssmlbench.runs.merge import merge_runs
+from tests.support.board_runs import grid
+
+
+def read(*roots: Path) -> list[Finished]:
+    return read_finished(roots)[0]
+
+
+def test_equal_numbers_count_once_wherever_they_are(tmp_path: Path) -> None:
+    runs = grid(tmp_path / "a", {"bce": [0.5, float("nan")]})
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    shutil.copytree(runs[0].folder, runs[0].folder.with_name("0-a backup"))
+    (tmp_path / "toy.csv").write_bytes(export(runs, tmp_path / "out", "c")[0].read_bytes())
+    found = [*read(tmp_path / "a", tmp_path / "b"), *read_exported([tmp_path / "toy.csv"])[0]]
+    assert len(found) == 7
+    assert sorted(run.spec.seed for run in merge_runs(found)) == [0, 1]
+
+
+def test_different_numbers_are_refused_with_both_places(tmp_path: Path) -> None:
+    for place, value in (("a", 0.5), ("b", 0.6)):
+        grid(tmp_path / place, {"bce": [value, 0.7]})
+    for order in (("a", "b"), ("b", "a")):
+        roots = [tmp_path / name for name in order]
+        with pytest.raises(UserError, match="1 run has different numbers in two places") as error:
+            merge_runs(read(*roots))
+        assert all(str(root) in str(error.value) for root in roots)
+        for place, value in (("a", 0.5), ("b", 0.6)):
+            kept = merge_runs(read(*roots), prefer=tmp_path / place)
+            metrics = {run.spec.seed: run.result["metrics"]["top-k"]["default"] for run in kept}
+            assert {seed: five["map"] for seed, five in metrics.items()} == {0: value, 1: 0.7}
+
+
+def test_a_preferred_place_without_the_run_does_not_choose(tmp_path: Path) -> None:
+    grid(tmp_path / "a", {"bce": [0.5]})
+    grid(tmp_path / "b", {"bce": [0.6]})
+    with pytest.raises(UserError, match="--prefer PATH"):
+        merge_runs(read(tmp_path / "a", tmp_path / "b"), prefer=tmp_path / "c")
+
+
+def test_an_exported_file_can_be_the_one_that_counts(tmp_path: Path) -> None:
+    (file,) = export(grid(tmp_path / "a", {"bce": [0.5]}), tmp_path, "c")
+    runs = [*read_exported([file])[0], *grid(tmp_path / "b", {"bce": [0.6]})]
+    with pytest.raises(UserError, match="different numbers"):
+        merge_runs(runs)
+    (run,) = merge_runs(runs, prefer=file)
+    assert run.result["metrics"]["calibrated"]["default"]["map"] == 0.5
+
+
+@pytest.mark.parametrize("verb", ["compare", "report", "plot"])
+def test_every_command_refuses(
+    tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    from ssmlbench.cli import main
+
+    for place, value in (("a", 0.5), ("b", 0.6)):
+        grid(tmp_path / place, {"bce": [value]})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["ssmlbench", verb, "--results", "a", "--results", "b"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    assert "different numbers in two places" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_the_rule_of_python_is_that_of_the_command_line(tmp_path: Path) -> None:
+    from ssmlbench.boards.from_python import compare
+
+    for place, value in (("a", 0.5), ("b", 0.6)):
+        grid(tmp_path / place, {"bce": [value]})
+    roots = [tmp_path / "a", tmp_path / "b"]
+    with pytest.raises(UserError, match="different numbers"):
+        compare(roots)
+    (board,) = compare(roots, prefer=tmp_path / "b")
+    assert board.rows[0].cells["map", "0.1"].mean == 0.6
