@@ -126,6 +126,19 @@ def learns(cls: type[Encoder], kind: str) -> None:
         raise Broken("some gradients are not finite")
 
 
+def fits(cls: type[Encoder], kind: str) -> None:
+    """Check that the same inputs give the same state."""
+    options = EncoderOptions(**cls.options)
+    raws = raw_inputs(kind, bool(options.image_size))
+    first, second = cls.fit(raws, options), cls.fit(raws, options)
+    if not all(isinstance(value, np.ndarray) for value in first.values()):
+        raise Broken("fit must return NumPy arrays by name")
+    if first.keys() != second.keys() or not all(
+        np.array_equal(first[name], second[name]) for name in first
+    ):
+        raise Broken("fit gives another state for the same inputs")
+
+
 def names_its_weights(cls: type[Encoder]) -> None:
     """Check that weights_id is a text and repeats."""
     options = EncoderOptions(**cls.options)
@@ -148,6 +161,20 @@ def encoder_statements(cls: type[Encoder]) -> Iterator[Statement]:
     """Yield every statement about an encoder, with the check that raises Broken if it is false."""
     yield "it declares the kinds it reads, and known options", partial(declares_itself, cls)
     yield "its weights_id is one text, the same every time", partial(names_its_weights, cls)
+    if cls.fitted:
+        for kind in sorted(cls.kinds):
+            yield (
+                f"fit gives the same arrays for the same inputs ({kind})",
+                partial(fits, cls, kind),
+            )
     for statement, check in CHECKS.items():
         for kind in sorted(cls.kinds):
-            yield f"{statement} ({kind})", partial(check, cls, kind)
+            yield f"{statement} ({kind})", partial(_on_fitted, check, cls, kind)
+
+
+def _on_fitted(check: Callable[[type[Encoder], str], None], cls: type[Encoder], kind: str) -> None:
+    """Run a check on the encoder; one that is fitted learns from the checks' inputs first."""
+    if cls.fitted:
+        options = EncoderOptions(**cls.options)
+        cls = cls.with_state(cls.fit(raw_inputs(kind, bool(options.image_size)), options))
+    check(cls, kind)

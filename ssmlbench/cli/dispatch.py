@@ -96,6 +96,11 @@ class GridCommand:
         if outcome.failed:
             raise typer.Exit(2)
 
+    def say(self, lines: Sequence[str]) -> None:
+        """Print lines about the runs, unless nothing but failures is wanted."""
+        for line in () if self.quiet else lines:
+            self._print(line)
+
     def _print_submission(self, submission: Submission) -> None:
         if not self.quiet:
             for line in submission.lines():

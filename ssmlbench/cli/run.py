@@ -82,10 +82,14 @@ def specs_of(
     """Every run of the request; the data sets that it prepares are shown."""
     from ssmlbench.cli.data import prepare_shown
     from ssmlbench.grid.request import requested_specs
+    from ssmlbench.runs.resolve import default_encoder_notes
 
     def prepare_data(adapter: type[DatasetAdapter]) -> None:
         prepare_shown(
             adapter(data_dir=source.data_dir), source.skip_bad, Console(), quiet=command.quiet
         )
 
-    return requested_specs(request, plugins, command.dispatch, prepare_data, tuned_in)
+    specs = requested_specs(request, plugins, command.dispatch, prepare_data, tuned_in)
+    if "backbone" not in request.values:
+        command.say(default_encoder_notes(specs, plugins))
+    return specs

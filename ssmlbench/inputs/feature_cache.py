@@ -30,6 +30,11 @@ class FeatureFolder:
         return self.path / "about.json"
 
     @property
+    def state_file(self) -> Path:
+        """What a fitted encoder learnt; beside the plain view of the training rows only."""
+        return self.path / "encoder.safetensors"
+
+    @property
     def lock_file(self) -> Path:
         """Beside the folder, so that `cache clear` does not delete it while a run waits for it."""
         return self.path.with_name(f"{self.path.name}.lock")

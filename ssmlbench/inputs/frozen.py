@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from filelock import FileLock
+from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
 from ssmlbench.core.cpu import core_count
@@ -35,7 +36,7 @@ from ssmlbench.inputs.encoders import Encoder, EncoderOptions, check_weights, lo
 from ssmlbench.inputs.feature_cache import FeatureFolder, features_root
 from ssmlbench.inputs.prepared import prepared_inputs
 from ssmlbench.inputs.splits import CachedInputs, SplitInputs
-from ssmlbench.inputs.views import PATCHES, is_identity
+from ssmlbench.inputs.views import PATCHES, View, is_identity
 
 HalfPrecisionFeatures = npt.NDArray[np.float16]
 
@@ -65,12 +66,14 @@ class FrozenEncoder:
         An estimator has the plain view only. Views of patches are loaded, and if need be computed,
         when a method uses one.
         """
-        views = self.encoder.views(self.task.card.kind, self.task.card.flips, self.options)
+        views = self.views
         values = {"plain": self._view(split, "plain")}
         if split == "train" and not self.spec.is_estimator:
             weak_is_plain = is_identity(views["weak"]) and is_identity(views["plain"])
             values["weak"] = values["plain"] if weak_is_plain else self._view(split, "weak")
-            values["strong"] = self._view(split, "strong")
+            values["strong"] = (
+                values["plain"] if self._strong_is_plain else self._view(split, "strong")
+            )
         patched = [f"{view}-patches" for view in values if f"{view}-patches" in views]
         lazy = {view: partial(self._view, split, view) for view in patched}
         return CachedInputs(values, self.draws, lazy)
@@ -84,9 +87,39 @@ class FrozenEncoder:
         return torch.stack(by_draw, dim=1).flatten(0, 1) if draws > 1 else by_draw[0]
 
     @property
+    def views(self) -> dict[str, View]:
+        """The encoder's views of its inputs."""
+        return self.encoder.views(self.task.card.kind, self.task.card.flips, self.options)
+
+    @property
     def draws(self) -> int:
-        """R: how often the strong view of a row is drawn."""
-        return self.spec.strong_views or 1
+        """R: how often the strong view of a row is drawn; once, if every draw is the row itself."""
+        return 1 if self._strong_is_plain else self.spec.strong_views or 1
+
+    @property
+    def _strong_is_plain(self) -> bool:
+        unchanged = is_identity(self.views["strong"]) and is_identity(self.views["plain"])
+        return unchanged and self.task.back_translations("train") is None
+
+    @cached_property
+    def fitted(self) -> type[Encoder]:
+        """The encoder; one that is fitted learns from the training rows first, or reads the cache."""
+        if not self.encoder.fitted:
+            return self.encoder
+        folder = self.folder("train", "plain", 0)
+        if not folder.complete and not folder.state_file.is_file():
+            with self._locked(folder, "train plain"):
+                self._fit(folder)
+        return self.encoder.with_state(load_file(folder.state_file))
+
+    def _fit(self, folder: FeatureFolder) -> None:
+        """Fit the encoder, unless that is done; the caller holds the folder's lock."""
+        if folder.state_file.is_file():
+            return
+        self.notify(Encoding("fitting", 0, self.task.card.rows["train"]))
+        state = self.encoder.fit(self.task.inputs("train"), self.options)
+        with atomic(folder.state_file) as unfinished:
+            save_file({name: np.array(value) for name, value in state.items()}, unfinished)
 
     @property
     def options(self) -> EncoderOptions:
@@ -121,23 +154,29 @@ class FrozenEncoder:
         """The features of one draw of a view, from the cache; computed first if they are missing."""
         folder = self.folder(split, view, draw)
         if not folder.complete:
-            try:
-                folder.path.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise UserError(
-                    f"cannot write to {folder.path}: {error.strerror}; set SSMLBENCH_CACHE to a "
-                    "folder that can be written to"
-                ) from None
-            lock = FileLock(folder.lock_file)
-            what = f"waits for features another run computes ({_name(split, view, draw)})"
-            acquire_telling(lock, lambda: self.notify(Waiting(what)))
-            try:
+            _ = self.fitted  # first, since it takes the lock of one of these folders itself
+            with self._locked(folder, _name(split, view, draw)), all_cores():
                 if not folder.complete:  # another process may have computed them meanwhile
-                    with all_cores():
-                        self._compute(folder, split, view, draw)
-            finally:
-                lock.release()
+                    self._compute(folder, split, view, draw)
         return torch.cat([torch.from_numpy(np.load(file)) for file in folder.shards()])
+
+    @contextmanager
+    def _locked(self, folder: FeatureFolder, what: str) -> Iterator[None]:
+        """Make the folder, and hold it for this process."""
+        try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {folder.path}: {error.strerror}; set SSMLBENCH_CACHE to a "
+                "folder that can be written to"
+            ) from None
+        lock = FileLock(folder.lock_file)
+        waits = f"waits for features another run computes ({what})"
+        acquire_telling(lock, lambda: self.notify(Waiting(waits)))
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _compute(self, folder: FeatureFolder, split: str, view: str, draw: int) -> None:
         inputs = self._raw(split)
@@ -212,7 +251,7 @@ class FrozenEncoder:
         """The encoder's inputs; those of one split at a time are in memory."""
         if self._loaded is None or self._loaded[0] != split:
             self._loaded = None  # free the other split's first
-            self._loaded = split, prepared_inputs(self.encoder, self.options, self.task, split)
+            self._loaded = split, prepared_inputs(self.fitted, self.options, self.task, split)
         return self._loaded[1]
 
     def _build(self, inputs: SplitInputs) -> Encoder:
@@ -221,7 +260,7 @@ class FrozenEncoder:
         # the middle of a run leaves the run's random numbers alone.
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(stream_seed(0, "frozen network"))
-            return load_encoder(self.encoder, self.spec, example).eval().to(self.device)
+            return load_encoder(self.fitted, self.spec, example).eval().to(self.device)
 
 
 def _name(split: str, view: str, draw: int) -> str:

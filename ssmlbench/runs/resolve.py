@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ from ssmlbench.core.hyperparameters import parse_config
 from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec, check_spec
 from ssmlbench.data import Card, DatasetAdapter, prepare
 from ssmlbench.inputs.encoders import (
-    DEFAULT_BACKBONE,
     Encoder,
     EncoderOptions,
     Vector,
+    about_default,
+    default_backbone,
     find_encoder,
 )
 from ssmlbench.kit.estimator import Estimator
@@ -45,12 +46,15 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
             f"method {method.name} does not support --regime {regime}; it supports "
             f"{', '.join(sorted(method.regimes))}"
         )
-    backbone = typed.setdefault("backbone", _default_backbone(adapter))
+    backbone = typed["backbone"] if "backbone" in typed else _default_backbone(adapter)
+    typed["backbone"] = backbone
     if adapter.kind == "text" and Path(backbone).expanduser().is_dir():
         # A model's folder means the same in every process, wherever that one was started.
         backbone = typed["backbone"] = str(Path(backbone).expanduser().absolute())
     encoder = find_encoder(plugins.encoders, backbone, adapter.kind, adapter.name)
-    freeze = typed.setdefault("freeze", False)
+    freeze = typed.setdefault("freeze", encoder.always_frozen)
+    if encoder.always_frozen and not freeze:
+        raise UserError(f"--no-freeze: --backbone {encoder.name} has nothing that can be trained")
     estimator = issubclass(method, Estimator)
     if estimator and not freeze and encoder is not Vector:
         raise UserError(
@@ -72,7 +76,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     own_projection = "none" if issubclass(method, Estimator) else method.projection
     typed.setdefault("projection", "mlp" if on_vectors else own_projection)
     if on_vectors:
-        typed.setdefault("scaling", "standard")
+        typed.setdefault("scaling", encoder.scaling)
     elif "scaling" in typed:
         raise UserError(
             "--scaling is for feature vectors: add --freeze, or leave it out, as an encoder that "
@@ -113,6 +117,17 @@ def check_labels(card: Card, regime: Regime) -> None:
         )
 
 
+def default_encoder_notes(specs: Sequence[RunSpec], plugins: Plugins) -> list[str]:
+    """What a user should know of encoders that were taken since no other is at hand."""
+    notes = []
+    for name, backbone in dict.fromkeys((spec.dataset, spec.backbone) for spec in specs):
+        adapter = plugins.datasets[name]
+        preferred = getattr(adapter, "backbone", None)
+        if note := about_default(name, adapter.kind, backbone, preferred):
+            notes.append(note)
+    return notes
+
+
 def _own(
     settings: Mapping[str, str], method: type[Method | Estimator], plugins: Plugins
 ) -> dict[str, str]:
@@ -126,7 +141,7 @@ def _own(
 
 
 def _default_backbone(adapter: type[DatasetAdapter]) -> str:
-    return getattr(adapter, "backbone", DEFAULT_BACKBONE[adapter.kind])
+    return default_backbone(adapter.kind, getattr(adapter, "backbone", None))
 
 
 def _encoder_options(encoder: type[Encoder], typed: Mapping[str, Any]) -> EncoderOptions:

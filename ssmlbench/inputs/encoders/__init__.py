@@ -5,21 +5,32 @@ Names that no plugin has are torchvision models (images) or Hugging Face models 
 
 from __future__ import annotations
 
-from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions
-from ssmlbench.inputs.encoders.lookup import DEFAULT_BACKBONE, find_encoder
+from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions, FittedState
+from ssmlbench.inputs.encoders.hog import Hog
+from ssmlbench.inputs.encoders.lookup import (
+    DEFAULT_BACKBONE,
+    about_default,
+    default_backbone,
+    find_encoder,
+)
 from ssmlbench.inputs.encoders.small import SmallCnn, Vector
+from ssmlbench.inputs.encoders.tfidf import TfIdf
 from ssmlbench.inputs.encoders.weights import check_weights, load_encoder
 
-BUILTIN: tuple[type[Encoder], ...] = (SmallCnn, Vector)
+BUILTIN: tuple[type[Encoder], ...] = (Hog, SmallCnn, TfIdf, Vector)
 
 __all__ = [
     "BUILTIN",
     "DEFAULT_BACKBONE",
     "Encoder",
     "EncoderOptions",
+    "FittedState",
     "SmallCnn",
+    "TfIdf",
     "Vector",
+    "about_default",
     "check_weights",
+    "default_backbone",
     "find_encoder",
     "load_encoder",
 ]

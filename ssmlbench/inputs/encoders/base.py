@@ -6,17 +6,20 @@ An encoder does not decide what is trained on its features, or for how long.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.spec import RunSpec
+from ssmlbench.core.spec import RunSpec, Scaling
 from ssmlbench.inputs.views import View, image_views, natural_views, plain_views, vector_views
+
+FittedState = Mapping[str, np.ndarray[Any, Any]]
+"""What an encoder learnt from the training rows' inputs, as arrays by name."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,10 @@ class Encoder(nn.Module):
     options: ClassVar[Mapping[str, Any]] = {}  # the EncoderOptions it obeys, with its defaults
     batch_rows: ClassVar[int] = 512  # in a forward pass that needs no gradients
     threads: ClassVar[int | None] = None  # CPU threads it trains with; None: its share of the cores
+    always_frozen: ClassVar[bool] = False  # nothing in it can be trained: --freeze is implied
+    scaling: ClassVar[Scaling] = "standard"  # of its features, when the command line names none
+    fitted: ClassVar[bool] = False  # it learns from the training rows' inputs: it defines `fit`
+    state: ClassVar[FittedState] = {}  # of a class that `with_state` made
     features: int
 
     def __init__(self, example: Tensor, options: EncoderOptions | None = None):
@@ -66,6 +73,20 @@ class Encoder(nn.Module):
         calls this again to notice weights that changed after it was planned.
         """
         return ""
+
+    @classmethod
+    def fit(cls, raws: Iterable[Any], options: EncoderOptions) -> FittedState:
+        """What a `fitted` encoder learns from the training rows' raw inputs; labels it never sees.
+
+        The same inputs must give the same state: it is cached with the features, and stored with
+        models that are kept.
+        """
+        raise NotImplementedError(f"{cls.__name__} must define fit")
+
+    @classmethod
+    def with_state(cls, state: FittedState) -> type[Self]:
+        """The encoder with what `fit` returned, as `cls.state`."""
+        return type(cls.__name__, (cls,), {"name": cls.name, "state": state})
 
     @classmethod
     def prepare(cls, raws: Sequence[Any], options: EncoderOptions) -> Tensor:

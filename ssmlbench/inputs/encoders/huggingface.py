@@ -115,6 +115,23 @@ class HuggingFaceEncoder(Encoder):
         return text_views(_pad_id(cls.name), tuple(_tokenizer(cls.name).all_special_ids))
 
 
+def has_weights(name: str) -> bool:
+    """Whether a model is on this machine: a folder, or in Hugging Face's cache."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        try:
+            config = try_to_load_from_cache(name, "config.json")
+        except HFValidationError:
+            return False
+        if not isinstance(config, str):
+            return False
+        folder = Path(config).parent
+    return any(True for kind in WEIGHT_FILES for _ in folder.glob(kind))
+
+
 @lru_cache
 def _folder(name: str) -> Path:
     """The folder of a model's files: a local one, or the hub's in Hugging Face's cache."""

@@ -13,6 +13,42 @@ if TYPE_CHECKING:
 
 DEFAULT_BACKBONE = {"image": "resnet50", "text": "bert-base-uncased", "vector": "vector"}
 
+WITHOUT_WEIGHTS = {"image": "hog", "text": "tfidf"}
+"""The encoder that needs no files, by kind of data."""
+ABOUT_WITHOUT_WEIGHTS = {
+    "hog": "histograms of gradients and colours: nothing learnt, far below a pretrained network",
+    "tfidf": "TF-IDF and an SVD of the training texts: no weights, always frozen",
+}
+
+
+def default_backbone(kind: str, preferred: str | None = None) -> str:
+    """The encoder used when none is named: `preferred`, or the one of the kind, if it is at hand.
+
+    At hand: its weights are on this machine. Without them, the encoder that needs none.
+    """
+    name = preferred or DEFAULT_BACKBONE[kind]
+    if name in WITHOUT_WEIGHTS.values() or kind not in WITHOUT_WEIGHTS:
+        return name
+    if kind == "image":
+        from ssmlbench.inputs.encoders import torchvision as image
+
+        known = name in image.model_names()
+        return name if not known or image.has_weights(name) else WITHOUT_WEIGHTS[kind]
+    from ssmlbench.inputs.encoders import huggingface as text
+
+    return name if text.has_weights(name) else WITHOUT_WEIGHTS[kind]
+
+
+def about_default(dataset: str, kind: str, backbone: str, preferred: str | None) -> str | None:
+    """A line for the user where an encoder without weights is used since no other is at hand."""
+    wanted = preferred or DEFAULT_BACKBONE[kind]
+    if backbone == wanted or backbone != WITHOUT_WEIGHTS.get(kind):
+        return None
+    return (
+        f"{dataset}: the weights of {wanted} are not on this machine; its {kind}s are encoded by "
+        f"{backbone} ({ABOUT_WITHOUT_WEIGHTS[backbone]}). --backbone {wanted} downloads and uses them"
+    )
+
 
 def find_encoder(
     plugins: Registry[Encoder], name: str, kind: str, dataset: str = "the data set"

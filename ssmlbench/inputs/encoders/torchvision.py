@@ -110,6 +110,11 @@ class TorchvisionEncoder(Encoder):
         return model
 
 
+def has_weights(name: str) -> bool:
+    """Whether the default weights of a model are on this machine."""
+    return _weights_path(_models().get_model_weights(name).DEFAULT).is_file()
+
+
 def _models() -> Any:
     declare_missing_operators()
     import torchvision
@@ -126,10 +131,14 @@ def _take_off_classifier(model: nn.Module) -> int:
     return last.in_features if isinstance(last, nn.Linear) else last.in_channels
 
 
+def _weights_path(weights: Any) -> Path:
+    folder = Path(str(torch.hub.get_dir())) / "checkpoints"
+    return folder / PurePosixPath(urlparse(str(weights.url)).path).name
+
+
 def _weights_file(model: str, weights: Any) -> Path:
     """The file of published weights in torch's cache, fetched if it is missing."""
-    folder = Path(str(torch.hub.get_dir())) / "checkpoints"
-    file = folder / PurePosixPath(urlparse(str(weights.url)).path).name
+    file = _weights_path(weights)
     if not file.is_file():
         try:
             weights.get_state_dict(progress=False, check_hash=True)
