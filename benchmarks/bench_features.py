@@ -21,12 +21,12 @@ from ssmlbench.inputs.splits import CachedInputs
 from ssmlbench.kit.heads import Network, build_projection
 from ssmlbench.kit.losses import bce
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.protocol.observation import observe
-from ssmlbench.protocol.sealed import SealedTruth
-from ssmlbench.runs.execute import build_method, encoder_class, open_task
+from ssmlbench.protocol.judge import Judge
+from ssmlbench.runs.execute import open_task
 from ssmlbench.runs.resolve import resolve
+from ssmlbench.runs.train import build_learner, encoder_class
 from ssmlbench.training.device import make_repeatable
-from ssmlbench.training.run_data import RunData, build_run_data
+from ssmlbench.training.run_data import RunData, load_run_data
 from ssmlbench.training.trainer import Trainer, TrainingContext
 
 CPU = torch.device("cpu")
@@ -74,12 +74,13 @@ def encoding_anew(plugins: Plugins) -> None:
     loader = SplitLoader(spec, cls, task, CPU)
     seconds = {}
     for name, load in (("cached", loader.features), ("anew", loader.raw)):
-        run_data, _ = build_run_data(spec, task, load)
+        judge = Judge.of(spec, task.truth("train"), task.truth("test"))
+        run_data = load_run_data(spec, judge.visible(), judge, load)
         example = run_data.train.view(np.zeros(1, dtype=np.int64), "plain", torch.Generator())[0]
         encoder = (
             Vector(example) if name == "cached" else Anew(cls(example, EncoderOptions.of(spec)))
         )
-        method = build_method(spec, plugins, task)
+        method = build_learner(spec, plugins, task)
         trainer = Trainer(spec, method, encoder, run_data, TrainingContext(CPU))
         method.setup(trainer.pools)
         seconds[name] = epoch_seconds(trainer, spec.warmup_epochs)
@@ -100,7 +101,7 @@ def frozen_trainer(method: str, plugins: Plugins) -> Trainer:
     half = features.half()
     train = CachedInputs({"plain": half, "weak": half, "strong": half}, 1)
     test = CachedInputs({"plain": half[:1000]}, 1)
-    run_data = RunData(train, test, observe(truth, spec), SealedTruth(truth), truth[:1000])
+    run_data = RunData.beside(Judge.of(spec, truth, truth[:1000]), train, test)
     cls = plugins.methods[method]
     made = cls(cls.Config(), LABELS)
     trainer = Trainer(spec, made, Vector(features[0]), run_data, TrainingContext(CPU))

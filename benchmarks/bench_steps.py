@@ -29,12 +29,12 @@ from ssmlbench.inputs.splits import Inputs
 from ssmlbench.inputs.views import vector_views
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.protocol.observation import observe
-from ssmlbench.protocol.sealed import SealedTruth
-from ssmlbench.runs.execute import build_encoder, build_method, encoder_class, open_task
+from ssmlbench.protocol.judge import Judge
+from ssmlbench.runs.execute import open_task
 from ssmlbench.runs.resolve import resolve
+from ssmlbench.runs.train import build_encoder, build_learner, encoder_class
 from ssmlbench.training.device import make_repeatable
-from ssmlbench.training.run_data import RunData, build_run_data
+from ssmlbench.training.run_data import RunData, load_run_data
 from ssmlbench.training.trainer import Trainer, TrainingContext
 
 STEPS = {"small-cnn": 60, "vectors": 200, "resnet18": 8}
@@ -61,8 +61,9 @@ def on_images(name: str, plugins: Plugins, encoder: str) -> Trainer:
     task = open_task(spec, plugins)
     cls, context = encoder_class(spec, plugins), TrainingContext()
     loader = SplitLoader(spec, cls, task, context.device)
-    run_data, _ = build_run_data(spec, task, loader.load)
-    method, built = build_method(spec, plugins, task), build_encoder(spec, cls, run_data)
+    judge = Judge.of(spec, task.truth("train"), task.truth("test"))
+    run_data = load_run_data(spec, judge.visible(), judge, loader.load)
+    method, built = build_learner(spec, plugins, task), build_encoder(spec, cls, run_data)
     return Trainer(spec, method, built, run_data, context)
 
 
@@ -75,7 +76,7 @@ def on_vectors(cls: type[Method]) -> Trainer:
     spec = spec_for(
         cls, "semi", epochs=EPOCHS, warmup_epochs=1, batch_size=64, labelled_batch_size=32, pi=0.1
     )
-    run_data = RunData(inputs, inputs, observe(truth, spec), SealedTruth(truth), truth)
+    run_data = RunData.beside(Judge.of(spec, truth, truth), inputs, inputs)
     method = cls(cls.Config(), LABELS)
     return Trainer(spec, method, Vector(values[0]), run_data, TrainingContext())
 

@@ -16,10 +16,12 @@ from ssmlbench.checks.toy import LABELS, Toy, toy
 from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
 from ssmlbench.inputs.splits import Inputs
 from ssmlbench.kit.estimator import Estimator, Uses
+from ssmlbench.protocol.judge import Judge
 from ssmlbench.protocol.observation import Labels, observe
 from ssmlbench.protocol.regimes import REGIMES
 from ssmlbench.protocol.sealed import SealedTruth
 from ssmlbench.training.estimation import estimator_seed, run_estimator
+from ssmlbench.training.evaluation import Outcome
 from ssmlbench.training.run_data import RunData
 
 
@@ -31,16 +33,27 @@ def spec_for(cls: type[Estimator], regime: str, **changes: Any) -> RunSpec:
     return RunSpec(cls.name, "toy", regime, **{**values, **changes}).for_estimator()
 
 
-def scores_of(
-    cls: type[Estimator], data: Toy, spec: RunSpec, truth: Labels | None = None
-) -> np.ndarray[Any, Any]:
-    """Fit on the toy and score its test rows. `truth`: the hidden labels, if not the toy's own."""
+def judged_toy(
+    cls: type[Estimator],
+    data: Toy,
+    spec: RunSpec,
+    truth: Labels | None = None,
+    test_truth: Labels | None = None,
+) -> Outcome:
+    """Fit on the toy and score its test rows. The true labels are the toy's own if not given."""
     truth = data.truth if truth is None else truth
-    run_data = RunData(
-        data.train, data.test, observe(data.truth, spec), SealedTruth(truth), data.test_truth
-    )
+    test_truth = data.test_truth if test_truth is None else test_truth
+    judge = Judge(spec, observe(data.truth, spec), SealedTruth(truth), test_truth)
+    run_data = RunData.beside(judge, data.train, data.test)
     estimator = cls(cls.Config(**spec.config), LABELS, estimator_seed(spec))
-    return run_estimator(spec, estimator, run_data).scores
+    return Outcome.of(run_estimator(spec, estimator, run_data), judge.found)
+
+
+def scores_of(
+    cls: type[Estimator], data: Toy, spec: RunSpec, *truths: Labels
+) -> np.ndarray[Any, Any]:
+    """The scores of the toy's test rows."""
+    return judged_toy(cls, data, spec, *truths).scores
 
 
 def declares_itself(cls: type[Estimator]) -> None:
@@ -63,11 +76,12 @@ def repeats_itself(cls: type[Estimator], regime: str) -> None:
 
 
 def never_sees_hidden_labels(cls: type[Estimator], regime: str) -> None:
-    """Check that scrambled hidden labels change nothing."""
+    """Check that scrambled hidden labels and test labels change nothing."""
     data, spec = toy("vector"), spec_for(cls, regime)
     seen = observe(data.truth, spec)
     scrambled = np.where(seen.labels >= 0, data.truth, 1 - data.truth).astype(np.int8)
-    if not np.array_equal(scores_of(cls, data, spec), scores_of(cls, data, spec, scrambled)):
+    blind = scores_of(cls, data, spec, scrambled, 1 - data.test_truth)
+    if not np.array_equal(scores_of(cls, data, spec), blind):
         raise Broken("its scores depend on labels it must not know")
 
 
@@ -100,7 +114,7 @@ Check = Callable[[type[Estimator], str], None]
 CHECKS: dict[str, Check] = {
     "it fits, and its scores are N × K numbers in [0, 1]": fits,
     "the same seed gives the same bits": repeats_itself,
-    "scrambled hidden labels change no score": never_sees_hidden_labels,
+    "scrambled hidden and test labels change no score": never_sees_hidden_labels,
     "unlabelled rows change its scores if it says that it uses them": uses_what_it_declares,
     "it fits with a label without positives, one labelled row, no unlabelled row": bears_thin_data,
 }

@@ -128,12 +128,13 @@ def survives_a_kill(cls: type[Method], regime: str, kind: str) -> None:
 
 
 def never_sees_hidden_labels(cls: type[Method], regime: str, kind: str) -> None:
-    """Check that scrambled hidden labels change nothing."""
+    """Check that scrambled hidden labels and test labels change nothing."""
     data, spec = toy(kind), spec_for(cls, regime)
     seen = observe(data.truth, spec)
     scrambled = np.where(seen.labels >= 0, data.truth, 1 - data.truth).astype(np.int8)
     whole = undisturbed(cls, regime, kind).outcome
-    if not same_bits(whole, train(cls, data, spec, truth=scrambled)):
+    blind = train(cls, data, spec, truth=scrambled, test_truth=1 - data.test_truth)
+    if not same_bits(whole, blind):
         raise Broken("its weights or scores depend on labels it must not know")
 
 
@@ -166,7 +167,7 @@ CHECKS: dict[str, Check] = {
     "it trains, and its scores are N × K numbers in [0, 1]": trains,
     "the same seed gives the same bits, another seed others": repeats_itself,
     "killed after any epoch and started again, it ends with the same bits": survives_a_kill,
-    "scrambled hidden labels change no weight and no score": never_sees_hidden_labels,
+    "scrambled hidden and test labels change no weight and no score": never_sees_hidden_labels,
     "if it says that it uses labelled rows, unlabelled rows change nothing": keeps_to_its_rows,
     "it trains with a label without positives, one labelled row, no unlabelled row": bears_thin_data,
 }

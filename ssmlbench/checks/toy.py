@@ -17,6 +17,7 @@ from ssmlbench.inputs.encoders import Encoder, SmallCnn, Vector
 from ssmlbench.inputs.splits import Inputs
 from ssmlbench.inputs.views import image_views, vector_views
 from ssmlbench.kit.method import Method
+from ssmlbench.protocol.judge import Judge
 from ssmlbench.protocol.observation import Labels, observe
 from ssmlbench.protocol.sealed import SealedTruth
 from ssmlbench.training.checkpoint import Checkpoint
@@ -93,21 +94,25 @@ def train(
     spec: RunSpec,
     *,
     truth: Labels | None = None,
+    test_truth: Labels | None = None,
     folder: Path | None = None,
     notify: Notify = lambda event: None,
 ) -> Outcome:
-    """Train on the toy. `truth`: the training rows' true labels, if not the toy's own."""
+    """Train on the toy. `truth`, `test_truth`: the true labels, if not the toy's own."""
     truth = data.truth if truth is None else truth
     # The draw itself may read the true labels, so it always gets the toy's own.
     observation = observe(data.truth, spec)
-    run_data = RunData(data.train, data.test, observation, SealedTruth(truth), data.test_truth)
+    test_truth = data.test_truth if test_truth is None else test_truth
+    judge = Judge(spec, observation, SealedTruth(truth), test_truth)
+    run_data = RunData.beside(judge, data.train, data.test)
     torch.manual_seed(stream_seed(spec.seed, "method"))
     method = cls(cls.Config(**spec.config), LABELS)
     torch.manual_seed(stream_seed(spec.seed, "network"))
     example = data.train.view(np.zeros(1, dtype=np.int64), "plain", torch.Generator())[0]
     checkpoint = Checkpoint(folder / CHECKPOINT) if folder else None
     context = TrainingContext(torch.device("cpu"), checkpoint, notify)
-    return Trainer(spec, method, data.encoder(example), run_data, context).train()
+    trainer = Trainer(spec, method, data.encoder(example), run_data, context)
+    return Outcome.of(trainer.train(), judge.found)
 
 
 def same_bits(a: Outcome, b: Outcome) -> bool:

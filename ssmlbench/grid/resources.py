@@ -48,6 +48,6 @@ def threads_wanted(
     specs: Sequence[RunSpec], plugins: Plugins, context: RunContext
 ) -> list[int | None]:
     """CPU threads of each run; None for one that takes its share of the cores."""
-    from ssmlbench.runs.execute import threads_of
+    from ssmlbench.runs.train import threads_of
 
     return [threads_of(spec, plugins, context) for spec in specs]

@@ -19,15 +19,14 @@ class SealedTruth:
         self._truth = truth
 
     def pseudo_label_quality(
-        self, rows: RowIndex, targets: npt.NDArray[np.floating], trust: npt.NDArray[np.floating]
+        self, rows: RowIndex, positive: npt.NDArray[np.bool_], trusted: npt.NDArray[np.bool_]
     ) -> dict[str, float]:
         """Precision and recall of the trusted positive pseudo-labels, and the share trusted at all.
 
-        rows: n positions in the training set; targets, trust: n × K.
+        rows: n positions in the training set; positive, trusted: n × K.
         """
         truth = self._truth[rows] == 1
-        trusted = trust > 0
-        positive = (targets >= 0.5) & trusted
+        positive = positive & trusted
         hits = float((positive & truth).sum())
         return {
             "pseudo_precision": hits / max(float(positive.sum()), 1.0),

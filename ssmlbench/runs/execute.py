@@ -1,49 +1,55 @@
-"""One run from its spec to its folder: data, observation, inputs, training, result.json last."""
+"""One run from its spec to its folder: the judge opens the truth, training hands in, result.json last."""
 
 from __future__ import annotations
 
 import json
 import warnings
-
-import numpy as np
-import torch
+from collections.abc import Callable
 
 from ssmlbench.core.errors import Diverged, RunFailed, UserError
-from ssmlbench.core.events import (
-    AlreadyDone,
-    Done,
-    Notify,
-    Started,
-    TrainingStarted,
-    Waiting,
-    Warned,
-)
+from ssmlbench.core.events import AlreadyDone, Done, Notify, Started, Waiting, Warned
 from ssmlbench.core.files import write_atomically
-from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task, prepare
-from ssmlbench.inputs.encoders import Encoder, Vector, find_encoder, load_encoder
-from ssmlbench.inputs.loader import SplitLoader
-from ssmlbench.kit.estimator import Estimator
-from ssmlbench.kit.method import Method
-from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.protocol import metrics
+from ssmlbench.protocol.judge import Judge, JudgeDesk
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.heartbeat import Heartbeat
+from ssmlbench.runs.judgements import StoredJudge
 from ssmlbench.runs.result import write_diverged_trial, write_result
 from ssmlbench.runs.schema import Result
+from ssmlbench.runs.train import Assignment, TrainingReport, train_run
 from ssmlbench.training.checkpoint import Checkpoint
-from ssmlbench.training.device import make_repeatable, pick_device
-from ssmlbench.training.estimation import estimator_seed, run_estimator
-from ssmlbench.training.run_data import RunData, build_run_data
-from ssmlbench.training.trainer import Trainer, TrainingContext
+from ssmlbench.training.evaluation import Outcome
+
+Train = Callable[[Assignment, JudgeDesk, Notify], TrainingReport]
+"""Trains, in this process or in another one, and returns when all is with the judge."""
 
 
 def execute(
     spec: RunSpec, plugins: Plugins, context: RunContext, notify: Notify = lambda e: None
 ) -> Done | AlreadyDone:
-    """Make a run unless its result is there.
+    """Make a run in this process unless its result is there: judge and training side by side.
+
+    `ssmlbench run` makes runs in sealed processes instead: see sealed_run.py.
+    """
+
+    def train(assignment: Assignment, judge: JudgeDesk, notify: Notify) -> TrainingReport:
+        return train_run(assignment, plugins, judge, notify)
+
+    return judge_run(spec, lambda: open_task(spec, plugins), context, train, notify)
+
+
+def judge_run(
+    spec: RunSpec,
+    open_data: Callable[[], Task],
+    context: RunContext,
+    train: Train,
+    notify: Notify = lambda e: None,
+) -> Done | AlreadyDone:
+    """Make a run unless its result is there, with training wherever `train` does it.
 
     If another process is making the same run, wait for it.
     """
@@ -57,7 +63,7 @@ def execute(
             notify(Started())
             write_atomically(folder.spec_file, json.dumps(spec.as_dict(), indent=1))
             with Heartbeat(folder, spec.epochs, notify) as heartbeat:
-                result = _make(spec, plugins, context, folder, heartbeat.notify)
+                result = _make(spec, open_data(), context, folder, train, heartbeat.notify)
             folder.error_file.unlink(missing_ok=True)
     except Exception as error:
         if not folder.finished and not folder.checkpoint_file.exists():
@@ -71,77 +77,57 @@ def execute(
 
 
 def _make(
-    spec: RunSpec, plugins: Plugins, context: RunContext, folder: RunFolder, notify: Notify
+    spec: RunSpec,
+    task: Task,
+    context: RunContext,
+    folder: RunFolder,
+    train: Train,
+    notify: Notify,
 ) -> Result:
-    """Walk a run's whole data path: task, observation and inputs, trainer, outcome, result."""
-    encoder = encoder_class(spec, plugins)
-    check_code(spec, plugins.methods[spec.method], encoder)
-    device = pick_device(context.device)
-    make_repeatable(thread_count(spec, encoder, context))
-    task = open_task(spec, plugins)
-    loader = SplitLoader(spec, encoder, task, device, context.workers, notify)
-    learner = build_learner(spec, plugins, task)
-    unscaled = isinstance(learner, Estimator) and not learner.scaled
-    run_data, notes = build_run_data(spec, task, loader.unscaled if unscaled else loader.load)
+    """Walk a run's whole path: truth and observation, training, outcome, result."""
+    checkpoint = Checkpoint(folder.checkpoint_file)
+    judge = StoredJudge.open(spec, task, Checkpoint(folder.judgements_file))
+    notes = [] if spec.judged_on == "held-out" else _notes(task, judge)
     for note in notes:
         notify(Warned(note))
-    if isinstance(learner, Estimator):
-        notify(TrainingStarted())
-        outcome = run_estimator(spec, learner, run_data, notify)
-        here = torch.device("cpu")
-        return write_result(spec, folder, task, run_data, outcome, here, notes, learner.uses)
-    trained_encoder = build_encoder(spec, encoder, run_data)
-    checkpoint = Checkpoint(folder.checkpoint_file)
-    training = TrainingContext(device, checkpoint, notify, context.workers)
-    trainer = Trainer(spec, learner, trained_encoder, run_data, training)
-    notify(TrainingStarted())
+    judged = judge.found.epochs
+    assignment = Assignment(
+        spec, context, task.folder, judge.visible(), judged, folder.checkpoint_file
+    )
     try:
-        outcome = trainer.train()
+        report = train(assignment, judge, notify)
     except RunFailed as error:
         checkpoint.delete()  # a run that continued from it would fail again
+        judge.file.delete()
         if not (spec.judged_on == "held-out" and isinstance(error, Diverged)):
             raise
         result = write_diverged_trial(spec, folder, str(error))
         notify(Warned(str(error)))
         return result
-    result = write_result(spec, folder, task, run_data, outcome, device, notes, learner.uses)
+    outcome = Outcome.of(report.trained, judge.found)
+    result = write_result(spec, folder, task, judge, outcome, report, notes)
     checkpoint.delete()
+    judge.file.delete()
     return result
 
 
-def encoder_class(spec: RunSpec, plugins: Plugins) -> type[Encoder]:
-    """The encoder that the spec names, for the kind of data it names."""
-    return find_encoder(plugins.encoders, spec.backbone, plugins.datasets[spec.dataset].kind)
-
-
-def check_code(spec: RunSpec, method: type[Method | Estimator], encoder: type[Encoder]) -> None:
-    """Raise a UserError if this process loaded other code than the run was planned with.
-
-    A worker process loads plugin files itself: one that was edited meanwhile would be recorded, and
-    its features cached, under the digest of the old code.
-    """
-    planned = {f"method {method.name}": spec.code, f"--backbone {encoder.name}": spec.encoder_code}
-    loaded = (code_digest(method), encoder_code(encoder))
-    for (name, then), now in zip(planned.items(), loaded, strict=True):
-        if then != now:
-            raise UserError(
-                f"{name}: its code has changed since this run was planned ({then} then, {now} now); "
-                "give the same command again"
-            )
-
-
-def threads_of(spec: RunSpec, plugins: Plugins, context: RunContext) -> int | None:
-    """CPU threads of a run that is still to be made; None: its share of the cores is not known."""
-    return thread_count(spec, encoder_class(spec, plugins), context)
-
-
-def thread_count(spec: RunSpec, encoder: type[Encoder], context: RunContext) -> int | None:
-    """CPU threads of a run. They change the last bits of a number.
-
-    A small network therefore always has one, however many runs are made at the same time.
-    """
-    trained = Vector if spec.freeze else encoder
-    return context.threads or trained.threads or context.cores
+def _notes(task: Task, judge: Judge) -> list[str]:
+    """A line for everything about the data that the user should know."""
+    names = task.card.label_names
+    notes = []
+    if skipped := sum(task.card.skipped.values()):
+        notes.append(f"{skipped:,} bad rows of {task.card.name} were left out when it was prepared")
+    if len(missing := judge.observation.labels_without_positive):
+        listed = ", ".join(names[k] for k in missing[:5]) + (", …" if len(missing) > 5 else "")
+        notes.append(
+            f"{len(missing)} of {len(names)} labels have no labelled positive ({listed}); nothing "
+            "can be learnt of them at this seed and π"
+        )
+    if empty := metrics.empty_labels(judge.judged_truth):
+        notes.append(
+            f"{empty} of {len(names)} labels have no test positive: left out of mAP and Macro-F1"
+        )
+    return notes
 
 
 def open_task(spec: RunSpec, plugins: Plugins) -> Task:
@@ -153,25 +139,6 @@ def open_task(spec: RunSpec, plugins: Plugins) -> Task:
             "command again"
         )
     return task
-
-
-def build_learner(spec: RunSpec, plugins: Plugins, task: Task) -> Method | Estimator:
-    """The spec's method or estimator, with its hyper-parameters."""
-    cls = plugins.methods[spec.method]
-    if issubclass(cls, Estimator):
-        return cls(cls.Config(**spec.config), task.label_count, estimator_seed(spec))
-    torch.manual_seed(stream_seed(spec.seed, "method"))
-    return cls(cls.Config(**spec.config), task.label_count)
-
-
-def build_encoder(spec: RunSpec, encoder: type[Encoder], run_data: RunData) -> Encoder:
-    """The encoder that is trained. Cached features are trained on as they are."""
-    rows = np.zeros(1, dtype=np.int64)
-    example = run_data.train.view(rows, "plain", stream(spec.seed, "example"))[0]
-    if spec.freeze:
-        return Vector(example)
-    torch.manual_seed(stream_seed(spec.seed, "network"))
-    return load_encoder(encoder, spec, example)
 
 
 def quieten() -> None:

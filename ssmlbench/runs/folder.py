@@ -63,6 +63,11 @@ class RunFolder:
         return self.path / "checkpoint.safetensors"
 
     @property
+    def judgements_file(self) -> Path:
+        """What the judge of an unfinished run has found so far."""
+        return self.path / "judgements.safetensors"
+
+    @property
     def progress_file(self) -> Path:
         """How far the run is, while it is made."""
         return self.path / "progress.json"

@@ -12,29 +12,28 @@ import ssmlbench
 from ssmlbench.core.files import write_atomically
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
-from ssmlbench.kit.estimator import Uses
+from ssmlbench.protocol.judge import Judge
 from ssmlbench.protocol.metrics import empty_labels, evaluate_rules
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.schema import RESULT_VERSION, Result
 from ssmlbench.runs.scores import StoredScores
+from ssmlbench.runs.train import TrainingReport
 from ssmlbench.training.evaluation import Outcome
-from ssmlbench.training.run_data import RunData
 
 
 def write_result(
     spec: RunSpec,
     folder: RunFolder,
     task: Task,
-    run_data: RunData,
+    judge: Judge,
     outcome: Outcome,
-    device: torch.device,
+    report: TrainingReport,
     notes: list[str],
-    uses: Uses,
 ) -> Result:
     """Scores and history first, result.json last: with it there, the run is finished."""
     import pandas as pd
 
-    truth = run_data.test_truth == 1
+    truth = judge.judged_truth == 1
     StoredScores(outcome.scores, truth, outcome.rule_parameters).write(folder.scores_file)
     history = pd.DataFrame(outcome.history)
     write_atomically(folder.history_file, history.to_csv(index=False))
@@ -43,11 +42,11 @@ def write_result(
         "version": RESULT_VERSION,
         "spec": spec.as_dict(),
         "hash": spec.hash,
-        "observation": run_data.observation.digest,
+        "observation": judge.observation.digest,
         "metrics": evaluate_rules(outcome.scores, truth, outcome.rule_parameters),
         "selected_epoch": outcome.selected_epoch,
         "steps": outcome.steps,
-        "uses": uses,
+        "uses": report.uses,
         "labels_without_test_positive": empty_labels(truth),
         "notes": notes,
         "cost": {
@@ -59,9 +58,9 @@ def write_result(
             "ssmlbench": ssmlbench.__version__,
             "torch": torch.__version__,
             "python": platform.python_version(),
-            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+            "device": report.device,
             "precision": outcome.precision,
-            "threads": torch.get_num_threads(),
+            "threads": report.threads,
             "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
         },
         "data": {"rows": task.card.rows, "labels": task.label_count},

@@ -85,6 +85,11 @@ class Batching:
         self.rows = run_data.rows
         self.model = model
         self.pools = pools
+        # Batches show what was observed, whatever the method did to its copy in the pools.
+        self.observed = {
+            "labelled": pools.labelled.observed.clone(),
+            "unlabelled": pools.unlabelled.observed.clone(),
+        }
 
     def steps_an_epoch(self, warming_up: bool) -> int:
         """Gradient steps of an epoch."""
@@ -145,6 +150,6 @@ class Batching:
         batches = {}
         for name, where in positions.items():
             where = where.to(device)
-            observed = getattr(self.pools, name).observed[where]
+            observed = self.observed[name][where]
             batches[name] = Batch(name, where, observed, forward, ema_forward)
         return batches["labelled"], batches.get("unlabelled")

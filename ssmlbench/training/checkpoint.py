@@ -20,7 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from ssmlbench.core.files import atomic
 from ssmlbench.kit.method import Method
-from ssmlbench.training.evaluation import Best, Progress
+from ssmlbench.training.evaluation import Progress
 from ssmlbench.training.model import Model
 
 
@@ -89,7 +89,6 @@ class TrainingState:
                 "network": model.network.state_dict(),
                 "ema": model.ema.network.state_dict(),
                 "method": self.method.state_dict(),
-                "best": progress.best.scores,
                 **{f"optimiser {k}": _optimiser_tensors(o) for k, o in optimisers.items()},
             },
             {
@@ -100,7 +99,6 @@ class TrainingState:
                 "optimisers": {k: o.state_dict()["param_groups"] for k, o in optimisers.items()},
                 "scheduler": {k: v for k, v in schedule.items() if not callable(v)},
                 "scaler": model.scaler.state_dict() if model.scaler else None,
-                "best": [progress.best.metric, progress.best.epoch],
             },
         )
 
@@ -120,8 +118,6 @@ class TrainingState:
         if model.scaler:
             model.scaler.load_state_dict(facts["scaler"])
         self.progress.steps, self.progress.history = facts["steps"], facts["history"]
-        metric, epoch = facts["best"]
-        self.progress.best = Best(metric, epoch, dict(tensors.get("best", {})))
 
     def _optimisers(self) -> dict[str, Optimizer]:
         return {"trainer": self.optimiser, **self.method.optimisers}

@@ -33,6 +33,11 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def device_name(device: torch.device) -> str:
+    """The device as a result names it."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
 def make_repeatable(threads: int | None) -> None:
     """The same spec on the same machine gives the same bits."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

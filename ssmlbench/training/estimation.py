@@ -8,15 +8,14 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from ssmlbench.core.errors import RunFailed
 from ssmlbench.core.events import EpochEnded, Notify
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.splits import RowNumbers, SplitInputs
 from ssmlbench.kit.estimator import Estimator, FeaturePool, Features
-from ssmlbench.protocol.decisions import fit_rules
+from ssmlbench.protocol.judge import Float32Array, checked_scores
 from ssmlbench.training.device import peak_memory, reset_peak_memory
-from ssmlbench.training.evaluation import Float32Array, Outcome
+from ssmlbench.training.evaluation import Trained
 from ssmlbench.training.run_data import RunData
 
 CHUNK_ROWS = 8192
@@ -29,8 +28,8 @@ def estimator_seed(spec: RunSpec) -> int:
 
 def run_estimator(
     spec: RunSpec, estimator: Estimator, run_data: RunData, notify: Notify = lambda event: None
-) -> Outcome:
-    """Fit on the training rows and score the test rows."""
+) -> Trained:
+    """Fit on the training rows, and hand the judge the scores of training rows and test rows."""
     device = torch.device("cpu")
     reset_peak_memory(device)
     began = time.perf_counter()
@@ -51,22 +50,15 @@ def run_estimator(
         "seconds": seconds,
         "peak_memory_mb": peak_memory(device),
     }
+    run_data.judge.hand_in(1, train_scores, test_scores)
     notify(EpochEnded(1, 1, {}))
-    return Outcome(
-        test_scores,
-        fit_rules(train_scores, run_data.observation.prior),
-        selected_epoch=1,
-        steps=0,
-        history=[row],
-        network=None,
-        precision=spec.precision,
-    )
+    return Trained(steps=0, history=[row], network=None, precision=spec.precision)
 
 
 def _pool(run_data: RunData, rows: RowNumbers) -> FeaturePool:
     observation = run_data.observation
     return FeaturePool(
-        features_of(run_data.train, rows), observation.labels[rows], observation.prior
+        features_of(run_data.train, rows), observation.labels[rows], observation.prior.copy()
     )
 
 
@@ -78,15 +70,15 @@ def features_of(inputs: SplitInputs, rows: RowNumbers) -> Features:
 
 
 def _scores(estimator: Estimator, inputs: SplitInputs, rows: RowNumbers) -> Float32Array:
-    """The estimator's scores of some rows, a chunk at a time; an error if they are no scores."""
+    """The estimator's scores of some rows, a chunk at a time."""
     parts = [rows[i : i + CHUNK_ROWS] for i in range(0, max(len(rows), 1), CHUNK_ROWS)]
-    scores = [np.asarray(estimator.scores(features_of(inputs, part))) for part in parts]
-    for part, found in zip(parts, scores, strict=True):
-        expected = (len(part), estimator.labels)
-        if found.shape != expected:
-            raise RunFailed(
-                f"scores of {estimator.name} have shape {found.shape}, expected {expected}"
+    return np.concatenate(
+        [
+            checked_scores(
+                estimator.scores(features_of(inputs, part)),
+                (len(part), estimator.labels),
+                estimator.name,
             )
-        if not np.isfinite(found).all() or (found.size and (found.min() < 0 or found.max() > 1)):
-            raise RunFailed(f"scores of {estimator.name} are not all numbers in [0, 1]")
-    return np.concatenate(scores).astype(np.float32)
+            for part in parts
+        ]
+    )

@@ -1,6 +1,6 @@
-"""Network outputs over many rows: pools for methods, scores, selection of an epoch, pseudo-labels graded.
+"""Network outputs over many rows: pools for methods, and what is handed to the judge.
 
-The sealed truth is read here, for the history only: nothing goes back into training.
+No hidden or test label is known here: the judge has them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ssmlbench.core.errors import RunFailed
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream
 from ssmlbench.core.spec import RunSpec
@@ -21,17 +21,24 @@ from ssmlbench.inputs.splits import RowNumbers, SplitInputs
 from ssmlbench.kit.heads import Network
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Outputs, Pool, Pools, RowOutputs
-from ssmlbench.protocol import metrics
-from ssmlbench.protocol.decisions import fit_rules
+from ssmlbench.protocol.judge import Float32Array, Judgements, checked_scores
 from ssmlbench.training.model import Model
 from ssmlbench.training.run_data import RunData
 
-Float32Array = npt.NDArray[np.float32]
+
+@dataclass
+class Trained:
+    """What training knows when it ends. Its scores are with the judge."""
+
+    steps: int
+    history: list[dict[str, Any]]  # a row for each epoch
+    network: Network | None  # None: an estimator's
+    precision: str
 
 
 @dataclass
 class Outcome:
-    """What training returns: scores of the selected weights, and the history."""
+    """A run's scores and history, when training and judge have ended."""
 
     scores: Float32Array  # N_test × K
     rule_parameters: dict[str, Float32Array]  # of the fitted decision rules
@@ -41,14 +48,20 @@ class Outcome:
     network: Network | None  # None: an estimator's
     precision: str
 
-
-@dataclass
-class Best:
-    """The scores of the best epoch so far, under `--selection val` or `oracle`."""
-
-    metric: float = -math.inf
-    epoch: int = -1  # counted from 1
-    scores: dict[str, Tensor] = field(default_factory=dict)
+    @classmethod
+    def of(cls, trained: Trained, found: Judgements) -> Outcome:
+        """Put what training reports and what the judge found together."""
+        if found.scores is None:
+            raise RunFailed("training ended without scores")
+        return cls(
+            found.scores,
+            found.rule_parameters,
+            found.selected_epoch,
+            trained.steps,
+            [row | found.by_epoch.get(row["epoch"], {}) for row in trained.history],
+            trained.network,
+            trained.precision,
+        )
 
 
 @dataclass
@@ -58,7 +71,6 @@ class Progress:
     epoch: int = 0  # the present one, counted from 0
     steps: int = 0  # gradient steps taken
     history: list[dict[str, Any]] = field(default_factory=list)  # a row for each epoch
-    best: Best = field(default_factory=Best)
 
 
 class Evaluator:
@@ -91,9 +103,10 @@ class Evaluator:
         )
 
     def _pool(self, name: str) -> Pool:
+        """A pool as a method gets it: copies, so that a method cannot change how it is judged."""
         observation, device = self.run_data.observation, self.model.device
         rows = self.run_data.rows[name]
-        prior = torch.from_numpy(observation.prior)  # double: methods take int(π_k N) of it
+        prior = torch.from_numpy(observation.prior.copy())  # double: methods take int(π_k N) of it
 
         def predict(model: str, view: str, outputs: tuple[str, ...]) -> Outputs:
             purpose = ("pool views", name, view, self.progress.epoch)
@@ -148,55 +161,43 @@ class Evaluator:
         self.method.eval()
         with torch.no_grad():
             scores = self.method.test_scores(RowOutputs(len(chosen), predict))
-        return scores.float().cpu().numpy()
-
-    def final_scores(self) -> dict[str, Tensor]:
-        """Test scores, and the parameters of the decision rules that are fitted on training scores."""
-        rows = np.concatenate(list(self.run_data.rows.values()))
-        train_scores = self.scores(self.run_data.train, rows)
-        fitted = fit_rules(train_scores, self.run_data.observation.prior)
-        return {
-            "test": torch.from_numpy(self.scores(self.run_data.test)),
-            **{name: torch.from_numpy(value) for name, value in fitted.items()},
-        }
+        found = scores.detach().float().cpu().numpy() if isinstance(scores, Tensor) else scores
+        return checked_scores(found, (len(chosen), self.method.labels), self.spec.method)
 
     def select(self) -> None:
-        """Keep the present epoch's scores if the selection rule says that it is the best so far."""
+        """Hand the present epoch's scores to the judge if it is the last, or the best so far."""
+        epoch, rows = self.progress.epoch + 1, None
         if self.spec.selection == "last":
+            if epoch == self.spec.epochs:
+                self.hand_in(epoch)
             return
+        inputs = self.run_data.test
         if self.spec.selection == "val":
-            rows = self.run_data.observation.validation
-            truth = self.run_data.observation.labels[rows] == 1
-            scores = self.scores(self.run_data.train, rows)
-        else:
-            truth = self.run_data.test_truth == 1
-            scores = self.scores(self.run_data.test)
-        precisions = metrics.average_precision(scores, truth)
-        value = float(np.nanmean(precisions)) if np.isfinite(precisions).any() else 0.0
-        self.progress.history[-1][f"{self.spec.selection}_map"] = value
-        if value > self.progress.best.metric:
-            self.progress.best = Best(value, self.progress.epoch + 1, self.final_scores())
+            inputs, rows = self.run_data.train, self.run_data.observation.validation
+        if self.run_data.judge.is_best(epoch, self.scores(inputs, rows)):
+            self.hand_in(epoch)
 
-    def outcome(self) -> Outcome:
-        """What the run ends with: the last epoch's scores, or the best epoch's."""
-        last = self.spec.selection == "last"
-        best = self.progress.best
-        scores = self.final_scores() if last else best.scores
-        return Outcome(
-            scores["test"].numpy(),
-            {name: tensor.numpy() for name, tensor in scores.items() if name != "test"},
-            self.spec.epochs if last else best.epoch,
+    def hand_in(self, epoch: int) -> None:
+        """Hand the judge an epoch's scores of the training rows and of the rows that are judged."""
+        rows = np.concatenate(list(self.run_data.rows.values()))
+        train_scores = self.scores(self.run_data.train, rows)
+        self.run_data.judge.hand_in(epoch, train_scores, self.scores(self.run_data.test))
+
+    def trained(self) -> Trained:
+        """What training reports when it ends."""
+        return Trained(
             self.progress.steps,
             self.progress.history,
             self.model.averaged_network,
             self.spec.precision,
         )
 
-    def grade_pseudo_labels(self) -> dict[str, float]:
-        """Precision and recall of the method's pseudo-labels against the sealed truth."""
-        rows = self.run_data.observation.unlabelled
+    def hand_in_pseudo_labels(self) -> None:
+        """Hand the method's present pseudo-labels to the judge, who grades them."""
         decided = self.method.pseudo_labels()
-        if decided is None or self.run_data.sealed is None or not len(rows):
-            return {}
+        if decided is None or not len(self.run_data.observation.unlabelled):
+            return
         targets, trust = (tensor.detach().float().cpu().numpy() for tensor in decided)
-        return self.run_data.sealed.pseudo_label_quality(rows, targets, trust)
+        trusted = trust > 0
+        positive = (targets >= 0.5) & trusted
+        self.run_data.judge.grade(self.progress.epoch + 1, positive, trusted)

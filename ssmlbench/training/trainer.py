@@ -25,7 +25,7 @@ from ssmlbench.kit.pools import Batch
 from ssmlbench.training.batching import Batching
 from ssmlbench.training.checkpoint import Checkpoint, TrainingState
 from ssmlbench.training.device import peak_memory, reset_peak_memory
-from ssmlbench.training.evaluation import Evaluator, Outcome, Progress
+from ssmlbench.training.evaluation import Evaluator, Progress, Trained
 from ssmlbench.training.model import Model
 from ssmlbench.training.run_data import RunData
 
@@ -63,8 +63,11 @@ class Trainer:
         self.pools = self.evaluator.pools(self.warmup_epochs)
         self.batching = Batching(spec, method, run_data, self.model, self.pools)
 
-    def train(self) -> Outcome:
-        """Train from the start, or from the last checkpoint, to the last epoch."""
+    def train(self) -> Trained:
+        """Train from the start, or from the last checkpoint, to the last epoch.
+
+        Scores and pseudo-labels go to the judge of the run's data.
+        """
         torch.manual_seed(stream_seed(self.spec.seed, "setup"))
         self.method.setup(self.pools)
         self.method.to(self.context.device)
@@ -75,7 +78,7 @@ class Trainer:
             self.evaluator.select()
             if epoch + 1 < self.spec.epochs:
                 self._save()
-        return self.evaluator.outcome()
+        return self.evaluator.trained()
 
     def start_phase(self, epoch: int) -> None:
         """Start warm-up or the main phase: a new optimiser, and a schedule for the phase's steps."""
@@ -114,7 +117,7 @@ class Trainer:
         """Take every gradient step of an epoch, and add its row to the history."""
         began = time.perf_counter()
         reset_peak_memory(self.context.device)
-        quality = self.start_epoch(epoch)
+        self.start_epoch(epoch)
         plan = self.batching.plan(epoch, self.warming_up)
         log = StepLog()
         for labelled, unlabelled in self.batching.batches(plan, self.context.workers):
@@ -136,32 +139,33 @@ class Trainer:
                 "samples_per_second": plan.rows / seconds,
                 "peak_memory_mb": peak_memory(self.context.device),
                 **means,
-                **quality,
             }
         )
         self.context.notify(EpochEnded(epoch + 1, self.spec.epochs, means))
 
-    def start_epoch(self, epoch: int) -> dict[str, float]:
-        """Prepare network and method for an epoch's steps; the quality of new pseudo-labels."""
+    def start_epoch(self, epoch: int) -> None:
+        """Prepare network and method for an epoch's steps; new pseudo-labels go to the judge."""
         self.progress.epoch = epoch
         torch.manual_seed(stream_seed(self.spec.seed, "epoch", epoch))
-        quality: dict[str, float] = {}
         if not self.warming_up:
             self.pools.epoch = epoch + 1
             with torch.no_grad():
                 self.method.start_epoch(self.pools)
             self.pools.forget()
-            quality = self.evaluator.grade_pseudo_labels()
+            self.evaluator.hand_in_pseudo_labels()
         self.model.network.train()
         self.method.train()
         self.method.start_steps(self.model.network)
-        return quality
 
     def gradient_step(self, labelled: Batch) -> GradientStep:
         """What a method is given to take one step with."""
         lr = self.optimiser.param_groups[0]["lr"]
         return GradientStep(
-            self.model.network, self.parameters, self.model.scaler, forward=labelled.forward, lr=lr
+            self.model.network,
+            tuple(self.parameters),
+            self.model.scaler,
+            forward=labelled.forward,
+            lr=lr,
         )
 
     def apply(self, update: GradientStep) -> None:
@@ -187,14 +191,15 @@ class Trainer:
 
     def _save(self) -> None:
         if self.context.checkpoint is not None:
+            self.evaluator.run_data.judge.save(self.progress.epoch + 1)
             self._state.save(self.context.checkpoint)
             self.context.notify(CheckpointSaved(self.progress.epoch + 1))
 
     def _resume(self) -> int:
         """Restore the last checkpoint: the epoch to continue with, 0 if there is none."""
         stored = self.context.checkpoint.read() if self.context.checkpoint else None
-        if stored is None:
-            return 0
+        if stored is None or stored.epochs > self.evaluator.run_data.judged_epochs:
+            return 0  # the judge has lost what the first epochs were worth
         epochs = stored.epochs
         self.start_phase(epochs - 1)
         self._state.restore(stored)

@@ -20,8 +20,8 @@ from ssmlbench.inputs.encoders import Encoder, EncoderOptions
 from ssmlbench.inputs.loader import SplitLoader
 from ssmlbench.inputs.prepared import prepared_inputs
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.runs.execute import encoder_class
 from ssmlbench.runs.resolve import resolve
+from ssmlbench.runs.train import encoder_class
 from tests.datasets.test_datasets import names_of
 from tests.support.raw_layouts import jpeg, put
 from tests.support.tiny_models import save_tiny_bert

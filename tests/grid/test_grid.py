@@ -25,9 +25,10 @@ from ssmlbench.grid.run_one import Summary
 from ssmlbench.grid.status import read_states
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
-from ssmlbench.runs.execute import execute, threads_of
+from ssmlbench.runs.execute import execute
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
+from ssmlbench.runs.train import threads_of
 from tests.runs.test_execute import DATASET
 from tests.runs.test_execute import wait_for as wait_up_to
 

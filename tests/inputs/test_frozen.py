@@ -29,9 +29,10 @@ from ssmlbench.inputs.prepared import prepared_inputs
 from ssmlbench.inputs.splits import CachedInputs
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
-from ssmlbench.runs.execute import encoder_class, execute
+from ssmlbench.runs.execute import execute
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
+from ssmlbench.runs.train import encoder_class
 from tests.support.tiny_models import save_tiny_bert, write_data_plugin
 
 BACKBONES: dict[str, dict[str, Any]] = {

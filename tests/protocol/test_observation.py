@@ -117,9 +117,9 @@ def test_hidden_labels_change_nothing_that_is_observed() -> None:
 def test_the_audit_grades_trusted_positives() -> None:
     # rows 0 and 2 of the truth; one trusted hit, one trusted miss, one hit that is not trusted
     audit = SealedTruth(np.array([[1, 0], [0, 0], [1, 1]], dtype=np.int8))
-    targets = np.array([[1.0, 1.0], [1.0, 0.0]])
-    trust = np.array([[1.0, 1.0], [0.0, 1.0]])
-    quality = audit.pseudo_label_quality(np.array([0, 2]), targets, trust)
+    positive = np.array([[True, True], [True, False]])
+    trusted = np.array([[True, True], [False, True]])
+    quality = audit.pseudo_label_quality(np.array([0, 2]), positive, trusted)
     assert quality["pseudo_precision"] == pytest.approx(1 / 2)
     assert quality["pseudo_recall"] == pytest.approx(1 / 3)
     assert quality["pseudo_trusted"] == pytest.approx(3 / 4)

@@ -20,11 +20,12 @@ from ssmlbench.plugins.catalogue import methods
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.decisions import calibrated_thresholds
 from ssmlbench.runs.context import RunContext
-from ssmlbench.runs.execute import build_learner, execute, open_task
+from ssmlbench.runs.execute import execute, open_task
 from ssmlbench.runs.finished import read_finished
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.scores import StoredScores
+from ssmlbench.runs.train import build_learner
 from tests.conftest import ROOT
 from tests.support.run_options import another_value
 

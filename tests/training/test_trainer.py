@@ -16,11 +16,11 @@ from ssmlbench.kit.losses import bce
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.decisions import RULES, DecisionRule
+from ssmlbench.protocol.judge import Judge
 from ssmlbench.protocol.metrics import average_precision
-from ssmlbench.protocol.observation import observe
-from ssmlbench.protocol.sealed import SealedTruth
 from ssmlbench.training.checkpoint import Checkpoint
 from ssmlbench.training.ema import Ema
+from ssmlbench.training.evaluation import Outcome
 from ssmlbench.training.run_data import RunData
 from ssmlbench.training.trainer import Trainer, TrainingContext
 
@@ -53,8 +53,7 @@ def trainer_for(
     folder: Path, cls: type[Method] = Watch, regime: str = "semi", **changes: Any
 ) -> Trainer:
     data, spec = toy("vector"), spec_for(cls, regime, **changes)
-    observation = observe(data.truth, spec)
-    run_data = RunData(data.train, data.test, observation, SealedTruth(data.truth), data.test_truth)
+    run_data = RunData.beside(Judge.of(spec, data.truth, data.test_truth), data.train, data.test)
     torch.manual_seed(0)
     encoder = data.encoder(data.train.values[0])
     method = cls(cls.Config(), LABELS)
@@ -62,12 +61,17 @@ def trainer_for(
     return Trainer(spec, method, encoder, run_data, context)
 
 
+def outcome_of(trainer: Trainer) -> Outcome:
+    """Train, and put what the judge found beside it."""
+    return Outcome.of(trainer.train(), trainer.evaluator.run_data.judge.found)  # type: ignore[attr-defined]
+
+
 # The toy has 72 rows; at π = 0.3 that is 21 labelled and 51 unlabelled, B_u = 16 and B_l = 8.
 
 
 def test_an_epoch_is_a_pass_over_the_unlabelled_pool_in_every_phase(tmp_path: Path) -> None:
     trainer = trainer_for(tmp_path)
-    outcome = trainer.train()
+    outcome = outcome_of(trainer)
     seen = trainer.method.seen  # type: ignore[union-attr]
     assert [row["steps"] for row in outcome.history] == [4, 8, 12, 16, 20]  # ⌈51/16⌉ = 4
     assert seen[:8] == [(16, None)] * 8  # warm-up: labelled rows only, a full batch of them
@@ -76,7 +80,7 @@ def test_an_epoch_is_a_pass_over_the_unlabelled_pool_in_every_phase(tmp_path: Pa
 
 
 def test_the_released_count_makes_warm_up_epochs_short(tmp_path: Path) -> None:
-    outcome = trainer_for(tmp_path, epoch_count="labelled").train()
+    outcome = outcome_of(trainer_for(tmp_path, epoch_count="labelled"))
     assert [row["steps"] for row in outcome.history] == [2, 4, 8, 12, 16]  # ⌈21/16⌉ = 2
 
 
@@ -144,7 +148,7 @@ def test_the_schedule_ends_where_the_steps_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_a_run_of_very_few_steps_has_a_schedule_too(tmp_path: Path, epochs: int) -> None:
-    outcome = trainer_for(tmp_path, epochs=epochs, warmup_epochs=0, batch_size=26).train()
+    outcome = outcome_of(trainer_for(tmp_path, epochs=epochs, warmup_epochs=0, batch_size=26))
     assert outcome.steps == 2 * epochs  # ⌈51/26⌉ = 2
 
 
@@ -181,24 +185,24 @@ def test_the_average_takes_normalisation_statistics_along() -> None:
 @pytest.mark.parametrize("selection", ["val", "oracle"])
 def test_selection_keeps_the_best_epochs_scores(tmp_path: Path, selection: str) -> None:
     trainer = trainer_for(tmp_path, selection=selection)
-    outcome = trainer.train()
+    outcome = outcome_of(trainer)
     values = [row[f"{selection}_map"] for row in outcome.history]
     assert outcome.selected_epoch == int(np.argmax(values)) + 1
     if selection == "oracle":
-        truth = trainer.evaluator.run_data.test_truth == 1
+        truth = toy("vector").test_truth == 1
         found = float(np.nanmean(average_precision(outcome.scores, truth)))
         assert found == pytest.approx(max(values))
 
 
 def test_the_last_epoch_is_taken_by_default(tmp_path: Path) -> None:
-    outcome = trainer_for(tmp_path).train()
+    outcome = outcome_of(trainer_for(tmp_path))
     assert outcome.selected_epoch == 5
     assert not any("_map" in key for row in outcome.history for key in row)
 
 
 def test_calibrated_thresholds_give_the_labelled_rate_on_the_training_rows(tmp_path: Path) -> None:
     trainer = trainer_for(tmp_path)
-    outcome = trainer.train()
+    outcome = outcome_of(trainer)
     seen = trainer.evaluator.run_data.observation
     rows = np.concatenate([seen.labelled, seen.unlabelled])
     rate = (
@@ -220,7 +224,7 @@ def test_every_fitted_rule_leaves_its_parameters(
     )
     monkeypatch.setitem(RULES, "median", rule)
     trainer = trainer_for(tmp_path)
-    outcome = trainer.train()
+    outcome = outcome_of(trainer)
     seen = trainer.evaluator.run_data.observation
     rows = np.concatenate([seen.labelled, seen.unlabelled])
     scores = trainer.evaluator.scores(trainer.evaluator.run_data.train, rows)
@@ -229,7 +233,7 @@ def test_every_fitted_rule_leaves_its_parameters(
 
 def test_history_has_every_column_a_reader_wants(tmp_path: Path) -> None:
     cap = Plugins().methods["cap"]
-    last = trainer_for(tmp_path, cap).train().history[-1]
+    last = outcome_of(trainer_for(tmp_path, cap)).history[-1]
     assert {
         "epoch",
         "phase",

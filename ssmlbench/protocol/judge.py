@@ -1,0 +1,161 @@
+"""The judge: the only part of a run that holds hidden and test labels.
+
+Training hands in pseudo-labels and scores. It learns nothing of what they are worth, apart from one
+bit an epoch under `--selection val` and `oracle`: whether this epoch is the best so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ssmlbench.core.errors import RunFailed
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.protocol import metrics
+from ssmlbench.protocol.decisions import fit_rules
+from ssmlbench.protocol.observation import Labels, Observation, observe
+from ssmlbench.protocol.regimes import UNKNOWN
+from ssmlbench.protocol.sealed import SealedTruth
+
+Float32Array = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
+
+
+class JudgeDesk(Protocol):
+    """What training can say to the judge, in the same process or through a pipe."""
+
+    def grade(self, epoch: int, positive: Mask, trusted: Mask) -> None:
+        """Hand in the pseudo-labels of the unlabelled rows, N_u × K; trust may be N_u × 1.
+
+        Epochs are counted from 1.
+        """
+
+    def is_best(self, epoch: int, scores: Any) -> bool:
+        """Hand in an epoch's scores of the rows that select; whether the epoch is the best so far."""
+
+    def hand_in(self, epoch: int, train_scores: Any, scores: Any) -> None:
+        """Hand in the scores of an epoch that may be the run's: of training rows and judged rows."""
+
+    def save(self, epoch: int) -> None:
+        """Make sure that all that was handed in up to this epoch survives a kill."""
+
+
+@dataclass
+class Judgements:
+    """What a judge has found so far: enough to continue after a kill."""
+
+    epochs: int = 0  # up to which everything is in here
+    by_epoch: dict[int, dict[str, float]] = field(default_factory=dict)  # columns of the history
+    best: float = -math.inf  # the metric of the selected epoch
+    selected_epoch: int = 0
+    scores: Float32Array | None = None  # of the judged rows, in the selected epoch
+    rule_parameters: dict[str, Float32Array] = field(default_factory=dict)
+
+
+class Judge:
+    """Holds a run's hidden labels and the labels of the rows that are judged."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        observation: Observation,
+        hidden: SealedTruth | None,
+        judged_truth: Labels,
+    ):
+        """hidden: of the training rows; None: pseudo-labels are not graded."""
+        self.spec = spec
+        self.observation = observation
+        self.judged_truth = judged_truth
+        self.found = Judgements()
+        self._hidden = hidden
+
+    @classmethod
+    def of(cls, spec: RunSpec, truth: Labels, test_truth: Labels | None) -> Judge:
+        """The judge of a run. truth: of the training rows. A trial of `tune` needs no test labels."""
+        observation = observe(truth, spec)
+        if spec.judged_on == "held-out":  # no hidden label is held, nor used
+            return cls(spec, observation, None, observation.labels[observation.validation])
+        assert test_truth is not None
+        return cls(spec, observation, SealedTruth(truth), test_truth)
+
+    def visible(self) -> Observation:
+        """What training may know: copies, without the labels of the rows that were held out."""
+        seen = self.observation
+        labels = seen.labels.copy()
+        labels[seen.validation] = UNKNOWN
+        return replace(
+            seen,
+            labels=labels,
+            labelled=seen.labelled.copy(),
+            unlabelled=seen.unlabelled.copy(),
+            validation=seen.validation.copy(),
+            prior=seen.prior.copy(),
+        )
+
+    def grade(self, epoch: int, positive: Mask, trusted: Mask) -> None:
+        """Note precision and recall of the pseudo-labels of the unlabelled rows."""
+        rows = self.observation.unlabelled
+        if self._hidden is None or not len(rows):
+            return
+        expected = (len(rows), self.observation.labels.shape[1])
+        if positive.shape != expected or trusted.shape not in (expected, (len(rows), 1)):
+            raise RunFailed(
+                f"pseudo-labels of {self.spec.method} have shape {positive.shape} and trust "
+                f"{trusted.shape}, expected {expected}"
+            )
+        self._note(epoch, self._hidden.pseudo_label_quality(rows, positive, trusted))
+
+    def is_best(self, epoch: int, scores: Any) -> bool:
+        """Note the mAP of the rows that select; whether it is the best so far."""
+        if self.spec.selection == "val":
+            truth = self.observation.labels[self.observation.validation]
+        else:
+            truth = self.judged_truth
+        sound = checked_scores(scores, truth.shape, self.spec.method)
+        precisions = metrics.average_precision(sound, truth == 1)
+        value = float(np.nanmean(precisions)) if np.isfinite(precisions).any() else 0.0
+        self._note(epoch, {f"{self.spec.selection}_map": value})
+        if value <= self.found.best:
+            return False
+        self.found.best = value
+        return True
+
+    def hand_in(self, epoch: int, train_scores: Any, scores: Any) -> None:
+        """Keep the scores of an epoch, and fit the decision rules on those of the training rows."""
+        name, labels = self.spec.method, self.observation.labels.shape[1]
+        rows = len(self.observation.labelled) + len(self.observation.unlabelled)
+        fitted_on = checked_scores(train_scores, (rows, labels), name)
+        self.found.scores = checked_scores(scores, self.judged_truth.shape, name)
+        self.found.rule_parameters = fit_rules(fitted_on, self.observation.prior)
+        self.found.selected_epoch = epoch
+
+    def save(self, epoch: int) -> None:
+        """Note that everything up to this epoch is in `found`; a subclass writes it to disk."""
+        self.found.epochs = epoch
+
+    def _note(self, epoch: int, values: Mapping[str, float]) -> None:
+        self.found.by_epoch.setdefault(epoch, {}).update(values)
+
+
+def checked_scores(scores: Any, shape: tuple[int, ...], name: str) -> Float32Array:
+    """The scores as float32; a RunFailed that names the method if they are no scores in [0, 1]."""
+    try:
+        found = np.asarray(scores, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise RunFailed(
+            f"scores of {name} must be a matrix of numbers, got {type(scores).__name__}"
+        ) from None
+    if found.shape != shape:
+        raise RunFailed(f"scores of {name} have shape {found.shape}, expected {shape}")
+    if found.size and not (found.min() >= 0 and found.max() <= 1):  # NaN fails both comparisons
+        bad = found[~((found >= 0) & (found <= 1))]
+        raise RunFailed(
+            f"scores of {name} are not all numbers in [0, 1]: {len(bad):,} of {found.size:,} are "
+            f"outside, the first is {bad[0]:g}"
+        )
+    return found

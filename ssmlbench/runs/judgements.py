@@ -1,0 +1,58 @@
+"""The judge of a run on disk: what it has found survives a kill, beside the trainer's checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.data import Task
+from ssmlbench.protocol.judge import Judge, Judgements
+from ssmlbench.training.checkpoint import Checkpoint
+
+
+class StoredJudge(Judge):
+    """A judge that keeps its judgements in a file."""
+
+    file: Checkpoint
+
+    @classmethod
+    def open(cls, spec: RunSpec, task: Task, file: Checkpoint) -> StoredJudge:
+        """The judge of a run on a task. It goes on from what the file holds, if anything."""
+        held_out = spec.judged_on == "held-out"
+        judge = cls.of(spec, task.truth("train"), None if held_out else task.truth("test"))
+        assert isinstance(judge, cls)
+        judge.file = file
+        judge.found = _read(file)
+        return judge
+
+    def save(self, epoch: int) -> None:
+        """Write all that was found up to this epoch."""
+        super().save(epoch)
+        found = self.found
+        facts: dict[str, Any] = {
+            "epoch": found.epochs,
+            "by_epoch": {str(number): values for number, values in found.by_epoch.items()},
+            "best": found.best,
+            "selected_epoch": found.selected_epoch,
+        }
+        arrays = {} if found.scores is None else {"scores": found.scores, **found.rule_parameters}
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        self.file.write({"judged": tensors}, facts)
+
+
+def _read(file: Checkpoint) -> Judgements:
+    stored = file.read()
+    if stored is None:
+        return Judgements()
+    facts = stored.facts
+    arrays = {name: value.numpy() for name, value in stored.tensors.get("judged", {}).items()}
+    return Judgements(
+        stored.epochs,
+        {int(number): dict(values) for number, values in facts["by_epoch"].items()},
+        facts["best"],
+        facts["selected_epoch"],
+        arrays.pop("scores", None),
+        arrays,
+    )

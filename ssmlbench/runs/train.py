@@ -1,0 +1,140 @@
+"""The part of a run that trains: it has the inputs and the observed labels, and a desk to hand in at.
+
+No hidden or test label is here; execute.py has the part that judges and stores.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.events import Notify, TrainingStarted
+from ssmlbench.core.seeds import stream, stream_seed
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.data import Task
+from ssmlbench.inputs.encoders import Encoder, Vector, find_encoder, load_encoder
+from ssmlbench.inputs.loader import SplitLoader
+from ssmlbench.kit.estimator import Estimator, Uses
+from ssmlbench.kit.method import Method
+from ssmlbench.plugins.digest import code_digest, encoder_code
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.protocol.judge import JudgeDesk
+from ssmlbench.protocol.observation import Observation
+from ssmlbench.runs.context import RunContext
+from ssmlbench.training.checkpoint import Checkpoint
+from ssmlbench.training.device import device_name, make_repeatable, pick_device
+from ssmlbench.training.estimation import estimator_seed, run_estimator
+from ssmlbench.training.evaluation import Trained
+from ssmlbench.training.run_data import RunData, load_run_data
+from ssmlbench.training.trainer import Trainer, TrainingContext
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """All that training is given, apart from the plugins' code."""
+
+    spec: RunSpec
+    context: RunContext
+    task_folder: Path
+    observation: Observation
+    judged_epochs: int  # a checkpoint of more epochs is not continued
+    checkpoint_file: Path
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """What training tells when it ends; its scores are with the judge."""
+
+    trained: Trained
+    device: str
+    threads: int
+    uses: Uses
+
+
+def train_run(
+    assignment: Assignment, plugins: Plugins, judge: JudgeDesk, notify: Notify
+) -> TrainingReport:
+    """Load the inputs, train, and hand scores and pseudo-labels to the judge."""
+    spec, context = assignment.spec, assignment.context
+    encoder = encoder_class(spec, plugins)
+    check_code(spec, plugins.methods[spec.method], encoder)
+    device = pick_device(context.device)
+    make_repeatable(thread_count(spec, encoder, context))
+    task = Task(assignment.task_folder)
+    loader = SplitLoader(spec, encoder, task, device, context.workers, notify)
+    learner = build_learner(spec, plugins, task)
+    unscaled = isinstance(learner, Estimator) and not learner.scaled
+    load = loader.unscaled if unscaled else loader.load
+    run_data = load_run_data(spec, assignment.observation, judge, load)
+    run_data.judged_epochs = assignment.judged_epochs
+    if isinstance(learner, Estimator):
+        notify(TrainingStarted())
+        trained = run_estimator(spec, learner, run_data, notify)
+        return TrainingReport(trained, "cpu", torch.get_num_threads(), learner.uses)
+    trained_encoder = build_encoder(spec, encoder, run_data)
+    training = TrainingContext(
+        device, Checkpoint(assignment.checkpoint_file), notify, context.workers
+    )
+    trainer = Trainer(spec, learner, trained_encoder, run_data, training)
+    notify(TrainingStarted())
+    trained = trainer.train()
+    return TrainingReport(trained, device_name(device), torch.get_num_threads(), learner.uses)
+
+
+def encoder_class(spec: RunSpec, plugins: Plugins) -> type[Encoder]:
+    """The encoder that the spec names, for the kind of data it names."""
+    return find_encoder(plugins.encoders, spec.backbone, plugins.datasets[spec.dataset].kind)
+
+
+def check_code(spec: RunSpec, method: type[Method | Estimator], encoder: type[Encoder]) -> None:
+    """Raise a UserError if this process loaded other code than the run was planned with.
+
+    A worker process loads plugin files itself: one that was edited meanwhile would be recorded, and
+    its features cached, under the digest of the old code.
+    """
+    planned = {f"method {method.name}": spec.code, f"--backbone {encoder.name}": spec.encoder_code}
+    loaded = (code_digest(method), encoder_code(encoder))
+    for (name, then), now in zip(planned.items(), loaded, strict=True):
+        if then != now:
+            raise UserError(
+                f"{name}: its code has changed since this run was planned ({then} then, {now} now); "
+                "give the same command again"
+            )
+
+
+def threads_of(spec: RunSpec, plugins: Plugins, context: RunContext) -> int | None:
+    """CPU threads of a run that is still to be made; None: its share of the cores is not known."""
+    return thread_count(spec, encoder_class(spec, plugins), context)
+
+
+def thread_count(spec: RunSpec, encoder: type[Encoder], context: RunContext) -> int | None:
+    """CPU threads of a run. They change the last bits of a number.
+
+    A small network therefore always has one, however many runs are made at the same time.
+    """
+    trained = Vector if spec.freeze else encoder
+    return context.threads or trained.threads or context.cores
+
+
+def build_learner(spec: RunSpec, plugins: Plugins, task: Task) -> Method | Estimator:
+    """The spec's method or estimator, with its hyper-parameters."""
+    cls = plugins.methods[spec.method]
+    if issubclass(cls, Estimator):
+        return cls(cls.Config(**copy.deepcopy(spec.config)), task.label_count, estimator_seed(spec))
+    torch.manual_seed(stream_seed(spec.seed, "method"))
+    return cls(cls.Config(**copy.deepcopy(spec.config)), task.label_count)
+
+
+def build_encoder(spec: RunSpec, encoder: type[Encoder], run_data: RunData) -> Encoder:
+    """The encoder that is trained. Cached features are trained on as they are."""
+    rows = np.zeros(1, dtype=np.int64)
+    example = run_data.train.view(rows, "plain", stream(spec.seed, "example"))[0]
+    if spec.freeze:
+        return Vector(example)
+    torch.manual_seed(stream_seed(spec.seed, "network"))
+    return load_encoder(encoder, spec, example)

@@ -1,0 +1,72 @@
+"""The judge: what it shows, what it refuses, and what it keeps to itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ssmlbench.core.errors import RunFailed
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.protocol.judge import Judge, checked_scores
+
+RANDOM = np.random.default_rng(3)
+TRUTH = (RANDOM.random((40, 3)) < 0.4).astype(np.int8)
+TEST_TRUTH = (RANDOM.random((10, 3)) < 0.4).astype(np.int8)
+
+
+def judge_of(**changes: Any) -> Judge:
+    return Judge.of(RunSpec("some", "toy", "semi", **{"pi": 0.5, **changes}), TRUTH, TEST_TRUTH)
+
+
+def test_what_training_may_know_is_a_copy() -> None:
+    judge = judge_of()
+    seen, before = judge.visible(), judge.observation.digest
+    for array in (seen.labels, seen.labelled, seen.unlabelled, seen.prior):
+        array[:] = 0
+    assert judge.observation.digest == before
+    assert judge.observation.prior.any()
+
+
+@pytest.mark.parametrize("changes", [{"selection": "val"}, {"judged_on": "held-out"}])
+def test_held_out_labels_stay_with_the_judge(changes: dict[str, str]) -> None:
+    judge = judge_of(**changes)
+    rows = judge.visible().validation
+    assert len(rows)
+    assert (judge.visible().labels[rows] == -1).all()
+    assert (judge.observation.labels[rows] == TRUTH[rows]).all()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [np.nan, np.inf, -np.inf, -1e-3, 1.001, 7.0],
+    ids=["nan", "inf", "minus inf", "below", "above", "far above"],
+)
+def test_scores_outside_the_unit_interval_are_refused_with_the_methods_name(bad: float) -> None:
+    judge = judge_of()
+    sound, broken = np.full((40, 3), 0.5), np.full((10, 3), 0.5)
+    broken[4, 1] = bad
+    with pytest.raises(RunFailed, match=r"scores of some are not all numbers in \[0, 1\]"):
+        judge.hand_in(1, sound, broken)
+    with pytest.raises(RunFailed, match="scores of some"):
+        judge.hand_in(1, np.vstack([sound[:30], broken]), sound[:10])
+
+
+@pytest.mark.parametrize("scores", [np.zeros((9, 3)), np.zeros(30), None, [["a"] * 3] * 10])
+def test_what_is_no_matrix_of_the_right_shape_is_refused(scores: Any) -> None:
+    with pytest.raises(RunFailed, match="scores of some"):
+        checked_scores(scores, (10, 3), "some")
+
+
+def test_training_learns_one_bit_an_epoch_of_the_selected_epoch() -> None:
+    judge = judge_of(selection="oracle")
+    answers = [judge.is_best(epoch, np.full((10, 3), 0.5)) for epoch in (1, 2)]
+    assert answers == [True, False]
+    assert judge.grade(1, np.ones((20, 3), bool), np.ones((20, 3), bool)) is None
+    assert judge.found.by_epoch[1].keys() == {
+        "oracle_map",
+        "pseudo_precision",
+        "pseudo_recall",
+        "pseudo_trusted",
+    }
