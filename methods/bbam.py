@@ -57,6 +57,19 @@ class Bbam(Method):
         "1) and, on images, select epochs on the test set; neither is done here",
     )
 
+    ablations = {
+        "without balancing": {"balance": False},  # the paper's Table 4
+        "margin on positives only": {"margin": "positives"},
+        "η = 1": {"negatives_per_positive": 1.0},
+        "η = 10": {"negatives_per_positive": 10.0},
+        "every negative": {"negatives_per_positive": None},
+        "released counts of η": {"sampling": "released"},
+        "labelled negatives drawn once": {"labelled_sampling": "once"},
+        "released statistics": {"statistics": "released"},
+        "sums instead of means": {"reduction": "sum"},
+        "CAP's pseudo-labels, no angles": {"method": "cap", "loss": "bce"},
+    }
+
     @dataclass(frozen=True)
     class Config(Method.Config):
         scale: float = option(

@@ -32,6 +32,12 @@ class Cap(Method):
         "rows are shuffled, and nothing is selected on the reported set (released: the opposite)",
     )
 
+    ablations = {
+        "BCE instead of ASL": {"loss": "bce"},
+        "half of the pseudo-positives": {"positive_share": 0.5},
+        "every pseudo-negative": {"negative_share": 1.0},
+    }
+
     @dataclass(frozen=True)
     class Config(Method.Config):
         loss: Literal["asl", "bce"] = option(

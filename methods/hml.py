@@ -28,7 +28,10 @@ class Hml(Method):
 
     name = "hml"
     paper = "Ke et al., Hyperspherical Learning in Multi-Label Classification, ECCV 2022"
-    regimes = {"semi", "single-positive", "partial-positive", "full"}
+    regimes = {
+        *("semi", "single-positive", "single-positive-negatives"),
+        *("partial-positive", "partial", "full"),
+    }
     head = "cosine"
     differences = (
         "unobserved labels are taken as negative, as in the paper",
@@ -40,7 +43,15 @@ class Hml(Method):
         "decay on either",
         "not stated, chosen here: s* and m* learn from the adaptive loss alone, not from the BCE",
         "θ + m may pass π, where the score turns back up: the paper has no guard",
+        "not stated, chosen here: with the margin on one side only, test scores have none",
     )
+    ablations = {
+        "linear head, no margin": {"head": "linear"},  # the paper's Table 4: no HL, no AL
+        "adaptive scale and margin": {"adaptive": True},
+        "no margin": {"margin": 0.0},  # Table 5, with the two below
+        "margin on positives only": {"margin_on": "positives"},
+        "margin on negatives only": {"margin_on": "negatives"},
+    }
 
     @dataclass(frozen=True)
     class Config(Method.Config):
@@ -54,6 +65,12 @@ class Hml(Method):
             "m: angular margin in radians; the start of m* if adaptive",
             search=between(0.0, 0.5),
         )
+        margin_on: Literal["both", "positives", "negatives"] = option(
+            "both", "the training entries that the margin shifts"
+        )
+        head: Literal["cosine", "linear"] = option(
+            "cosine", "linear: plain logits and BCE, without scale and margin"
+        )
         adaptive: bool = option(False, "learn s* and m* with the adaptive loss")
         pseudo: Literal["none", "cap"] = option("none", "labels of unlabelled rows (semi only)")
         positive_share: float = option(1.0, "η⁺ of CAP's rule (pseudo=cap)")
@@ -64,10 +81,14 @@ class Hml(Method):
         super().__init__(config, labels)
         if config.pseudo == "none":
             self.unlabelled_views = ()
-        if config.adaptive:
+        self.angular = config.head == "cosine"
+        if self.angular and config.adaptive:
             before_softplus = config.scale + math.log(-math.expm1(-config.scale))
             self.free_scale = nn.Parameter(torch.tensor(before_softplus))
             self.free_margin = nn.Parameter(torch.tensor(config.margin))
+
+    def build_head(self, width: int) -> nn.Module:
+        return super().build_head(width) if self.angular else nn.Linear(width, self.labels)
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         return [{**group, "weight_decay": 0.0} for group in super().parameter_groups(lr)]
@@ -96,21 +117,37 @@ class Hml(Method):
             cosines = torch.cat([cosines, more])
             targets = torch.cat([targets, more_targets])
             trust = torch.cat([trust, more_trust])
-        if self.config.adaptive:
-            terms["adaptive"] = adaptive_loss(cosines, targets, *self.scale_and_margin(), trust)
+        if self.angular and self.config.adaptive:
+            scale, margin = self.scale_and_margin()
+            margins = self.entry_margins(margin, targets)
+            terms["adaptive"] = adaptive_loss(cosines, targets, scale, margins, trust)
         return terms
 
     def row_loss(self, cosines: Tensor, targets: Tensor, trust: Tensor) -> Tensor:
         scale, margin = (value.detach() for value in self.scale_and_margin())
-        return (trust * bce(margin_logits(cosines, scale, margin), targets)).sum(1).mean()
+        logits = cosines
+        if self.angular:
+            logits = margin_logits(cosines, scale, self.entry_margins(margin, targets))
+        return (trust * bce(logits, targets)).sum(1).mean()
+
+    def entry_margins(self, margin: Tensor, targets: Tensor) -> Tensor:
+        """M for the training entries that it shifts, 0 for the others."""
+        sides = {"positives": targets, "negatives": 1 - targets}
+        side = sides.get(self.config.margin_on)
+        return margin if side is None else margin * side
 
     def scale_and_margin(self) -> tuple[Tensor, Tensor]:
-        if self.config.adaptive:
+        if self.angular and self.config.adaptive:
             return F.softplus(self.free_scale), self.free_margin
         return torch.tensor(self.config.scale), torch.tensor(self.config.margin)
 
     def scores(self, logits: Tensor) -> Tensor:
-        return margin_logits(logits, *self.scale_and_margin()).sigmoid()
+        if not self.angular:
+            return logits.sigmoid()
+        scale, margin = self.scale_and_margin()
+        if self.config.margin_on != "both":
+            margin = torch.zeros_like(margin)
+        return margin_logits(logits, scale, margin).sigmoid()
 
 
 def margin_logits(cosines: Tensor, s: Tensor, m: Tensor) -> Tensor:

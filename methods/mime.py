@@ -21,7 +21,10 @@ class Mime(Method):
     paper = (
         "Liu et al., Revisiting Pseudo-Label for Single-Positive Multi-Label Learning, ICML 2023"
     )
-    regimes = {"semi", "single-positive", "partial-positive", "full"}
+    regimes = {
+        *("semi", "single-positive", "single-positive-negatives"),
+        *("partial-positive", "partial", "full"),
+    }
     labelled_views = ("strong",)
     unlabelled_views = ("strong",)
     differences = (

@@ -12,7 +12,7 @@ from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.query import Query
 from ssmlbench.core.arguments import several
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.spec import REGIME_NUMBERS
+from ssmlbench.core.spec import NUMBERS
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished, read_finished
@@ -112,7 +112,7 @@ def compare(
     prefer: the results folder that counts where one run has different numbers in two.
     numbers: other regimes' numbers, as pi is that of `semi`: `share=0.5`.
     """
-    known = {option.name for option in REGIME_NUMBERS.values()}
+    known = {option.name for option in NUMBERS}
     for name in numbers:
         if name not in known:
             raise UserError(f"compare() has no argument {name!r}.{did_you_mean(name, known)}")

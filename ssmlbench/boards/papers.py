@@ -25,13 +25,17 @@ class OurMethod:
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    varies: frozenset[str] = frozenset()  # what the paper sets for each data set
 
     def matches(self, spec: RunSpec) -> bool:
-        """Whether a run is this method: these settings, every other hyper-parameter at its default."""
+        """Whether a run is this method: these settings, other hyper-parameters at their defaults.
+
+        Those that the paper sets for each data set may have any value.
+        """
         return (
             spec.method == self.name
             and not spec.tuned
-            and set(spec.changed) <= set(self.settings)
+            and set(spec.changed) <= {*self.settings, *self.varies}
             and all(
                 key in spec.config and spec.config[key] == value
                 for key, value in self.settings.items()
@@ -200,10 +204,11 @@ class _PaperFile:
             return OurMethod(value)
         if not isinstance(value, dict):
             raise self.error(f'{where}: must be a text or {{ method = "…", settings = {{ … }} }}')
-        self.check_keys(value, ("method", "settings"), f"{where} ")
+        self.check_keys(value, ("method", "settings", "varies"), f"{where} ")
         self.check(value.get("method"), str, f"{where} method", "a text")
         self.check(value.get("settings", {}), dict, f"{where} settings", "a table")
-        return OurMethod(value["method"], value.get("settings", {}))
+        varies = self.texts(value.get("varies", []), f"{where} varies")
+        return OurMethod(value["method"], value.get("settings", {}), varies)
 
     def densities(self, datasets: Mapping[str, str]) -> dict[str, LabelDensity]:
         values = dict(self.values.get("label_density", {}))

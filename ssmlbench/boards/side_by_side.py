@@ -86,6 +86,11 @@ def _our_row(method: OurMethod | None, board: Board | None) -> BoardRow | None:
     """The row of our board whose runs are the method."""
     if method is None or board is None:
         return None
-    names = {board.row_of(run) for run in board.runs if method.matches(run.spec)}
+    matching = [run for run in board.runs if method.matches(run.spec)]
+    # Of several values of a hyper-parameter that varies, none is chosen by its result.
+    variants = {run.spec.variant for run in matching}
+    if len(variants) > 1:
+        matching = [run for run in matching if run.spec.variant == method.label]
+    names = {board.row_of(run) for run in matching}
     rows = [row for row in board.rows if row.name in names]
     return min(rows, key=lambda row: bool(row.version), default=None)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from ssmlbench.checks.toy import (
     train,
 )
 from ssmlbench.core import hyperparameters
+from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import CheckpointSaved, Event
 from ssmlbench.core.spec import REGIME_NUMBERS
 from ssmlbench.inputs.splits import Inputs
@@ -89,6 +90,20 @@ def check_declarations(cls: type[Method | Estimator]) -> None:
             raise Broken(f'hyper-parameter {field.name} has no meaning: option(default, "…")')
     if wrong := hyperparameters.faults(cls.Config):
         raise Broken(f"hyper-parameter {'; '.join(wrong)}")
+    for variant, changes in getattr(cls, "ablations", {}).items():
+        if changes.get("method", cls.name) == cls.name:
+            _check_variant(cls, variant, changes)
+
+
+def _check_variant(cls: type[Method | Estimator], variant: str, changes: Mapping[str, Any]) -> None:
+    texts = {key: hyperparameters.as_typed(value) for key, value in changes.items()}
+    texts.pop("method", None)
+    try:
+        changed = hyperparameters.parse_config(cls.Config, texts, f"ablation {variant!r}")
+    except UserError as error:
+        raise Broken(str(error)) from None
+    if changed == cls.Config():
+        raise Broken(f"ablation {variant!r} changes no hyper-parameter")
 
 
 def trains(cls: type[Method], regime: str, kind: str) -> None:

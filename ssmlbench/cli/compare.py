@@ -115,6 +115,7 @@ def _audit(query: Query, papers: Sequence[Path]) -> Document:
     from ssmlbench.boards.published import is_method, read_published
     from ssmlbench.boards.render.rule_audit import audit_document
     from ssmlbench.boards.rule_audit import audit_rules, find_misprints
+    from ssmlbench.boards.source_audit import find_disagreements
 
     values = read_published(papers)
     rows = audit_rules(values)  # before the filters: rows imply each other's density
@@ -126,12 +127,13 @@ def _audit(query: Query, papers: Sequence[Path]) -> Document:
         )
 
     rows = [row for row in rows if wanted(row.first)]
-    if not rows:
+    differing = [row for row in find_disagreements(values) if wanted(row.first)]
+    if not rows and not differing:
         raise UserError(
-            "--audit: no published row with Micro-F1 and Hamming loss fits; leave --dataset or --method "
-            "out to see all"
+            "--audit: no published row with Micro-F1 and Hamming loss fits, nor one that two sources print "
+            "differently; leave --dataset or --method out to see all"
         )
-    return audit_document(rows, [misprint for misprint in misprints if wanted(misprint.value)])
+    return audit_document(rows, [m for m in misprints if wanted(m.value)], differing)
 
 
 def _beside_the_papers(boards: list[Board], query: Query, papers: Sequence[Path]) -> Document:

@@ -21,7 +21,7 @@ import typer
 from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad, key_values, typed_list
 from ssmlbench.core.hyperparameters import as_typed
 from ssmlbench.core.run_options import WHAT, WHERE, RunOption
-from ssmlbench.core.spec import OPTIONS, REGIME_NUMBERS
+from ssmlbench.core.spec import NUMBERS, OPTIONS
 from ssmlbench.grid.request import GridRequest
 from ssmlbench.protocol.regimes import REGIMES
 
@@ -187,9 +187,10 @@ def number_parameters() -> list[inspect.Parameter]:
             Annotated[
                 str | None,
                 typer.Option(
-                    option.flag, help=f"{option.regime}: only these values of {option.symbol}."
+                    option.flag,
+                    help=f"{', '.join(option.regimes)}: only these values of {option.symbol}.",
                 ),
             ],
         )
-        for option in REGIME_NUMBERS.values()
+        for option in NUMBERS
     ]

@@ -44,7 +44,7 @@ class RunOption:
     setting: bool = False  # runs that differ in it never share a table
     training: bool = False  # read by gradient training only: no part of an estimator's setting
     added_later: bool = False  # not hashed at its default: runs made before the field are found
-    regime: str = ""  # the regime whose number this is
+    regimes: tuple[str, ...] = ()  # the regimes whose number this is
     symbol: str = ""  # of that number on boards
 
     @property

@@ -59,17 +59,17 @@ class RunSpec:
         axis=True,
         above=0,
         most=1,
-        regime="semi",
+        regimes=("semi",),
         symbol="π",
         example=0.3,
     )
     share: float | None = run_option(
         None,
-        "partial-positive: share of positives kept, or several.",
+        "partial, partial-positive: share of entries or of positives kept, or several.",
         axis=True,
         above=0,
         most=1,
-        regime="partial-positive",
+        regimes=("partial-positive", "partial"),
         symbol="share",
         example=0.5,
     )
@@ -296,7 +296,10 @@ OPTIONS = {name: option for name, option in FIELDS.items() if option.help}
 SETTING = tuple(name for name, option in FIELDS.items() if option.setting)
 """What must be equal for two runs to stand in one table."""
 
-REGIME_NUMBERS = {option.regime: option for option in FIELDS.values() if option.regime}
+NUMBERS = tuple(option for option in FIELDS.values() if option.regimes)
+"""The fields that hold the number of a regime; two regimes may share one."""
+
+REGIME_NUMBERS = {regime: option for option in NUMBERS for regime in option.regimes}
 """The field that holds a regime's number, by regime; a regime without a number is not here."""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.spec import OPTIONS, REGIME_NUMBERS, RunSpec
+from ssmlbench.core.spec import NUMBERS, OPTIONS, REGIME_NUMBERS, RunSpec
 from ssmlbench.core.suggestions import one_of
 from ssmlbench.protocol.regimes import REGIMES
 
@@ -141,13 +141,15 @@ def _by_name(plugins: Plugins, request: GridRequest) -> GridRequest:
 
 def _cells(axes: Axes) -> Iterable[dict[str, Any]]:
     """One dictionary for each run, by field; the first axes below vary slowest."""
-    numbers = {option.name: option.regime for option in REGIME_NUMBERS.values()}
+    numbers = {option.name: option.regimes for option in NUMBERS}
     others = [
         name for name in axes if name not in ("regime", "dataset", "method", "seed", *numbers)
     ]
     names = ("dataset", *numbers, "method", *others, "seed")
     for regime in axes["regime"]:
-        values = [(None,) if numbers.get(name, regime) != regime else axes[name] for name in names]
+        values = [
+            axes[name] if regime in numbers.get(name, (regime,)) else (None,) for name in names
+        ]
         for cell in itertools.product(*values):
             yield {"regime": regime, **dict(zip(names, cell, strict=True))}
 

@@ -32,6 +32,9 @@ class Method(nn.Module):
     paper: ClassVar[str] = ""  # authors, title, venue
     differences: ClassVar[tuple[str, ...]] = ()  # where the paper and its released code differ
     regimes: ClassVar[frozenset[str] | set[str]] = frozenset({"semi"})
+    # Variants that each change one ingredient: name → hyper-parameters. `ssmlbench analyse ablation`
+    # runs them; the key "method" names another method that the values belong to.
+    ablations: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     head: ClassVar[str] = "linear"  # or "cosine": normalised features and weights
     projection: ClassVar[str] = "none"  # or "mlp": the papers' 512-256 projection below the head
     warm_up: bool = True  # start with epochs on labelled rows only

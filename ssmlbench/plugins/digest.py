@@ -24,7 +24,7 @@ from ssmlbench.plugins.syntax import Code, Found, Source, Statements, Writer, bo
 KIT = "ssmlbench.kit"
 CONTRACT = tuple(f"{KIT}.{name}" for name in ("method", "estimator", "pools", "gradient_step"))
 """Modules of the kit that are the same for every method."""
-DECLARATIONS = frozenset({"name", "paper", "differences", "regimes"})
+DECLARATIONS = frozenset({"name", "paper", "differences", "regimes", "ablations"})
 """Class attributes that say what a plugin is, and change nothing that it computes."""
 
 

@@ -87,12 +87,24 @@ def _single_positive(truth: Labels, number: float, split: str, seed: int) -> Dra
     return _every_row(labels)
 
 
-def _partial_positive(truth: Labels, number: float, split: str, seed: int) -> Drawn:
+def _single_positive_negatives(truth: Labels, number: float, split: str, seed: int) -> Drawn:
+    """The positive that `single-positive` keeps at this seed, and every negative."""
+    labels = _single_positive(truth, number, split, seed).labels
+    labels[truth == 0] = 0
+    return _every_row(labels)
+
+
+def _partial(truth: Labels, number: float, split: str, seed: int) -> Drawn:
     import numpy as np
 
     kept = np.random.RandomState(seed).random_sample(truth.shape) < number
-    labels = _nothing_known(truth)
-    labels[(truth == 1) & kept] = 1
+    return _every_row(np.where(kept, truth, UNKNOWN).astype(np.int8))
+
+
+def _partial_positive(truth: Labels, number: float, split: str, seed: int) -> Drawn:
+    """The positives that `partial` keeps at this seed and share."""
+    labels = _partial(truth, number, split, seed).labels
+    labels[labels == 0] = UNKNOWN
     return _every_row(labels)
 
 
@@ -169,10 +181,22 @@ _ENTRIES = (
         _among_all_rows,
     ),
     Regime(
+        "single-positive-negatives",
+        "every row keeps one of its positives and all negatives; other positives are unknown",
+        _single_positive_negatives,
+        _among_known,
+    ),
+    Regime(
         "partial-positive",
         "every positive is kept with probability share; the rest is unknown",
         _partial_positive,
         _corrected_for_share,
+    ),
+    Regime(
+        "partial",
+        "every entry, positive or negative, is kept with probability share; the rest is unknown",
+        _partial,
+        _among_known,
     ),
     Regime("full", "everything is known: the oracle", _full, _among_known),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import parse_config
-from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec, check_spec
+from ssmlbench.core.spec import NUMBERS, RunSpec, check_spec
 from ssmlbench.data import Card, DatasetAdapter, prepare
 from ssmlbench.inputs.encoders import (
     Encoder,
@@ -82,8 +82,8 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
             "--scaling is for feature vectors: add --freeze, or leave it out, as an encoder that "
             "is trained finds its own scale"
         )
-    for number in REGIME_NUMBERS.values():
-        if number.regime != regime:
+    for number in NUMBERS:
+        if regime not in number.regimes:
             typed[number.name] = None
     spec = RunSpec(
         **{**typed, **dataclasses.asdict(options), "weights": ""},

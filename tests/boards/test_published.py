@@ -25,6 +25,7 @@ from ssmlbench.boards.render.rule_audit import audit_document
 from ssmlbench.boards.render.side_by_side import side_by_side_document
 from ssmlbench.boards.rule_audit import AuditedRow, audit_rules, find_misprints, ratio_of
 from ssmlbench.boards.side_by_side import side_by_side
+from ssmlbench.boards.source_audit import find_disagreements
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.metrics import METRICS, evaluate
 from tests.support.board_runs import grid
@@ -46,8 +47,10 @@ def test_every_published_number_is_there(entries: list[PublishedValue]) -> None:
     # specs: BBAM T2 360, T3 200, T4 48; HML 23 + 12 + 24 + 4; EM+APL 60: 731 rows. T4 repeats
     # BBAM's 24 cells of T2 (2 data sets × 4 π × 3 metrics), which then name both tables.
     by_paper = Counter(entry.paper.key for entry in entries)
-    assert by_paper == {"bbam-neurips2024": 584, "hml-eccv2022": 63, "em-apl-eccv2022": 60}
-    assert sum(len(entry.sources) for entry in entries) == 731
+    more = {"cap-readme": 8, "aevlp-iccv2025": 20, "boostlu-cvpr2023": 24, "vlpl-readme": 4}
+    papers = {"bbam-neurips2024": 584, "hml-eccv2022": 63, "em-apl-eccv2022": 60}
+    assert by_paper == {**papers, **more}
+    assert sum(len(entry.sources) for entry in entries) == 731 + 56
     assert sum(len(entry.sources) == 2 for entry in entries) == 24
 
 
@@ -278,12 +281,15 @@ def test_the_audit_comes_in_every_format_and_states_its_identity(
     entries: list[PublishedValue],
 ) -> None:
     rows = audit_rules(entries)
-    page = audit_document(rows, find_misprints(entries, rows))
+    differing = find_disagreements(entries)
+    page = audit_document(rows, find_misprints(entries, rows), differing)
     for style in ("markdown", "latex", "json"):
         text = TEXT_FORMATS[style](page)
         assert "predicted density + true density" in text
     table = list(csv.DictReader(io.StringIO(TEXT_FORMATS["csv"](page))))
-    assert Counter(row["kind"] for row in table) == {"ratio": 28 * 4, "misprint": 4}
+    kinds = Counter(row["kind"] for row in table)
+    assert kinds.pop("disagreement") == sum(len(row.values) for row in differing)
+    assert kinds == {"ratio": 28 * 4, "misprint": 4}
 
 
 def test_the_command_audits_one_data_set_with_the_density_of_all(ssmlbench: Call) -> None:
@@ -295,6 +301,53 @@ def test_the_command_audits_one_data_set_with_the_density_of_all(ssmlbench: Call
     none = ssmlbench("compare", "--audit", "--dataset", "multidigits")
     assert none.returncode == 2
     assert "no published row" in none.stderr
+
+
+def test_the_audit_finds_what_two_sources_print_differently(entries: list[PublishedValue]) -> None:
+    found = {
+        (
+            row.first.dataset,
+            row.first.regime,
+            row.first.level,
+            row.first.method,
+            row.first.metric,
+        ): [(value.digits, value.paper.key) for value in row.values]
+        for row in find_disagreements(entries)
+    }
+    boost, vlpl = "boostlu-cvpr2023", "vlpl-readme"
+    expected = {
+        "voc2012": [("88.27", boost), ("89.2", vlpl)],
+        "coco2014": [("70.7", boost), ("71.0", vlpl)],
+        "nuswide": [("47.4", vlpl), ("48.76", boost)],
+        "cub": [("19.5", vlpl), ("19.56", boost)],  # 19.5 is at most 19.55
+    }
+    for dataset, values in expected.items():
+        assert found[dataset, "single-positive", "", "llr", "map"] == values
+    # BCE with one positive and every negative stands in a regime of its own: no disagreement
+    assert ("voc2012", "single-positive-negatives", "", "bce", "map") not in found
+    # "mime" is printed for other regimes by two papers: other rows
+    assert not [key for key in found if key[3] == "mime"]
+
+
+def test_numbers_that_differ_by_rounding_only_do_not_disagree() -> None:
+    def printed(key: str, digits: str, std: float | None = None) -> PublishedValue:
+        paper = Paper(key, key, "", {}, {}, {})
+        row = ("d", "D", "full", "", "M", None, "map", digits, "percent", std)
+        return PublishedValue(paper, ("T",), *row)
+
+    assert find_disagreements([printed("a", "70.7"), printed("b", "70.70")]) == []
+    assert find_disagreements([printed("a", "70.7"), printed("b", "70.74")]) == []
+    (row,) = find_disagreements([printed("a", "70.7"), printed("b", "70.76")])
+    assert row.spread == pytest.approx(0.0006)
+    assert not row.within_deviations
+    (row,) = find_disagreements([printed("a", "70.0", 0.003), printed("b", "70.5", 0.003)])
+    assert row.within_deviations
+
+
+def test_the_command_shows_sources_that_differ_where_there_is_no_ratio(ssmlbench: Call) -> None:
+    made = ssmlbench("compare", "--audit", "--dataset", "cub", "--method", "llr")
+    assert made.returncode == 0, made.stderr
+    assert "19.5 (VLPL); 19.56 (BoostLU)" in made.stdout
 
 
 def test_every_metric_of_the_papers_is_one_of_ours(entries: list[PublishedValue]) -> None:

@@ -156,3 +156,33 @@ def test_losses_and_gradients_are_finite(
     assert total.isfinite()
     for tensor in (cosines, *method.parameters()):
         assert tensor.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("side", "margins"),
+    [("both", [0.3, 0.3]), ("positives", [0.3, 0.0]), ("negatives", [0.0, 0.3])],
+)
+def test_the_margin_shifts_the_training_entries_of_its_side(
+    side: str, margins: list[float]
+) -> None:
+    cosines = [0.6, 0.1]  # of a positive and a negative
+    method = build(labels=2, margin_on=side)
+    term = method.loss(batch(torch.tensor([cosines]), torch.tensor([[1, 0]])), None)["labelled"]
+    z = [20 * math.cos(math.acos(c) + m) for c, m in zip(cosines, margins, strict=True)]
+    expected = math.log1p(math.exp(-z[0])) + math.log1p(math.exp(z[1]))
+    assert float(term) == pytest.approx(expected, rel=1e-4)
+    at_test = 20 * math.cos(math.acos(0.1) + (0.3 if side == "both" else 0.0))
+    found = float(method.scores(torch.tensor([cosines]))[0, 1])
+    assert found == pytest.approx(1 / (1 + math.exp(-at_test)), rel=1e-4)
+
+
+def test_the_linear_head_is_plain_bce_without_scale_and_margin() -> None:
+    method = build(labels=2, head="linear", adaptive=True)
+    assert isinstance(method.build_head(5), torch.nn.Linear)
+    assert list(method.parameters()) == []
+    logits = torch.tensor([[2.0, -3.0]])
+    terms = method.loss(batch(logits, torch.tensor([[1, 0]])), None)
+    assert terms.keys() == {"labelled"}
+    expected = math.log1p(math.exp(-2.0)) + math.log1p(math.exp(-3.0))
+    assert float(terms["labelled"]) == pytest.approx(expected, rel=1e-5)
+    assert torch.equal(method.scores(logits), logits.sigmoid())

@@ -22,6 +22,7 @@ from ssmlbench.kit.gradient_step import GradientStep
 from ssmlbench.kit.heads import Network
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import load_file
+from ssmlbench.protocol.regimes import REGIMES
 
 NAMES = ("an", "wan", "ls", "nls", "l1r", "l2r", "epr", "entmin", "focal", "asl")
 LARGE = ("llr", "llct", "llcp")
@@ -254,7 +255,7 @@ def test_released_corrections_are_lost_where_one_entry_is_doubted() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_every_regime_and_both_readings_are_offered(name: str) -> None:
     cls = method_class(name)
-    assert set(cls.regimes) == {"semi", "single-positive", "partial-positive", "full"}
+    assert set(cls.regimes) == set(REGIMES)
     assert not cls.warm_up
     assert build(name, 3).unlabelled_views == ("strong",)
     assert build(name, 3, reading="lab").unlabelled_views == ()

@@ -24,7 +24,7 @@ NEW_REGIME = {
         "    seed: int = run_option(",
         """    noise: float | None = run_option(
         None, "noisy: fraction of labels flipped, or several.", axis=True, least=0, most=1,
-        regime="noisy", symbol="σ", example=0.2,
+        regimes=("noisy",), symbol="σ", example=0.2,
     )
     seed: int = run_option(""",
     ),
@@ -144,7 +144,7 @@ def test_a_new_option_is_typed_hashed_and_separates_tables(answers: dict[str, st
 def test_help_and_bounds_know_both(answers: dict[str, str]) -> None:
     text = answers["run --help"]
     assert "noisy: fraction of labels flipped, or several." in text
-    assert "semi, single-positive, partial-positive, full" in text.replace("noisy, ", "")
+    assert "semi, single-positive, single-positive-negatives" in text.replace("noisy, ", "")
     assert "Labelled rows that are left out." in text
     assert "--noise 2.0: must lie in [0, 1]" in answers["run --grid grid.toml --noise 2"]
     refused = answers["run --grid grid.toml --skipped-rows -1"]

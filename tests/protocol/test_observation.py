@@ -67,6 +67,40 @@ def test_in_partial_positive_each_positive_is_kept_with_the_share() -> None:
     assert np.allclose(seen.prior, 1.0, atol=0.06)  # the share is known to the protocol
 
 
+def test_in_single_positive_negatives_all_but_the_other_positives_is_known() -> None:
+    seen = observe(TRUTH, of("single-positive-negatives"))
+    alone = observe(TRUTH, of("single-positive"))
+    assert np.array_equal(seen.labels == 1, alone.labels == 1)  # the same draw
+    assert np.array_equal(seen.labels == 0, TRUTH == 0)
+    assert (TRUTH[seen.labels == -1] == 1).all()
+    assert len(seen.labelled) == 400
+    kept, negatives = (alone.labels == 1).sum(axis=0), (TRUTH == 0).sum(axis=0)
+    assert np.allclose(seen.prior, kept / (kept + negatives))
+
+
+def test_in_partial_each_entry_is_kept_with_the_share() -> None:
+    truth = (np.random.default_rng(1).random((4000, 3)) < 0.3).astype(np.int8)
+    seen = observe(truth, of("partial", share=0.4))
+    known = seen.labels != -1
+    assert np.array_equal(seen.labels[known], truth[known])
+    for value in (0, 1):  # positives and negatives alike; 3.5 standard deviations
+        assert np.isclose(known[truth == value].mean(), 0.4, atol=0.03)
+    assert np.allclose(seen.prior, 0.3, atol=0.045)
+    positives = observe(truth, of("partial-positive", share=0.4)).labels
+    assert np.array_equal(positives == 1, seen.labels == 1)  # the same draw
+    assert len(seen.unlabelled) == 0
+
+
+@pytest.mark.parametrize("regime", ["single-positive-negatives", "partial"])
+def test_what_a_regime_hides_changes_nothing_that_is_observed(regime: str) -> None:
+    spec = of(regime, share=0.5 if regime == "partial" else None)
+    seen = observe(TRUTH, spec)
+    assert (seen.labels == -1).any()
+    if regime == "partial":  # in the other regime every hidden entry is a positive
+        scrambled = np.where(seen.labels >= 0, TRUTH, 1 - TRUTH).astype(np.int8)
+        assert observe(scrambled, spec).digest == seen.digest
+
+
 def test_in_full_everything_is_known() -> None:
     seen = observe(TRUTH, of("full"))
     assert np.array_equal(seen.labels, TRUTH)

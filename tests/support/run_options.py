@@ -11,7 +11,7 @@ def another_value(option: RunOption) -> Any:
     """A valid value of the field that is not its default."""
     if option.choices:
         return next(choice for choice in option.choices if choice != option.default)
-    if option.regime:
+    if option.regimes:
         return option.example / 2
     if option.kind is str:
         return "other"

@@ -1,4 +1,4 @@
-"""The audit of published F1 and Hamming columns as a document."""
+"""The audit of published numbers as a document: decision rules, misprints, sources that differ."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from typing import Any
 
 from ssmlbench.boards.render.document import DASH, Document, Panel, TableSection, texts
 from ssmlbench.boards.rule_audit import IDENTITY, AuditedRow, Misprint, Ratio
+from ssmlbench.boards.source_audit import Disagreement
 from ssmlbench.protocol.metrics import METRICS
 
 
-def audit_document(rows: Sequence[AuditedRow], misprints: Sequence[Misprint]) -> Document:
-    """Return one section a data set, and one of probable misprints."""
+def audit_document(
+    rows: Sequence[AuditedRow],
+    misprints: Sequence[Misprint],
+    disagreements: Sequence[Disagreement] = (),
+) -> Document:
+    """Return one section a data set, one of probable misprints and one of sources that differ."""
     sections = []
     for dataset in dict.fromkeys(row.dataset for row in rows):
         members = [row for row in rows if row.dataset == dataset]
@@ -23,8 +28,11 @@ def audit_document(rows: Sequence[AuditedRow], misprints: Sequence[Misprint]) ->
         ]
         headers = ["data set", "method", "metric", "what does not fit"]
         sections.append(TableSection("Probable misprints", [Panel(headers, body, left=4)]))
+    if disagreements:
+        sections.append(_sources_section(disagreements))
     records = [_audit_record(row, ratio) for row in rows for ratio in row.ratios]
     records += [_misprint_record(misprint) for misprint in misprints]
+    records += [record for row in disagreements for record in _disagreement_records(row)]
     return Document(sections, records, "audit")
 
 
@@ -51,6 +59,43 @@ def _audit_section(dataset: str, rows: Sequence[AuditedRow]) -> TableSection:
     return TableSection(
         f"{dataset} · audit of published F1 and Hamming", [Panel(headers, body)], notes
     )
+
+
+def _sources_section(disagreements: Sequence[Disagreement]) -> TableSection:
+    body = []
+    for row in disagreements:
+        first = row.first
+        at = f"{first.regime} {first.level}".strip()
+        printed = "; ".join(f"{value.digits} ({value.paper.name})" for value in row.values)
+        apart = f"{row.spread:.4f}" + (" (within ± of both)" if row.within_deviations else "")
+        title = METRICS[first.metric].title
+        body.append(texts(first.dataset, at, first.method, title, printed, apart))
+    headers = ["data set", "regime", "method", "metric", "printed", "apart"]
+    notes = [
+        "One row of a table, printed by two sources with numbers that differ by more than their rounding. "
+        "A source may have run the method again under its own protocol, copied the number of a third, or "
+        "misprinted it.",
+    ]
+    return TableSection("Sources that differ", [Panel(headers, body, left=5)], notes)
+
+
+def _disagreement_records(row: Disagreement) -> list[Mapping[str, Any]]:
+    return [
+        {
+            "kind": "disagreement",
+            "dataset": value.dataset,
+            "regime": value.regime,
+            "level": value.level,
+            "method": value.method,
+            "metric": value.metric,
+            "paper": value.paper.key,
+            "sources": ", ".join(value.sources),
+            "value": value.value,
+            "std": value.std,
+            "apart": row.spread,
+        }
+        for value in row.values
+    ]
 
 
 def _shares(row: AuditedRow) -> str:

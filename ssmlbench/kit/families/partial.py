@@ -19,7 +19,8 @@ from ssmlbench.kit.pools import Batch, Pool, Pools
 
 KAPPA = (
     "κ: expected positives of a row; none takes the prior's sum, which is the labelled rows' mean "
-    "in semi and full. Give it in single-positive (the sum is then at most 1) and partial-positive"
+    "in semi, partial and full. Give it in the two single-positive regimes (the sum is too low there) "
+    "and in partial-positive"
 )
 """The help text of the hyper-parameter κ."""
 
@@ -36,7 +37,12 @@ class PartialMethod(Method):
     A method says what an unobserved entry is learnt as, and what else it changes.
     """
 
-    regimes = frozenset({"semi", "single-positive", "partial-positive", "full"})
+    regimes = frozenset(
+        {
+            *("semi", "single-positive", "single-positive-negatives"),
+            *("partial-positive", "partial", "full"),
+        }
+    )
     warm_up = False
 
     @dataclass(frozen=True)
