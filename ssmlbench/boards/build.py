@@ -115,8 +115,9 @@ def _by_setting(runs: Sequence[Finished]) -> list[tuple[Setting, list[Finished]]
 def _setting(spec: RunSpec, name: str) -> Any:
     if spec.is_estimator and FIELDS[name].of_training:
         return None
-    if name == "lr":  # a tuned run is compared at the rate it was tuned around
-        return spec.tuned.get("lr", spec.lr)
+    centre = spec.tuned.get("centre", spec.tuned)  # studies before recipes: {"lr": …} beside it
+    if name in centre:  # a tuned run is compared at the values it was tuned around
+        return centre[name]
     return spec.backbone_name if name == "backbone" else getattr(spec, name)
 
 

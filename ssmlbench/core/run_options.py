@@ -40,6 +40,7 @@ class RunOption:
     above: float | None = None  # bounds of a number
     least: float | None = None
     most: float | None = None
+    below: float | None = None
     example: Any = None
     setting: bool = False  # runs that differ in it never share a table
     training: bool = False  # read by gradient training only: no part of an estimator's setting
@@ -63,6 +64,8 @@ class RunOption:
         if self.most is not None:
             opening, low = ("(", self.above) if self.least is None else ("[", self.least)
             text = f"must lie in {opening}{low:g}, {self.most:g}]"
+        elif self.below is not None:
+            text = f"must lie in [{self.least:g}, {self.below:g})"
         elif self.least is not None:
             text = f"must be at least {self.least:g}"
         else:
@@ -79,6 +82,7 @@ class RunOption:
             (self.above is None or value > self.above)
             and (self.least is None or value >= self.least)
             and (self.most is None or value <= self.most)
+            and (self.below is None or value < self.below)
         )
         if not inside:
             raise UserError(f"{self.flag} {value}: {self.expected}")

@@ -26,13 +26,15 @@ from ssmlbench.core.run_options import (
     run_option,
 )
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Raised when the engine changes in a way that changes numbers; boards never mix two versions."""
 
 Split = Literal["random", "stratified"]
 Selection = Literal["last", "val", "oracle"]
 EpochCount = Literal["unlabelled", "labelled"]
-Projection = Literal["none", "mlp"]
+Projection = Literal["none", "mlp", "skip", "residual"]
+HeadStart = Literal["random", "zero"]
+RecipeName = Literal["paper", "features"]
 Pooling = Literal["masked", "all"]
 JudgedOn = Literal["test", "held-out"]
 Scaling = Literal["standard", "none"]
@@ -102,6 +104,7 @@ class RunSpec:
         setting=True,
     )
     projection: Projection = run_option("none", training=True)
+    head_start: HeadStart = run_option("random", training=True, added_later=True)
     freeze: bool = run_option(
         False, "Encode once, cache, train on the features.", panel=ENCODER, setting=True
     )
@@ -163,6 +166,16 @@ class RunSpec:
     )
     encoder_code: str = run_option("", setting=True)  # digest of an encoder plugin's file
 
+    # Its choices are the table in runs/recipes.py. It gives the fields below, and the projection,
+    # their defaults; it changes nothing else.
+    recipe: RecipeName = run_option(
+        "paper",
+        "Defaults of training: features (heads on fixed features), or paper (as published).",
+        panel=TRAINING,
+        default_text="features for fixed features, else paper",
+        setting=True,
+        added_later=True,
+    )
     epochs: int = run_option(
         40, "All epochs, warm-up included.", panel=TRAINING, least=1, setting=True
     )
@@ -181,6 +194,15 @@ class RunSpec:
         key="epoch",
         setting=True,
     )
+    epoch_steps: int | None = run_option(
+        None,
+        "Gradient steps of an epoch, whatever the number of rows.",
+        panel=TRAINING,
+        default_text="the recipe's",
+        least=1,
+        setting=True,
+        added_later=True,
+    )
     batch_size: int = run_option(
         64, "Unlabelled rows in a step (B_u).", panel=TRAINING, least=1, setting=True
     )
@@ -196,7 +218,41 @@ class RunSpec:
         setting=True,
     )
     weight_decay: float = run_option(
-        1e-4, "AdamW's, decoupled.", panel=TRAINING, least=0, setting=True
+        1e-4,
+        "AdamW's, decoupled, on every weight.",
+        panel=TRAINING,
+        default_text="the recipe's",
+        least=0,
+        setting=True,
+    )
+    relative_decay: float = run_option(
+        0.0,
+        "More decay of weight matrices, × features / training rows (no cosine heads).",
+        panel=TRAINING,
+        default_text="the recipe's",
+        least=0,
+        setting=True,
+        added_later=True,
+    )
+    input_dropout: float = run_option(
+        0.0,
+        "Features dropped before the projection in training.",
+        panel=TRAINING,
+        default_text="the recipe's",
+        least=0,
+        below=1,
+        setting=True,
+        added_later=True,
+    )
+    hidden_dropout: float = run_option(
+        0.0,
+        "Units dropped inside the projection in training.",
+        panel=TRAINING,
+        default_text="the recipe's",
+        least=0,
+        below=1,
+        setting=True,
+        added_later=True,
     )
     ema_decay: float = run_option(0.9997, setting=True, training=True)
     precision: Precision = run_option(
@@ -213,7 +269,7 @@ class RunSpec:
     learner: Learner = run_option("method", added_later=True)
     config: Mapping[str, Any] = run_option(dict)
     changed: tuple[str, ...] = run_option(())  # hyper-parameters set to other than their defaults
-    # Set by tuning: {trial, trials, seed, lr: centre of the search}.
+    # Set by tuning: {trial, trials, seed, centre: what the searched fields above were without it}.
     tuned: Mapping[str, Any] = run_option(dict, added_later=True)
     code: str = run_option("")  # digest of the method's code
     data: str = run_option("", setting=True)  # fingerprint of the prepared data set
@@ -313,6 +369,11 @@ def check_spec(spec: RunSpec) -> None:
     if spec.warmup_epochs > spec.epochs:
         raise UserError(
             f"--warmup-epochs {spec.warmup_epochs}: must lie between 0 and --epochs {spec.epochs}"
+        )
+    if spec.epoch_steps and spec.epoch_count == "labelled":
+        raise UserError(
+            "--epoch labelled counts rows, --epoch-steps and --recipe features count steps; use "
+            "--recipe paper, or leave --epoch out"
         )
     if spec.judged_on == "held-out" and spec.selection == "oracle":
         raise UserError("tune never looks at the test set: --selection must be last or val")

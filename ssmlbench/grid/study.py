@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -19,12 +19,13 @@ from typing import Any
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import write_atomically
-from ssmlbench.core.hyperparameters import Between, Search, ranges
+from ssmlbench.core.hyperparameters import Search, ranges
 from ssmlbench.core.seeds import stream_seed
-from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec, check_spec
+from ssmlbench.core.spec import FIELDS, REGIME_NUMBERS, RunSpec, check_spec
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.finished import Unreadable, read_result
 from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.recipes import RECIPES
 from ssmlbench.runs.schema import SchemaError, parse_spec
 
 
@@ -38,17 +39,25 @@ class Study:
     """The search of one cell: its spec, the ranges to draw from, and the number of trials."""
 
     base: RunSpec  # the run as requested; its seed draws the rows and the configurations
-    # "lr" of a method, and the hyper-parameters with a range that were not set
+    # fields of the spec that its recipe searches, and the hyper-parameters with a range, if not set
     space: dict[str, Search]
     trials: int
 
     @classmethod
     def of(cls, base: RunSpec, plugins: Plugins, trials: int) -> Study:
-        """Search the learning rate and every hyper-parameter with a range that was not set."""
+        """Search what the recipe lets be searched, and every hyper-parameter with a range.
+
+        Hyper-parameters that were set keep their values.
+        """
         declared = ranges(plugins.methods[base.method].Config)
         free = {name: search for name, search in declared.items() if name not in base.changed}
-        rates = {} if base.is_estimator else {"lr": learning_rates(base.lr)}
-        study = cls(base, {**rates, **free}, trials)
+        fields = {} if base.is_estimator else RECIPES[base.recipe].searched(base)
+        if both := sorted(fields.keys() & free.keys()):
+            raise UserError(
+                f"method {base.method}: hyper-parameter {both[0]} has the name of a run option that tune "
+                "draws too; rename it"
+            )
+        study = cls(base, {**fields, **free}, trials)
         check_spec(study.spec(0))
         return study
 
@@ -58,13 +67,10 @@ class Study:
         A trial depends on the seed and its number alone, so that a longer study keeps the first ones.
         """
         drawn = {} if trial == 0 else self._draw(trial)
-        lr = drawn.pop("lr", self.base.lr)
+        centre = {"centre": values} if (values := centre_of(self.base, self.space)) else {}
+        trial_spec = with_drawn(self.base, drawn)
         return dataclasses.replace(
-            self.base,
-            judged_on="held-out",
-            lr=lr,
-            config={**self.base.config, **drawn},
-            tuned={"trial": trial, **({"lr": self.base.lr} if "lr" in self.space else {})},
+            trial_spec, judged_on="held-out", tuned={"trial": trial, **centre}
         )
 
     def _draw(self, trial: int) -> dict[str, Any]:
@@ -86,10 +92,16 @@ class Study:
         return studies_folder(results, base) / name
 
 
-def learning_rates(default: float) -> Between:
-    """What is drawn for the learning rate of every method: a tenth to three times the default."""
-    low, high = (float(f"{default * factor:.4g}") for factor in (0.1, 3))
-    return Between(low, high, log=True)
+def centre_of(base: RunSpec, names: Iterable[str]) -> dict[str, Any]:
+    """The values that the searched fields of the spec have without tuning."""
+    return {name: getattr(base, name) for name in names if name in FIELDS}
+
+
+def with_drawn(base: RunSpec, drawn: Mapping[str, Any]) -> RunSpec:
+    """The spec with drawn values in its fields and in the method's hyper-parameters."""
+    fields = {name: value for name, value in drawn.items() if name in FIELDS}
+    config = {name: value for name, value in drawn.items() if name not in FIELDS}
+    return dataclasses.replace(base, **fields, config={**base.config, **config})
 
 
 def studies_folder(results: Path, spec: RunSpec) -> Path:
@@ -147,7 +159,7 @@ def close(study: Study, results: Path) -> list[Record] | None:
         if isinstance(run, Unreadable):
             raise UserError(f"{run}; move its folder away and tune again")
         score = run.result["metrics"]["threshold"]["default"]["map"]
-        drawn = {name: spec.lr if name == "lr" else spec.config[name] for name in study.space}
+        drawn = {n: getattr(spec, n) if n in FIELDS else spec.config[n] for n in study.space}
         records.append(Record(trial, drawn, score, run.diverged, spec.hash))
     stored = {
         "base": study.base.as_dict(),
@@ -226,17 +238,14 @@ def _tuned(spec: RunSpec, plugins: Plugins, results: Path) -> RunSpec:
             f"--tuned: all {len(records)} trials of {spec.method} on {spec.dataset} "
             f"{spec.regime_label} diverged; tune again with a smaller --lr"
         )
-    drawn = dict(best.drawn)
-    centre = {"lr": spec.lr} if "lr" in drawn else {}
+    centre = centre_of(spec, best.drawn)
     return dataclasses.replace(
-        spec,
-        lr=drawn.pop("lr", spec.lr),
-        config={**spec.config, **drawn},
+        with_drawn(spec, best.drawn),
         tuned={
             "trial": best.trial,
             "trials": len(records),
             "seed": base.seed,
-            **centre,
+            **({"centre": centre} if centre else {}),
         },
     )
 

@@ -24,11 +24,10 @@ from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.regimes import REGIMES, Regime
+from ssmlbench.runs.recipes import Request, with_epoch_steps, with_recipe
 
 STRONG_VIEWS = 4
 """R: drawn strong views of a row that are cached under `--freeze`."""
-HEAD_LR = 1e-3
-"""The learning rate of heads on frozen features when the command line names none."""
 
 
 def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> RunSpec:
@@ -71,10 +70,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     defaults = dataclasses.asdict(method.Config())
     epochs = typed.setdefault("epochs", RunSpec.epochs)
     typed.setdefault("warmup_epochs", round(epochs * RunSpec.warmup_epochs / RunSpec.epochs))
-    typed.setdefault("lr", HEAD_LR if freeze else encoder.lr)
     on_vectors = freeze or adapter.kind == "vector"
-    own_projection = "none" if issubclass(method, Estimator) else method.projection
-    typed.setdefault("projection", "mlp" if on_vectors else own_projection)
     if on_vectors:
         typed.setdefault("scaling", encoder.scaling)
     elif "scaling" in typed:
@@ -85,6 +81,8 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     for number in NUMBERS:
         if regime not in number.regimes:
             typed[number.name] = None
+    if not issubclass(method, Estimator):
+        typed = with_recipe(typed, Request(method, on_vectors, freeze, encoder.lr))
     spec = RunSpec(
         **{**typed, **dataclasses.asdict(options), "weights": ""},
         config=values,
@@ -93,11 +91,13 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
         encoder_code=encoder_code(encoder),
     )
     check_spec(spec)
-    if estimator:
-        spec = spec.for_estimator()
     card = prepare(adapter()).card
     check_labels(card, REGIMES[regime])
-    return dataclasses.replace(spec, weights=encoder.weights_id(options), data=card.fingerprint)
+    spec = dataclasses.replace(spec, weights=encoder.weights_id(options), data=card.fingerprint)
+    if estimator:
+        return spec.for_estimator()
+    unlabelled = card.unlabelled["train"] if REGIMES[regime].as_given else 0
+    return with_epoch_steps(spec, card.rows["train"] - unlabelled)
 
 
 def check_labels(card: Card, regime: Regime) -> None:

@@ -45,7 +45,12 @@ class EpochPlan:
 
 
 def steps_an_epoch(spec: RunSpec, labelled: int, unlabelled: int, warming_up: bool) -> int:
-    """⌈N_u / B_u⌉ in every phase; `--epoch labelled` counts warm-up over the labelled rows."""
+    """The recipe's number, or ⌈N_u / B_u⌉ in every phase.
+
+    `--epoch labelled` counts warm-up over the labelled rows.
+    """
+    if spec.epoch_steps:
+        return spec.epoch_steps
     over_labelled = warming_up and spec.epoch_count == "labelled"
     return math.ceil(
         (labelled if over_labelled or not unlabelled else unlabelled) / spec.batch_size
@@ -62,15 +67,22 @@ def plan_epoch(
     """
     size = spec.labelled_batch_size if mixed else spec.batch_size
     draw = stream(spec.seed, "labelled", epoch)
+    counts_steps = spec.epoch_steps is not None
     # Labelled rows are cycled and reshuffled; without an unlabelled pool, an epoch is one pass.
-    needed = steps * size if unlabelled else labelled
-    passes = math.ceil(needed / labelled)
-    cycled = torch.cat([torch.randperm(labelled, generator=draw) for _ in range(passes)])
-    batches = list(cycled[:needed].split(size))
+    needed = steps * size if unlabelled or counts_steps else labelled
+    batches = _cycled(labelled, needed, draw).split(size)
     if not mixed:
-        return EpochPlan(epoch, batches)
-    order = torch.randperm(unlabelled, generator=stream(spec.seed, "unlabelled", epoch))
-    return EpochPlan(epoch, batches, list(order.split(spec.batch_size)))
+        return EpochPlan(epoch, list(batches))
+    needed = steps * spec.batch_size if counts_steps else unlabelled
+    order = _cycled(unlabelled, needed, stream(spec.seed, "unlabelled", epoch))
+    return EpochPlan(epoch, list(batches), list(order.split(spec.batch_size)))
+
+
+def _cycled(rows: int, needed: int, generator: torch.Generator) -> Tensor:
+    """Positions of `needed` rows: as many passes as it takes, each in an order of its own."""
+    passes = math.ceil(needed / rows)
+    orders = [torch.randperm(rows, generator=generator) for _ in range(passes)]
+    return torch.cat(orders)[:needed]
 
 
 class Batching:
@@ -99,9 +111,14 @@ class Batching:
     def plan(self, epoch: int, warming_up: bool) -> EpochPlan:
         """Draw the rows of every step of an epoch, counted from 0."""
         labelled, unlabelled = len(self.pools.labelled), len(self.pools.unlabelled)
-        mixed = bool(unlabelled and self.method.unlabelled_views and not warming_up)
+        mixed = self.mixes_pools(warming_up)
         steps = self.steps_an_epoch(warming_up)
         return plan_epoch(self.spec, epoch, steps, labelled, unlabelled, mixed)
+
+    def mixes_pools(self, warming_up: bool) -> bool:
+        """Whether the steps of a phase have rows of both pools."""
+        views = self.method.unlabelled_views
+        return bool(len(self.pools.unlabelled) and views and not warming_up)
 
     def batches(self, plan: EpochPlan, workers: int) -> Iterator[tuple[Batch, Batch | None]]:
         """Yield the labelled and the unlabelled batch of each step; threads read inputs ahead."""

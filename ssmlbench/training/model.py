@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.encoders import Encoder
-from ssmlbench.kit.heads import Network, build_projection
+from ssmlbench.kit.heads import Dropout, Network, build_projection, start_at_zero
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Outputs
 from ssmlbench.training.device import mixed_precision
@@ -23,8 +23,12 @@ class Model:
         self.device = device
         self.batch_rows = encoder.batch_rows
         self.autocast, self.scaler = mixed_precision(device, spec.precision)
-        projection, width = build_projection(spec.projection, encoder.features)
-        self.network = Network(encoder, projection, method.build_head(width)).to(device)
+        projection, width = build_projection(spec.projection, encoder.features, spec.hidden_dropout)
+        head = method.build_head(width)
+        if spec.head_start == "zero":
+            start_at_zero(head)
+        dropout = Dropout(spec.input_dropout)
+        self.network = Network(encoder, projection, head, dropout).to(device)
         self.ema = Ema(self.network, spec.ema_decay)
 
     @property

@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,6 +29,9 @@ from ssmlbench.training.device import peak_memory, reset_peak_memory
 from ssmlbench.training.evaluation import Evaluator, Progress, Trained
 from ssmlbench.training.model import Model
 from ssmlbench.training.run_data import RunData
+
+LARGEST_DECAY = 50.0
+"""Of `--relative-decay`, before lr × decay nears 1 and every step would undo all learning."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Trainer:
         self.method = method.to(context.device)
         self.warmup_epochs = spec.warmup_epochs if method.warm_up else 0
         self.model = Model(spec, method, encoder, context.device)
+        self.width = encoder.features
         self.progress = Progress()
         self.evaluator = Evaluator(
             spec, method, self.model, run_data, self.progress, context.workers
@@ -87,7 +92,7 @@ class Trainer:
             (0, self.warmup_epochs) if self.warming_up else (self.warmup_epochs, self.spec.epochs)
         )
         groups = [
-            {"params": list(self.model.network.parameters()), "lr": self.spec.lr},
+            *self._network_groups(),
             *self.method.parameter_groups(self.spec.lr),
         ]
         self.optimiser = torch.optim.AdamW(
@@ -107,6 +112,26 @@ class Trainer:
             self.method.start_phase(self.model.network)
         self.method.optimisers = self.method.build_optimisers(self.model.network)
         self.model.ema.restart()
+
+    def _network_groups(self) -> list[dict[str, Any]]:
+        """The network's weights for the optimiser; matrices on fixed features decay by D / n.
+
+        n counts the rows that the phase trains on: the fewer they are, the smaller the weights
+        should stay. The length of a weight means nothing under a cosine head: there is no such decay.
+        """
+        spec, network = self.spec, self.model.network
+        if not spec.relative_decay or self.method.head == "cosine":
+            return [{"params": list(network.parameters()), "lr": spec.lr}]
+        mixed = self.batching.mixes_pools(self.warming_up)
+        rows = len(self.pools.labelled) + (len(self.pools.unlabelled) if mixed else 0)
+        decay = min(spec.relative_decay * self.width / max(rows, 1), LARGEST_DECAY)
+        decay += spec.weight_decay
+        matrices = [weight for weight in network.parameters() if weight.ndim > 1]
+        others = [weight for weight in network.parameters() if weight.ndim <= 1]
+        return [
+            {"params": matrices, "lr": spec.lr, "weight_decay": decay},
+            *([{"params": others, "lr": spec.lr}] if others else []),
+        ]
 
     @property
     def warming_up(self) -> bool:

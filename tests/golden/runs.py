@@ -44,7 +44,8 @@ RUNS = {
         f"--method em_apl {IMAGES} --regime partial-positive --share 0.5"
     ),
     "vectors, semi, bce, epoch of labelled rows": (
-        f"--method bce {VECTORS} --pi 0.3 --epoch labelled --scaling none --weight-decay 0.5"
+        f"--method bce {VECTORS} --pi 0.3 --recipe paper --epoch labelled --scaling none "
+        "--weight-decay 0.5"
     ),
     "vectors, semi, flatmatch, stratified": (
         f"--method flatmatch {VECTORS} --pi 0.3 --split stratified"
@@ -52,6 +53,8 @@ RUNS = {
     "vectors, semi, drml, best epoch on held-out rows": (
         f"--method drml {VECTORS} --pi 0.4 --selection val"
     ),
+    "vectors, semi, cap": f"--method cap {VECTORS} --pi 0.3",
+    "vectors, semi, cap, the papers' recipe": f"--method cap {VECTORS} --pi 0.3 --recipe paper",
     "vectors, semi, bbam": f"--method bbam {VECTORS} --pi 0.3",
     "vectors, semi, hml": f"--method hml {VECTORS} --pi 0.3",
     "vectors, single positive, role": f"--method role {VECTORS} --regime single-positive",

@@ -25,12 +25,13 @@ from ssmlbench.cli import app
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import AlreadyDone, Done
 from ssmlbench.core.hyperparameters import between, choice, faults, option
-from ssmlbench.core.spec import RunSpec
+from ssmlbench.core.spec import FIELDS, RunSpec
 from ssmlbench.data import Task
 from ssmlbench.grid.status import read_states
 from ssmlbench.grid.study import (
     Record,
     Study,
+    centre_of,
     close,
     held_out_note,
     trials_root,
@@ -44,6 +45,7 @@ from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.finished import Finished, read_finished
 from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.recipes import RECIPES
 from ssmlbench.runs.resolve import resolve
 from tests.support.board_runs import BASE, finished
 
@@ -214,9 +216,8 @@ def test_trial_0_is_the_default_and_every_trial_lies_in_its_ranges(
     assert {spec.config["loss"] for spec in others} == {"asl", "bce"}
     for spec in others:
         assert base.lr / 10 <= spec.lr <= base.lr * 3
-        assert all(
-            spec.config[name] in search for name, search in study.space.items() if name != "lr"
-        )
+        drawn = {n: getattr(spec, n) if n in FIELDS else spec.config[n] for n in study.space}
+        assert all(drawn[name] in search for name, search in study.space.items())
         assert spec.config["clip"] == base.config["clip"]  # declares no range
     assert len({spec.hash for spec in study.specs()}) == 12
     assert all(spec.judged_on == "held-out" for spec in study.specs())
@@ -237,6 +238,24 @@ def test_all_methods_try_the_same_learning_rates(plugins: Plugins, ask: Ask) -> 
     bce, cap = (Study.of(ask(method=name), plugins, 5).specs() for name in ("bce", "cap"))
     assert [spec.lr for spec in bce] == [spec.lr for spec in cap]
     assert len({spec.lr for spec in bce}) == 5
+
+
+@pytest.mark.parametrize("recipe", ["paper", "features"])
+def test_a_recipe_s_own_fields_are_drawn_equally_for_every_method(
+    plugins: Plugins, ask: Ask, recipe: str
+) -> None:
+    bce, cap = (Study.of(ask(method=name, recipe=recipe), plugins, 6) for name in ("bce", "cap"))
+    fields = sorted(FIELDS.keys() & bce.space.keys())
+    assert (
+        fields
+        == {
+            "paper": ["lr", "weight_decay"],
+            "features": ["hidden_dropout", "input_dropout", "lr", "projection", "relative_decay"],
+        }[recipe]
+    )
+    for one, other in zip(bce.specs(), cap.specs(), strict=True):
+        assert [getattr(one, name) for name in fields] == [getattr(other, name) for name in fields]
+    assert all(len({getattr(s, name) for s in bce.specs()}) > 1 for name in fields)
 
 
 def test_what_was_set_is_not_drawn(plugins: Plugins, ask: Ask) -> None:
@@ -260,7 +279,9 @@ def test_a_study_records_every_trial_with_the_map_of_its_held_out_rows(
         assert len(scores["truth"]) == 7  # ⌊0.3 · 120⌋ = 36 labelled rows, round(0.2 · 36) = 7
         expected = average_precision_score(scores["truth"], scores["scores"], average="macro")
         assert record.map == pytest.approx(expected)
-        assert record.drawn == {"lr": spec.lr}
+        assert record.drawn == {
+            name: getattr(spec, name) for name in RECIPES["features"].searched(spec)
+        }
 
 
 def test_a_trial_trains_on_labelled_rows_it_is_not_judged_on(ask: Ask, plugins: Plugins) -> None:
@@ -413,7 +434,12 @@ def test_one_study_serves_all_seeds_of_a_cell(plugins: Plugins, ask: Ask, tmp_pa
         asked = ask(method="cap", seed=seed)
         (spec,) = tuned_specs([asked], plugins, tmp_path)
         assert (spec.lr, spec.config) == (study.spec(2).lr, study.spec(2).config)
-        assert spec.tuned == {"trial": 2, "trials": 3, "seed": 0, "lr": asked.lr}
+        assert spec.tuned == {
+            "trial": 2,
+            "trials": 3,
+            "seed": 0,
+            "centre": centre_of(asked, study.space),
+        }
         assert (spec.seed, spec.judged_on, spec.variant) == (seed, "test", "cap (tuned, 3 trials)")
         assert spec.hash != asked.hash
         assert RunSpec.from_dict(spec.as_dict()) == spec
@@ -513,7 +539,8 @@ def tuned_runs(root: Path, **rows: tuple[int, float]) -> list[Finished]:
     """A run for each method, tuned with so many trials, at the learning rate that won."""
     runs = []
     for method, (trials, lr) in rows.items():
-        tuned = {"trial": 1, "trials": trials, "seed": 0, "lr": BASE.lr} if trials else {}
+        centre = {"centre": {"lr": BASE.lr}}
+        tuned = {"trial": 1, "trials": trials, "seed": 0, **centre} if trials else {}
         runs.append(finished(root, replace(BASE, method=method, lr=lr, tuned=tuned), 0.5))
     return runs
 

@@ -309,8 +309,8 @@ def test_a_result_made_before_these_choices_still_loads() -> None:
 def test_learning_rates_follow_what_is_trained(tiny: Plugins, bert: Path) -> None:
     assert asked(tiny, dataset="tiny-text", backbone=str(bert)).lr == 1e-4
     frozen = asked(tiny, dataset="tiny-text", backbone=str(bert), freeze=True)
-    assert (frozen.lr, frozen.projection, frozen.strong_views) == (1e-3, "mlp", 4)
-    assert asked(tiny, dataset="tiny-vectors").lr == 1e-3
+    assert (frozen.lr, frozen.projection, frozen.strong_views) == (2e-3, "skip", 4)
+    assert asked(tiny, dataset="tiny-vectors").lr == 2e-3
 
 
 # ------------------------------------------------------------------------------- trained end to end

@@ -275,3 +275,18 @@ def test_a_spec_field_reaches_the_optimiser(tmp_path: Path) -> None:
     trainer.train()
     assert trainer.optimiser.param_groups[0]["weight_decay"] == 0.25
     assert dataclasses.replace(trainer.spec, weight_decay=0.1).hash != trainer.spec.hash
+
+
+def test_matrices_decay_by_features_over_the_rows_of_the_phase(tmp_path: Path) -> None:
+    trainer = trainer_for(tmp_path, relative_decay=2.0, weight_decay=0.1, head_start="zero")
+    width = trainer.model.network.head.in_features
+    labelled, unlabelled = len(trainer.pools.labelled), len(trainer.pools.unlabelled)
+    trainer.start_phase(0)
+    matrices, vectors = trainer.optimiser.param_groups[:2]
+    assert matrices["weight_decay"] == pytest.approx(0.1 + 2 * width / labelled)
+    assert vectors["weight_decay"] == 0.1
+    assert {weight.ndim for weight in vectors["params"]} == {1}
+    assert not trainer.model.network.head.weight.any()  # the head starts at zero
+    trainer.start_phase(trainer.warmup_epochs)
+    matrices = trainer.optimiser.param_groups[0]
+    assert matrices["weight_decay"] == pytest.approx(0.1 + 2 * width / (labelled + unlabelled))

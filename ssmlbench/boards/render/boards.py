@@ -150,14 +150,26 @@ def setting_text(setting: Mapping[str, Any]) -> str:
     """What the runs of a board have in common, in one line."""
     if setting["epochs"] is None:  # estimators alone
         return f"{_encoder_text(setting)}, {setting['split']} split"
-    usual = setting["weight_decay"] == RunSpec.weight_decay
-    decay = "" if usual else f"weight decay {setting['weight_decay']:g}, "
     precision = "" if (kind := setting["precision"]) == RunSpec.precision else f"{kind}, "
+    steps = f" of {setting['epoch_steps']} steps" if setting["epoch_steps"] else ""
     return (
-        f"{_encoder_text(setting)}, {setting['epochs']} epochs ({setting['warmup_epochs']} warm-up), "
-        f"batch {setting['labelled_batch_size']} + {setting['batch_size']}, lr {setting['lr']:g}, "
-        f"{decay}{precision}{setting['split']} split"
+        f"{_encoder_text(setting)}, {setting['epochs']} epochs{steps} ({setting['warmup_epochs']} "
+        f"warm-up), batch {setting['labelled_batch_size']} + {setting['batch_size']}, lr "
+        f"{setting['lr']:g}, {_regularisation_text(setting)}{precision}{setting['split']} split"
     )
+
+
+def _regularisation_text(setting: Mapping[str, Any]) -> str:
+    """The recipe, and what of its decay and dropout is worth telling."""
+    fixed = setting["recipe"] != RunSpec.recipe
+    parts = [f"recipe {setting['recipe']}"] if fixed else []
+    if setting["weight_decay"] != (0.0 if fixed else RunSpec.weight_decay):
+        parts.append(f"weight decay {setting['weight_decay']:g}")
+    if setting["relative_decay"]:
+        parts.append(f"decay {setting['relative_decay']:g} D/n")
+    if setting["input_dropout"] or setting["hidden_dropout"]:
+        parts.append(f"dropout {setting['input_dropout']:g} / {setting['hidden_dropout']:g}")
+    return "".join(f"{part}, " for part in parts)
 
 
 def _encoder_text(setting: Mapping[str, Any]) -> str:
