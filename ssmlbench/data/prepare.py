@@ -18,11 +18,11 @@ from typing import Any
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import cache_root
 from ssmlbench.data.adapter import DatasetAdapter, Kind
-from ssmlbench.data.label_lists import LabelCounts
+from ssmlbench.data.label_lists import LabelCounts, LabelList
 from ssmlbench.data.row_checks import Ids, Problems, StoredRow, checked_rows
-from ssmlbench.data.task import Card, Task
+from ssmlbench.data.task import LABELS, Card, Task, inputs_file, labels_file
 
-TASK_FORMAT = 3
+TASK_FORMAT = 4
 """Raised when the files of a task change; copies of another format are rewritten."""
 
 BATCH_ROWS = {"image": 50, "text": 1000, "vector": 500}
@@ -84,7 +84,7 @@ def _write(adapter: DatasetAdapter, folder: Path, skip_bad: bool, report: Report
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
         names = _label_names(adapter)
-        unfinished.mkdir(parents=True)
+        (unfinished / LABELS).mkdir(parents=True)
         card = _write_task(adapter, names, unfinished, skip_bad, report)
         (unfinished / "card.json").write_text(
             json.dumps(asdict(card), indent=1, ensure_ascii=False), encoding="utf-8"
@@ -119,7 +119,8 @@ def _write_task(
             rows,
             adapter.kind,
             adapter.back_translated and split == "train",
-            folder / f"{split}.arrow",
+            folder,
+            split,
             len(names),
             fingerprint,
             partial(report, split),
@@ -158,12 +159,16 @@ def _write_split(
     rows: Iterator[StoredRow],
     kind: Kind,
     back_translated: bool,
-    file: Path,
+    folder: Path,
+    split: str,
     label_count: int,
     fingerprint: Any,
     report: Callable[[int], None],
 ) -> LabelCounts:
-    """Stream one split into an Arrow file; rows go through memory one batch at a time."""
+    """Stream one split into two Arrow files, of inputs and of labels, one batch at a time.
+
+    Training opens the inputs only; the labels are for the judge.
+    """
     from datasets.arrow_writer import ArrowWriter
 
     import datasets
@@ -176,28 +181,39 @@ def _write_split(
     columns = {
         "id": datasets.Value("string"),
         "input": inputs,
-        "labels": datasets.List(datasets.Value("int32")),
     }
     if back_translated:
         columns["back_translation"] = datasets.Value("string")
     counts = LabelCounts(label_count)
     batch: dict[str, list[Any]] = {name: [] for name in columns}
-    with ArrowWriter(features=datasets.Features(columns), path=str(file)) as writer:
+    labels: list[LabelList] = []
+    lists = {"labels": datasets.List(datasets.Value("int32"))}
+    with (
+        ArrowWriter(
+            features=datasets.Features(columns), path=str(inputs_file(folder, split))
+        ) as writer,
+        ArrowWriter(
+            features=datasets.Features(lists), path=str(labels_file(folder, split))
+        ) as sealed,
+    ):
         for row in rows:
             fingerprint.update(row.content + str(row.labels).encode())
             counts.add(row.labels)
             batch["id"].append(row.id)
             batch["input"].append(row.input)
-            batch["labels"].append(row.labels)
+            labels.append(row.labels)
             if back_translated:  # a text without one stands for itself
                 translation = row.back_translation
                 batch["back_translation"].append(translation if translation.strip() else row.input)
-            if len(batch["labels"]) == BATCH_ROWS[kind]:
+            if len(labels) == BATCH_ROWS[kind]:
                 writer.write_batch(batch)
-                batch = {name: [] for name in columns}
+                sealed.write_batch({"labels": labels})
+                batch, labels = {name: [] for name in columns}, []
                 report(counts.rows.total())
-        if batch["labels"]:
+        if labels:
             writer.write_batch(batch)
+            sealed.write_batch({"labels": labels})
             report(counts.rows.total())
         writer.finalize()
+        sealed.finalize()
     return counts

@@ -6,7 +6,8 @@ It holds raw inputs and true labels; prepare.py writes it.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import sys
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ from typing import Any
 from ssmlbench.data.adapter import Kind
 from ssmlbench.data.label_lists import label_matrix
 from ssmlbench.protocol.observation import Labels
+
+CARD = "card.json"
+LABELS = "labels"
+"""The folder, in a task's, that holds the true labels."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,10 @@ class Card:
         rows = sum(self.rows[s] - self.unlabelled.get(s, 0) for s in chosen)
         return sum(sum(self.positives[s]) for s in chosen) / max(rows, 1)
 
+    def without_positives(self) -> Card:
+        """The card as training may know it: how frequent labels are is drawn from labelled rows."""
+        return replace(self, positives={})
+
     @property
     def density(self) -> float:
         """The share of positive entries in the label matrix."""
@@ -54,12 +63,23 @@ class Card:
         return bool(self.partly_labelled.get("train", 0) or self.unlabelled.get("train", 0))
 
 
+def inputs_file(folder: Path, split: str) -> Path:
+    """The inputs of a split of the task in a folder."""
+    return folder / f"{split}.arrow"
+
+
+def labels_file(folder: Path, split: str) -> Path:
+    """The true labels of a split: in a folder of their own, which training never opens."""
+    return folder / LABELS / f"{split}.arrow"
+
+
 class Task:
     """A prepared data set: Arrow files on disk, read through memory maps."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, card: Card | None = None):
+        """card: read from the folder if it is not given."""
         self.folder = folder
-        self.card = Card(**json.loads((folder / "card.json").read_text(encoding="utf-8")))
+        self.card = card or Card(**json.loads((folder / CARD).read_text(encoding="utf-8")))
 
     @property
     def label_count(self) -> int:
@@ -75,14 +95,20 @@ class Task:
     def _splits(self) -> dict[str, Any]:
         import datasets
 
-        return {s: datasets.Dataset.from_file(str(self.folder / f"{s}.arrow")) for s in self.splits}
+        files = {split: inputs_file(self.folder, split) for split in self.splits}
+        return {split: datasets.Dataset.from_file(str(file)) for split, file in files.items()}
 
     def truth(self, split: str) -> Labels:
         """The true labels, N × K int8, -1 where the data set itself does not know.
 
-        The runner seals the training part; methods get none. Test rows are always fully labelled.
+        Only the judge of a run calls this. Test rows are always fully labelled.
         """
-        return label_matrix(self._splits[split].data["labels"].combine_chunks(), self.label_count)
+        import datasets
+
+        file = labels_file(self.folder, split)
+        sys.audit("ssmlbench.truth", str(file))  # the library opens files without a word to Python
+        lists = datasets.Dataset.from_file(str(file)).data["labels"].combine_chunks()
+        return label_matrix(lists, self.label_count)
 
     def ids(self, split: str) -> list[str]:
         """What the source calls each row: its id, or else its file and line."""

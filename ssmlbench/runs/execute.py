@@ -92,7 +92,13 @@ def _make(
         notify(Warned(note))
     judged = judge.found.epochs
     assignment = Assignment(
-        spec, context, task.folder, judge.visible(), judged, folder.checkpoint_file
+        spec,
+        context,
+        task.folder,
+        task.card.without_positives(),
+        judge.visible(),
+        judged,
+        folder.checkpoint_file,
     )
     try:
         report = train(assignment, judge, notify)

@@ -16,7 +16,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Notify, TrainingStarted
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.data import Task
+from ssmlbench.data import Card, Task
 from ssmlbench.inputs.encoders import Encoder, Vector, find_encoder, load_encoder
 from ssmlbench.inputs.loader import SplitLoader
 from ssmlbench.kit.estimator import Estimator, Uses
@@ -41,6 +41,7 @@ class Assignment:
     spec: RunSpec
     context: RunContext
     task_folder: Path
+    card: Card
     observation: Observation
     judged_epochs: int  # a checkpoint of more epochs is not continued
     checkpoint_file: Path
@@ -65,7 +66,7 @@ def train_run(
     check_code(spec, plugins.methods[spec.method], encoder)
     device = pick_device(context.device)
     make_repeatable(thread_count(spec, encoder, context))
-    task = Task(assignment.task_folder)
+    task = Task(assignment.task_folder, assignment.card)
     loader = SplitLoader(spec, encoder, task, device, context.workers, notify)
     learner = build_learner(spec, plugins, task)
     unscaled = isinstance(learner, Estimator) and not learner.scaled
