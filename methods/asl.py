@@ -17,6 +17,8 @@ class Asl(PartialMethod):
     differences = (
         "(γ⁻, γ⁺, clip) is the released class's (4, 1, 0.05); CAP uses γ⁺ = 0",
         "the focusing weight is detached and the mean is taken over B·K (released: a sum)",
+        "ASL has log p; the released loss has log max(p, 1e-8), which gives an observed positive with a "
+        "smaller p no gradient",
         "known negatives have ASL too: it is a loss of true labels",
     )
 

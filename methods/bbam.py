@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from ssmlbench.api import (
+    POOL_RATIO,
     Batch,
     Method,
     Pools,
@@ -19,10 +21,14 @@ from ssmlbench.api import (
     class_aware_labels,
     descending,
     option,
+    pool_weight,
     tied_positives,
 )
 
 NEGATIVE, POSITIVE = 0, 1  # rows of the statistics
+RUNAWAY_FACTOR = (
+    10.0  # beyond it a run warns: angles of one group are stretched, the other's hardly
+)
 
 
 class Bbam(Method):
@@ -48,8 +54,20 @@ class Bbam(Method):
         "negative sampling: the η·#pos negatives nearest to the prototype, as released; the paper's "
         "uniform draw and α are in no released line. Released counts of #pos are lowered by masked "
         "entries where labels are stored as doubles (sampling=released)",
-        "labelled negatives are sampled every epoch; released: once, at the first "
-        "(labelled_sampling=once)",
+        "labelled negatives are sampled every epoch; released: once, at the first, on images "
+        "(labelled_sampling=once), and never on text (labelled_sampling=never)",
+        "a negative count of #pos (sampling=released) keeps every negative, as a count of 0 does; the "
+        "released index then counts from the end of the sorted rows and leaves out the least similar",
+        "a label whose count int(π_k N_u) is 0 gets no pseudo-positive (released: all rows)",
+        "the factors a = √(v / var) have no bound (paper and released). Where one group of a label lies "
+        "almost at one angle, its factor grows from epoch to epoch: the largest is in the history, the "
+        "run warns beyond 10, and factor_bound sets a bound",
+        "scores: the margin's logit of the cosine. The released evaluation also scores the cosine of "
+        "(ψ⁺ + ψ⁻) / 2 and takes the better of the two on the test rows (scoring=averaged)",
+        "projection: d → 512 → GELU → 256, as in the released image model; the released text model has "
+        "one linear layer of 256 and a GELU on the mean of all token positions, padding included",
+        "with reduction=sum, 32 + 64 rows weigh the pools 1 : 2; released batches at π = 0.05 weigh them "
+        "1 : 15 (pool_ratio=15)",
         "pseudo-labels: ranks of raw cosines. From the second semi-supervised epoch on, the released "
         "code transforms each unlabelled angle by its hidden true label before ranking; no option "
         "offers that here. A published gain over BAM, if made with that code, includes its effect",
@@ -82,16 +100,23 @@ class Bbam(Method):
         )
         margin: Literal["both", "positives"] = option("both", "which entries the margin shifts")
         balance: bool = option(True, "rescale angles to equal variance; false is 'w/o BBAM'")
+        factor_bound: float | None = option(
+            None, "the largest factor a⁺ or a⁻ of the rescaling; none: no bound, as in the paper"
+        )
+        scoring: Literal["cosine", "averaged"] = option(
+            "cosine", "what is scored: cos θ, or cos of the average of ψ⁺ and ψ⁻"
+        )
         negatives_per_positive: float | None = option(
             5.0, "η; none keeps every negative", search=between(1.0, 10.0, log=True)
         )
         sampling: Literal["paper", "released"] = option("paper", "how #pos is counted for η·#pos")
-        labelled_sampling: Literal["always", "once"] = option(
-            "always", "when labelled negatives are drawn"
+        labelled_sampling: Literal["always", "once", "never"] = option(
+            "always", "when labelled negatives are drawn; never keeps all of them"
         )
         statistics: Literal["sampled", "released"] = option("sampled", "which angles are counted")
         smoothing: float = option(0.01, "γ: weight of the old statistics (statistics=released)")
         reduction: Literal["mean", "sum"] = option("mean", "of each pool's term")
+        pool_ratio: float | None = option(None, POOL_RATIO + " (reduction=sum)")
         unlabelled_weight: float = option(
             1.0, "λ: weight of the unlabelled term", search=between(0.1, 10.0, log=True)
         )
@@ -111,7 +136,6 @@ class Bbam(Method):
             config.positive_share,
             config.negative_share,
         )
-        self.diagnostics = {"tied_positives": tied_positives(self.targets, pools.labelled.prior)}
         features = torch.cat([pools.labelled.features("raw"), pools.unlabelled.features("raw")])
         targets = torch.cat([pools.labelled.observed.to(features), self.targets])
         known = torch.cat([torch.ones_like(targets[:n_labelled]), self.trust]).bool()
@@ -135,9 +159,22 @@ class Bbam(Method):
                 angles(cosines), negative, positive, self.statistics, config.smoothing
             )
         self.statistics, self.balancing = found, config.balance
-        if config.labelled_sampling == "always" or pools.first_epoch:
+        sampled = {"always": True, "once": pools.first_epoch, "never": False}
+        if sampled[config.labelled_sampling]:
             self.kept_labelled = kept[:n_labelled]
         self.kept_unlabelled = kept[n_labelled:]
+        self.diagnostics = {"tied_positives": tied_positives(self.targets, pools.labelled.prior)}
+        if config.balance:
+            self.diagnostics["largest_factor"] = factors(found[1], config.factor_bound).max()
+
+    def warning(self, epoch: Mapping[str, Any]) -> str | None:
+        factor = epoch.get("largest_factor", 1.0)
+        if factor <= RUNAWAY_FACTOR:
+            return None
+        return (
+            f"bbam: in epoch {epoch['epoch']} the angles of a label are stretched {factor:.0f} times, as "
+            "its positives or its negatives lie almost at one angle; --set factor_bound=5 limits this"
+        )
 
     def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
         entries = self.entry_loss(labelled.logits("strong"), labelled.observed)
@@ -146,20 +183,29 @@ class Bbam(Method):
         if unlabelled is not None:
             entries = self.entry_loss(unlabelled.logits("strong"), self.targets[unlabelled.rows])
             entries = entries * self.kept_unlabelled[unlabelled.rows]
-            terms["unlabelled"] = self.config.unlabelled_weight * self.reduce(entries)
+            weight = self.config.unlabelled_weight
+            if self.config.reduction == "sum":
+                weight *= pool_weight(self.config.pool_ratio, labelled, unlabelled)
+            terms["unlabelled"] = weight * self.reduce(entries)
         return terms
 
     def entry_loss(self, cosines: Tensor, targets: Tensor) -> Tensor:
         if self.balancing:
-            cosines = balanced_angles(angles(cosines), targets, self.statistics).cos()
+            cosines = self.balanced(cosines, targets)
         config = self.config
         return margin_loss(cosines, targets, config.scale, config.margin_size, config.margin)
+
+    def balanced(self, cosines: Tensor, targets: Tensor) -> Tensor:
+        theta, bound = angles(cosines), self.config.factor_bound
+        return balanced_angles(theta, targets, self.statistics, bound).cos()
 
     def reduce(self, entries: Tensor) -> Tensor:
         return entries.mean() if self.config.reduction == "mean" else entries.sum()
 
     def scores(self, logits: Tensor) -> Tensor:
         s, m = self.config.scale, self.config.margin_size
+        if self.config.scoring == "averaged" and self.config.balance:
+            logits = self.balanced(logits, torch.full_like(logits, 0.5))
         scaled: Tensor = s * (logits - m)
         return scaled.sigmoid()
 
@@ -170,14 +216,22 @@ def margin_loss(cosines: Tensor, targets: Tensor, s: float, m: float, margin: st
     return bce(s * (cosines - shift), targets)
 
 
-def balanced_angles(theta: Tensor, targets: Tensor, statistics: Tensor) -> Tensor:
-    """ψ^q(θ) = a^q θ + (1 - a^q) μ^q with a^q = √(v / var^q), v = (var^p + var^n) / 2.
+def factors(variances: Tensor, bound: float | None = None) -> Tensor:
+    """a^q = √(v / var^q) with v = (var^p + var^n) / 2. In and out: 2 × K, [negative, positive]."""
+    a = (variances.mean(0) / variances.clamp(min=1e-12)).sqrt()
+    a = torch.where((variances > 0).all(0), a, 1.0)  # a group of one has no spread to balance
+    return a if bound is None else a.clamp(max=bound)
+
+
+def balanced_angles(
+    theta: Tensor, targets: Tensor, statistics: Tensor, bound: float | None = None
+) -> Tensor:
+    """ψ^q(θ) = a^q θ + (1 - a^q) μ^q with the factors a^q.
 
     statistics: 2 × 2 × K, [mean, variance] × [negative, positive]. Soft targets average the two ψ.
     """
     means, variances = statistics
-    a = (variances.mean(0) / variances.clamp(min=1e-12)).sqrt()
-    a = torch.where((variances > 0).all(0), a, 1.0)  # a group of one has no spread to balance
+    a = factors(variances, bound)
     balanced: Tensor = a[:, None] * theta + ((1 - a) * means)[:, None]
     negative, positive = balanced[NEGATIVE], balanced[POSITIVE]
     targets = targets.to(theta)

@@ -8,6 +8,7 @@ from typing import Literal
 from torch import Tensor
 
 from ssmlbench.api import (
+    POOL_RATIO,
     Batch,
     Method,
     Pools,
@@ -17,6 +18,7 @@ from ssmlbench.api import (
     choice,
     class_aware_labels,
     option,
+    pool_weight,
     tied_positives,
 )
 
@@ -28,6 +30,10 @@ class Cap(Method):
     paper = "Xie et al., Class-Distribution-Aware Pseudo-Labeling for SSMLL, NeurIPS 2023"
     regimes = {"semi"}
     differences = (
+        "losses are summed, so that each pool weighs as many as its rows: 32 + 64 rows are 1 : 2; the "
+        "released batches at π = 0.05 are 4 + 60, 1 : 15 (pool_ratio=15)",
+        "ASL has log p; the released loss has log max(p, 1e-8), which gives an observed positive with a "
+        "smaller p no gradient",
         "a label whose count int(π_k N_u) is 0 gets no pseudo-positive (released: all rows)",
         "rows are shuffled, and nothing is selected on the reported set (released: the opposite)",
     )
@@ -55,6 +61,7 @@ class Cap(Method):
         unlabelled_weight: float = option(
             1.0, "λ: weight of the unlabelled term", search=between(0.1, 10.0, log=True)
         )
+        pool_ratio: float | None = option(None, POOL_RATIO)
 
     def start_epoch(self, pools: Pools) -> None:
         self.targets, self.trust = class_aware_labels(
@@ -70,7 +77,9 @@ class Cap(Method):
         if unlabelled is not None:
             targets, trust = self.targets[unlabelled.rows], self.trust[unlabelled.rows]
             entries = self.entry_loss(unlabelled.logits("strong"), targets)
-            terms["unlabelled"] = self.config.unlabelled_weight * (trust * entries).sum()
+            weight = self.config.unlabelled_weight
+            weight *= pool_weight(self.config.pool_ratio, labelled, unlabelled)
+            terms["unlabelled"] = weight * (trust * entries).sum()
         return terms
 
     def entry_loss(self, logits: Tensor, targets: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ssmlbench.api import (
+    POOL_RATIO,
     Batch,
     Method,
     Network,
@@ -17,6 +18,7 @@ from ssmlbench.api import (
     asymmetric_loss,
     between,
     option,
+    pool_weight,
 )
 
 PATCHES = 4  # of a row, in the "-patches" views
@@ -32,6 +34,10 @@ class D2lMat(Method):
     )
     regimes = {"semi"}
     differences = (
+        "losses are summed, so that each pool weighs as many as its rows: 32 + 64 rows are 1 : 2; the "
+        "released batches at π = 0.05 are 4 + 60, 1 : 15 (pool_ratio=15)",
+        "ASL has log p; the released loss has log max(p, 1e-8), which gives an observed positive with a "
+        "smaller p no gradient",
         "F_β: (1 + β²) P R / (β² P + R) (its definition); the released code has β P + R "
         "(f_score=released)",
         "a label without a labelled positive has no best threshold: it gets no pseudo-positive",
@@ -53,6 +59,7 @@ class D2lMat(Method):
         unlabelled_weight: float = option(
             1.0, "λ: weight of the two unlabelled terms", search=between(0.1, 10.0, log=True)
         )
+        pool_ratio: float | None = option(None, POOL_RATIO)
 
     def build_head(self, width: int) -> nn.Module:
         return FourHeads(width, self.labels)
@@ -82,6 +89,7 @@ class D2lMat(Method):
             patches = unlabelled.ema_outputs("weak-patches")["patch"] if self.patched else None
             targets = (joint_probabilities(whole, patches) >= self.thresholds).float()
             weight = self.config.unlabelled_weight
+            weight *= pool_weight(self.config.pool_ratio, labelled, unlabelled)
             pseudo = self.terms(unlabelled, "pseudo_", targets)
             terms |= {name: weight * term for name, term in pseudo.items()}
             self.diagnostics = {"pseudo_positives": targets.mean()}

@@ -29,6 +29,8 @@ class Drml(Method):
         "width of the projector is not stated: 1024, as released",
         "promotion: the 20 rows of least disagreement an epoch, binarised (paper, most data sets); "
         "released (CUB): all rows under a threshold, soft (promotion=threshold, promoted=soft)",
+        "the first promotion comes after the first third of the epochs and one more, one epoch before the "
+        "released code's (its loops 0 to 51 of 150 come first; here 51 of 150 epochs)",
         "the released demo's unlabelled rows are its test rows; here the test rows are separate",
         "made for fixed features; here the encoder learns in step A, at the common learning rate",
         "λ is not stated: 1. The paper's equal batches are not the benchmark's: each pool's loss "

@@ -19,6 +19,7 @@ from ssmlbench.api import (
     choice,
     confident_targets,
     consistency,
+    momentum_at,
     moved_thresholds,
     option,
     usage,
@@ -41,6 +42,9 @@ class FlatMatch(Method):
         "a threshold a label, no modulation between labels and no fairness term",
         "objective: labelled loss + cross-sharpness (paper); the released code also takes the "
         "labelled loss at the perturbed weights (objective=released)",
+        "running averages have the momentum min(m, (1 + t) / (10 + t)) at step t, as the average of the "
+        "weights has: the papers' 0.999 was chosen for 2²⁰ steps, and leaves a short run at its start of "
+        "½ (averages=paper: m at every step)",
         "under AMP the released code adds the unscaled labelled gradient to scaled ones, which "
         "divides its weight by the loss scale; here both are in one scale",
         "a warm-up on labelled rows comes first, as for every method here (paper: none)",
@@ -52,6 +56,9 @@ class FlatMatch(Method):
         momentum: float = option(
             0.999, "m: weight of the old threshold", search=choice(0.9, 0.99, 0.999)
         )
+        averages: Literal["fitted", "paper"] = option(
+            "fitted", "momentum of early steps: fitted to short runs, or m as in the paper"
+        )
         unlabelled_weight: float = option(
             1.0, "λ_u: weight of the unlabelled term", search=between(0.1, 10.0, log=True)
         )
@@ -61,6 +68,7 @@ class FlatMatch(Method):
 
     def setup(self, pools: Pools) -> None:
         self.tau = torch.full((self.labels,), 0.5)
+        self.updates = torch.zeros(())
 
     def step(
         self, labelled: Batch, unlabelled: Batch | None, update: GradientStep
@@ -70,7 +78,9 @@ class FlatMatch(Method):
             update.backward(clean)
             return {"labelled": clean}
         targets, confidence = confident_targets(unlabelled.logits("weak").detach().sigmoid())
-        self.tau = moved_thresholds(self.tau, confidence, self.config.momentum)
+        m = momentum_at(self.updates, self.config.momentum, self.config.averages)
+        self.tau = moved_thresholds(self.tau, confidence, m)
+        self.updates = self.updates + 1
         mask = (confidence >= self.tau).to(confidence)
         self.diagnostics = usage(targets, mask)
         gradients = update.gradients(clean)

@@ -42,6 +42,10 @@ class Hml(Method):
         "uniformly in ±1/√L, s* and m* start at s and m, s* kept positive by a softplus, no weight "
         "decay on either",
         "not stated, chosen here: s* and m* learn from the adaptive loss alone, not from the BCE",
+        "s* and m* (adaptive=true) are used as they are learnt; the classifier's weights that score test "
+        "rows are averaged over steps, as for every method (the paper averages nothing)",
+        "a label whose count int(π_k N_u) is 0 gets no pseudo-positive (pseudo=cap; CAP's released code: "
+        "all rows)",
         "θ + m may pass π, where the score turns back up: the paper has no guard",
         "not stated, chosen here: with the margin on one side only, test scores have none",
     )

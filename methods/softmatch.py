@@ -17,6 +17,7 @@ from ssmlbench.api import (
     choice,
     confident_targets,
     consistency,
+    momentum_at,
     option,
     usage,
 )
@@ -39,6 +40,9 @@ class SoftMatch(Method):
         "[q ≥ ½] and BCE per label, with one Gaussian a label",
         "uniform alignment (paper and code) would make every label positive half the time: "
         "off by default; alignment=prior uses the labelled rows' rate instead",
+        "running averages have the momentum min(m, (1 + t) / (10 + t)) at step t, as the average of the "
+        "weights has: the papers' 0.999 was chosen for 2²⁰ steps, and leaves a short run at its start of "
+        "½ (averages=paper: m at every step)",
         "a warm-up on labelled rows comes first, as for every method here (paper: none)",
     )
 
@@ -49,6 +53,9 @@ class SoftMatch(Method):
         )
         momentum: float = option(
             0.999, "m: of the running mean and variance", search=choice(0.9, 0.99, 0.999)
+        )
+        averages: Literal["fitted", "paper"] = option(
+            "fitted", "momentum of early steps: fitted to short runs, or m as in the paper"
         )
         gaussians: Literal["one", "two"] = option(
             "one", "two: separate ones for positives and negatives"
@@ -67,9 +74,11 @@ class SoftMatch(Method):
         prior, groups = pools.labelled.prior.float(), {"one": 1, "two": 2}[self.config.gaussians]
         self.prior = prior
         self.rate = torch.full_like(prior, torch.nan)  # P: unknown before the first batch
+        self.steps = torch.zeros((), device=prior.device)
         # The least confident a binary decision can be, and a variance that lets everything pass.
         self.mu = torch.full_like(prior, 0.5).repeat(groups, 1)
         self.var = torch.ones_like(prior).repeat(groups, 1)
+        self.updates = torch.zeros_like(self.mu)  # of each Gaussian
 
     def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
         config = self.config
@@ -86,12 +95,15 @@ class SoftMatch(Method):
         config = self.config
         targets, confidence = confident_targets(logits.sigmoid())
         if config.alignment == "prior":
-            self.rate = moved_rate(self.rate, logits.sigmoid(), config.momentum)
+            m = momentum_at(self.steps, config.momentum, config.averages)
+            self.rate, self.steps = moved_rate(self.rate, logits.sigmoid(), m), self.steps + 1
             # Only the weight sees aligned odds; the target is the model's own, as in the code.
             confidence = confident_targets(aligned(logits, self.prior, self.rate).sigmoid())[1]
         two = config.gaussians == "two"
         groups = torch.stack([1 - targets, targets]) if two else torch.ones_like(targets)[None]
-        self.mu, self.var = moved_gaussians(self.mu, self.var, confidence, groups, config.momentum)
+        m = momentum_at(self.updates, config.momentum, config.averages)
+        self.mu, self.var = moved_gaussians(self.mu, self.var, confidence, groups, m)
+        self.updates = self.updates + (groups.sum(1) > 0)
         weights = truncated_gaussian(confidence, self.mu[:, None], self.var[:, None], config.width)
         return targets, (groups * weights).sum(0)
 
@@ -103,7 +115,7 @@ def truncated_gaussian(confidence: Tensor, mu: Tensor, var: Tensor, n_sigma: flo
 
 
 def moved_gaussians(
-    mu: Tensor, var: Tensor, confidence: Tensor, groups: Tensor, m: float
+    mu: Tensor, var: Tensor, confidence: Tensor, groups: Tensor, m: float | Tensor
 ) -> tuple[Tensor, Tensor]:
     """Running mean and unbiased variance, G × K, of each group's confidences; groups: G × B × K.
 
@@ -118,7 +130,7 @@ def moved_gaussians(
     )
 
 
-def moved_rate(rate: Tensor, q: Tensor, m: float) -> Tensor:
+def moved_rate(rate: Tensor, q: Tensor, m: float | Tensor) -> Tensor:
     """P_k: the running mean of q, equal to the first batch's to begin with."""
     return torch.where(rate.isnan(), q.mean(0), m * rate + (1 - m) * q.mean(0))
 

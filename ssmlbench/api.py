@@ -48,17 +48,20 @@ if TYPE_CHECKING:
     )
     from ssmlbench.kit.method import Method as Method
     from ssmlbench.kit.pools import (
+        POOL_RATIO as POOL_RATIO,
         Batch as Batch,
         Outputs as Outputs,
         Pool as Pool,
         Pools as Pools,
         RowOutputs as RowOutputs,
+        pool_weight as pool_weight,
     )
     from ssmlbench.kit.pseudo_labels import (
         class_aware_labels as class_aware_labels,
         confident_targets as confident_targets,
         consistency as consistency,
         descending as descending,
+        momentum_at as momentum_at,
         moved_thresholds as moved_thresholds,
         tied_positives as tied_positives,
         usage as usage,
@@ -149,17 +152,20 @@ HOMES = {
     ),
     "ssmlbench.kit.method": ("Method",),
     "ssmlbench.kit.pools": (
+        "POOL_RATIO",
         "Batch",
         "Outputs",
         "Pool",
         "Pools",
         "RowOutputs",
+        "pool_weight",
     ),
     "ssmlbench.kit.pseudo_labels": (
         "class_aware_labels",
         "confident_targets",
         "consistency",
         "descending",
+        "momentum_at",
         "moved_thresholds",
         "tied_positives",
         "usage",

@@ -117,6 +117,13 @@ class Method(nn.Module):
         """N × K scores of rows to be judged. Override it only if one plain view is not enough."""
         return self.scores(rows.logits(model="ema", view="plain"))
 
+    def warning(self, epoch: Mapping[str, Any]) -> str | None:
+        """What a user should know of an epoch, given its row of the history; None if all is well.
+
+        The first warning of a run is shown, and kept among the notes of its result.
+        """
+        return None
+
     def pseudo_labels(self) -> tuple[Tensor, Tensor] | None:
         """The current targets and trust of the unlabelled pool, N_u × K, for the audit to grade."""
         targets, trust = getattr(self, "targets", None), getattr(self, "trust", None)

@@ -71,7 +71,17 @@ def confident_targets(probabilities: Tensor) -> tuple[Tensor, Tensor]:
     return (probabilities >= 0.5).to(probabilities), torch.maximum(probabilities, 1 - probabilities)
 
 
-def moved_thresholds(tau: Tensor, confidence: Tensor, m: float) -> Tensor:
+def momentum_at(updates: Tensor, m: float, averages: str) -> float | Tensor:
+    """The momentum of a running average that was updated `updates` times before.
+
+    averages "fitted": min(m, (1 + t) / (10 + t)), as the average of the weights has it. It suits runs of
+    any length: an average that starts at a constant and always has m = 0.999 is still near its start
+    after some hundred steps. "paper": m.
+    """
+    return ((1 + updates) / (10 + updates)).clamp(max=m) if averages == "fitted" else m
+
+
+def moved_thresholds(tau: Tensor, confidence: Tensor, m: float | Tensor) -> Tensor:
     """τ_k ← m τ_k + (1 - m) mean_i conf_ik: FreeMatch's threshold of each label."""
     return m * tau + (1 - m) * confidence.mean(0)
 

@@ -111,7 +111,7 @@ def _make(
         notify(Warned(str(error)))
         return result
     outcome = Outcome.of(report.trained, judge.found)
-    result = write_result(spec, folder, task, judge, outcome, report, notes)
+    result = write_result(spec, folder, task, judge, outcome, report, [*notes, *outcome.notes])
     checkpoint.delete()
     judge.file.delete()
     return result

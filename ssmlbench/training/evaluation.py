@@ -34,6 +34,7 @@ class Trained:
     history: list[dict[str, Any]]  # a row for each epoch
     network: Network | None  # None: an estimator's
     precision: str
+    notes: list[str] = field(default_factory=list)  # the method's warning, if it gave one
 
 
 @dataclass
@@ -47,6 +48,7 @@ class Outcome:
     history: list[dict[str, Any]]
     network: Network | None  # None: an estimator's
     precision: str
+    notes: list[str] = field(default_factory=list)  # the method's warning, if it gave one
 
     @classmethod
     def of(cls, trained: Trained, found: Judgements) -> Outcome:
@@ -61,6 +63,7 @@ class Outcome:
             [row | found.by_epoch.get(row["epoch"], {}) for row in trained.history],
             trained.network,
             trained.precision,
+            trained.notes,
         )
 
 
@@ -190,7 +193,13 @@ class Evaluator:
             self.progress.history,
             self.model.averaged_network,
             self.spec.precision,
+            [text for _, text in self.warnings()[:1]],
         )
+
+    def warnings(self) -> list[tuple[int, str]]:
+        """The method's warnings so far, each with the epoch it is about."""
+        said = [(row["epoch"], self.method.warning(row)) for row in self.progress.history]
+        return [(epoch, text) for epoch, text in said if text is not None]
 
     def hand_in_pseudo_labels(self) -> None:
         """Hand the method's present pseudo-labels to the judge, who grades them."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ssmlbench.core.errors import Diverged
-from ssmlbench.core.events import CheckpointSaved, EpochEnded, Notify, Resumed
+from ssmlbench.core.events import CheckpointSaved, EpochEnded, Notify, Resumed, Warned
 from ssmlbench.core.seeds import stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.encoders import Encoder
@@ -167,6 +167,9 @@ class Trainer:
             }
         )
         self.context.notify(EpochEnded(epoch + 1, self.spec.epochs, means))
+        for warned, text in self.evaluator.warnings()[:1]:
+            if warned == epoch + 1:  # the first of the run: later ones would repeat it
+                self.context.notify(Warned(text))
 
     def start_epoch(self, epoch: int) -> None:
         """Prepare network and method for an epoch's steps; new pseudo-labels go to the judge."""

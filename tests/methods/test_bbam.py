@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +14,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
+from ssmlbench.checks.toy import CHECKPOINT, spec_for, toy, train
+from ssmlbench.core.events import CheckpointSaved, Event, Warned
 from ssmlbench.core.paths import builtin_root
 from ssmlbench.kit.losses import angles
+from ssmlbench.kit.pools import Batch, Forward, Pool, Pools
 from ssmlbench.kit.pseudo_labels import class_aware_labels
-from ssmlbench.plugins.loader import load_file
+from ssmlbench.plugins.loader import Plugins, load_file
 
 bbam = load_file(builtin_root() / "methods" / "bbam.py")
 TOLERANCE = 2e-5
@@ -153,3 +159,140 @@ def test_the_balanced_loss_is_finite_whatever_the_groups(
     assert loss.isfinite().all()
     assert cosines.grad is not None
     assert cosines.grad.isfinite().all()
+
+
+# ------------------------------------------------------------------- factors that run away
+
+
+def test_the_factors_and_their_bound() -> None:
+    """By hand: variances .04 and .01, v = .025, a = √(.025 / .04) and √(.025 / .01)."""
+    variances = torch.tensor([[0.04, 0.02], [0.01, 0.0]])  # negatives, positives
+    assert close(bbam.factors(variances), [[0.790569, 1.0], [1.581139, 1.0]])
+    assert close(bbam.factors(variances, 1.2), [[0.790569, 1.0], [1.2, 1.0]])
+    theta = torch.tensor([[1.0, 1.0]])
+    stats = torch.stack([torch.tensor([[0.5, 0.5], [0.8, 0.8]]), variances])
+    psi = bbam.balanced_angles(theta, torch.ones_like(theta), stats, 1.2)
+    assert close(psi, [[1.2 * 1.0 + (1 - 1.2) * 0.8, 1.0]])
+
+
+@pytest.fixture
+def early_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toy's factors are near 2: here that is too much."""
+    monkeypatch.setattr(bbam, "RUNAWAY_FACTOR", 1.5)
+
+
+@pytest.mark.usefixtures("early_warning")
+@pytest.mark.parametrize("bound", [None, 1.3])
+def test_a_runaway_factor_is_in_the_history_and_warned_of_once(bound: float | None) -> None:
+    cls, said = bbam.Bbam, []
+    spec = spec_for(cls, "semi")
+    spec = dataclasses.replace(spec, config={**spec.config, "factor_bound": bound})
+    outcome = train(cls, toy("vector"), spec, notify=said.append)
+    largest = [row["largest_factor"] for row in outcome.history[spec.warmup_epochs :]]
+    warned = [event.text for event in said if isinstance(event, Warned)]
+    if bound is None:
+        first = 1 + spec.warmup_epochs + [f > bbam.RUNAWAY_FACTOR for f in largest].index(True)
+        assert len(warned) == 1
+        assert f"in epoch {first} " in warned[0]
+        assert "factor_bound" in warned[0]
+        assert outcome.notes == warned
+    else:
+        assert max(largest) == pytest.approx(bound)
+        assert warned == outcome.notes == []
+
+
+@pytest.mark.usefixtures("early_warning")
+def test_a_resumed_run_keeps_its_warning_and_does_not_repeat_it(tmp_path: Path) -> None:
+    cls, kept = bbam.Bbam, {}
+
+    def keep(event: Event) -> None:
+        if isinstance(event, CheckpointSaved):
+            kept[event.epoch] = (tmp_path / CHECKPOINT).read_bytes()
+
+    spec = spec_for(cls, "semi")
+    whole = train(cls, toy("vector"), spec, folder=tmp_path, notify=keep)
+    assert whole.notes
+    (tmp_path / CHECKPOINT).write_bytes(kept[spec.epochs - 1])
+    said: list[Event] = []
+    resumed = train(cls, toy("vector"), spec, folder=tmp_path, notify=said.append)
+    assert resumed.notes == whole.notes
+    assert not any(isinstance(event, Warned) for event in said)
+
+
+# ------------------------------------------------------------------- options of the releases
+
+
+def test_the_released_evaluation_scores_the_average_of_both_transforms() -> None:
+    """By hand: ψ⁺ = 1.581139 θ - .581139 · .8 and ψ⁻ = .790569 θ + .209431 · 1.2 at θ = π/3."""
+    method = bbam.Bbam(bbam.Bbam.Config(scoring="averaged"), 1)
+    method.statistics = torch.tensor([[[1.2], [0.8]], [[0.04], [0.01]]])
+    theta = math.pi / 3
+    psi = (1.581139 * theta - 0.581139 * 0.8 + 0.790569 * theta + 0.209431 * 1.2) / 2
+    expected = 1 / (1 + math.exp(-20 * (math.cos(psi) - 0.4)))
+    assert close(method.scores(torch.tensor([[0.5]])), [[expected]])
+    plain = bbam.Bbam(bbam.Bbam.Config(), 1)
+    assert close(plain.scores(torch.tensor([[0.5]])), [[1 / (1 + math.exp(-2))]])
+
+
+def test_before_there_are_statistics_both_scorings_are_one() -> None:
+    cosines = torch.linspace(-0.9, 0.9, 7)[:, None]
+    made = []
+    for scoring in ("cosine", "averaged"):
+        method = bbam.Bbam(bbam.Bbam.Config(scoring=scoring), 1)
+        method.statistics = torch.zeros(2, 2, 1)
+        made.append(method.scores(cosines))
+    torch.testing.assert_close(*made)
+
+
+def test_labelled_negatives_need_not_be_sampled() -> None:
+    cls = Plugins().methods["bbam"]
+    for choice, all_kept in (("always", False), ("never", True)):
+        method = cls(cls.Config(labelled_sampling=choice), 3)
+        pools = toy_pools()
+        method.setup(pools)
+        with torch.no_grad():
+            method.start_epoch(pools)
+        assert bool(method.kept_labelled.all()) is all_kept
+        assert not method.kept_unlabelled.all()
+
+
+def toy_pools() -> Pools:
+    torch.manual_seed(0)
+    prior = torch.tensor([0.05, 0.1, 0.2]).double()
+
+    def pool(rows: int, known: bool) -> Pool:
+        outputs = {"logits": torch.rand(rows, 3) * 2 - 1, "features": torch.randn(rows, 4)}
+        observed = (torch.rand(rows, 3) < prior).to(torch.int8)
+        return Pool(observed if known else observed * 0 - 1, prior, lambda *asked: outputs)
+
+    return Pools(pool(100, True), pool(400, False), epoch=1, epochs=1)
+
+
+@pytest.mark.parametrize("name", ["cap", "bbam", "d2l_mat"])
+def test_the_ratio_weighs_the_pools_of_summed_losses(name: str) -> None:
+    """4 + 6 rows with one and the same loss each: the unlabelled term is ratio times the labelled one."""
+    cls = Plugins().methods[name]
+    options = {"reduction": "sum"} if name == "bbam" else {}
+    for ratio, expected in ((None, 6 / 4), (15.0, 15.0)):
+        method = cls(cls.Config(pool_ratio=ratio, **options), 2)
+        labelled, unlabelled = (
+            batch_of(pool, rows) for pool, rows in (("labelled", 4), ("unlabelled", 6))
+        )
+        if name == "d2l_mat":
+            method.patched, method.thresholds = False, torch.full((2,), 0.01)
+        else:
+            method.targets, method.trust = torch.ones(6, 2), torch.ones(6, 2)
+            method.balancing, method.kept_labelled = False, torch.ones(4, 2)
+            method.kept_unlabelled = torch.ones(6, 2)
+        terms = method.loss(labelled, unlabelled)
+        torch.testing.assert_close(terms["unlabelled"], expected * terms["labelled"])
+
+
+def batch_of(pool: str, rows: int) -> Batch:
+    logits = torch.full((rows, 2), 0.3)
+    forward = Forward(
+        lambda x: {"logits": x, "pseudo_logits": x},
+        {(pool, "strong"): logits, (pool, "weak"): logits},
+    )
+    observed = torch.ones(rows, 2, dtype=torch.int8)
+    return Batch(pool, torch.arange(rows), observed, forward, forward)

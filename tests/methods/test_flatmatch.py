@@ -35,8 +35,9 @@ class FakeScaler:
 
 def build(labels: int, threshold: float = 0.0, **options: Any) -> Any:
     """A method whose thresholds stay where they are put."""
-    method = flatmatch.FlatMatch(flatmatch.FlatMatch.Config(momentum=1.0, **options), labels)
-    method.tau = torch.full((labels,), threshold)
+    config = flatmatch.FlatMatch.Config(momentum=1.0, averages="paper", **options)
+    method = flatmatch.FlatMatch(config, labels)
+    method.tau, method.updates = torch.full((labels,), threshold), torch.zeros(())
     return method
 
 

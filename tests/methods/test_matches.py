@@ -14,13 +14,22 @@ from ssmlbench.checks.toy import spec_for, toy, train
 from ssmlbench.core.paths import builtin_root
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Batch, Forward, Pool, Pools
-from ssmlbench.kit.pseudo_labels import confident_targets, consistency, moved_thresholds, usage
-from ssmlbench.plugins.loader import load_file
+from ssmlbench.kit.pseudo_labels import (
+    confident_targets,
+    consistency,
+    momentum_at,
+    moved_thresholds,
+    usage,
+)
+from ssmlbench.plugins.loader import Plugins, load_file
 
 fixmatch, freematch, softmatch = (
     load_file(builtin_root() / "methods" / f"{name}.py")
     for name in ("fixmatch", "freematch", "softmatch")
 )
+METHODS = {
+    name: cls for name in Plugins().methods if issubclass(cls := Plugins().methods[name], Method)
+}
 CLASSES = (fixmatch.FixMatch, freematch.FreeMatch, softmatch.SoftMatch)
 
 
@@ -262,3 +271,55 @@ def test_loss_and_gradients_are_finite(
     assert strong.grad.isfinite().all()
     assert all(torch.isfinite(term) for term in terms.values())
     assert all(buffer.isfinite().all() for name, buffer in method.named_buffers() if name != "rate")
+
+
+# --------------------------------------------------------------- averages that fit the run's length
+
+
+def test_the_fitted_momentum_grows_from_a_tenth_to_the_papers_value() -> None:
+    at = [momentum_at(torch.tensor(float(t)), 0.999, "fitted") for t in (0, 8, 90, 10**6)]
+    # (1 + t) / (10 + t): 1/10, 9/18, 91/100; 1000001/1000010 is above .999
+    torch.testing.assert_close(torch.stack(at), torch.tensor([0.1, 0.5, 0.91, 0.999]))
+    assert momentum_at(torch.tensor(0.0), 0.999, "paper") == 0.999
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, cls in METHODS.items() if "momentum" in cls.Config.__annotations__]
+)
+def test_every_running_average_can_be_fitted_or_the_papers(name: str) -> None:
+    cls = METHODS[name]
+    assert {"averages"} <= set(cls.Config.__annotations__)
+    assert cls.Config().averages == "fitted"
+    assert any("averages=paper" in text for text in cls.differences)
+
+
+def test_freematch_leaves_its_first_threshold_behind_in_a_few_steps() -> None:
+    weak = torch.tensor([[0.9], [0.8]]).logit()
+    method, _ = loss_of(freematch.FreeMatch, weak, weak)
+    close(method.thresholds, [0.1 * 0.5 + 0.9 * 0.85])
+    paper, _ = loss_of(freematch.FreeMatch, weak, weak, averages="paper")
+    close(paper.thresholds, [0.999 * 0.5 + 0.001 * 0.85])
+
+
+def test_softmatch_weighs_after_few_steps_what_the_papers_momentum_lets_pass() -> None:
+    torch.manual_seed(0)
+    batch = torch.rand(64, 3).logit()
+    weights = {}
+    for averages in ("fitted", "paper"):
+        method = softmatch.SoftMatch(softmatch.SoftMatch.Config(averages=averages), 3)
+        method.setup(pools_of(4, 3))
+        for _ in range(30):
+            _, weights[averages] = method.weigh(batch)
+    # max(q, 1 - q) of uniform q is uniform in [½, 1]: variance 1/48, as the fitted Gaussian has it.
+    assert 0.6 < weights["fitted"].mean() < 0.9
+    assert weights["paper"].mean() > 0.97
+
+
+def test_a_gaussian_without_members_does_not_age() -> None:
+    """Two Gaussians: the positives' has no member in the first batch, and starts with the second."""
+    method = softmatch.SoftMatch(softmatch.SoftMatch.Config(gaussians="two"), 1)
+    method.setup(pools_of(4, 1))
+    method.weigh(torch.tensor([[0.1], [0.2]]).logit())
+    close(method.updates, [[1.0], [0.0]])
+    method.weigh(torch.tensor([[0.1], [0.8]]).logit())
+    close(method.mu[1], [0.1 * 0.5 + 0.9 * 0.8])

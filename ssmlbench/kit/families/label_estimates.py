@@ -29,6 +29,8 @@ class EstimatedLabelsMethod(PartialMethod):
         "the paper's regime has none",
         "U has Adam without momentum, row by row (β₁ = 0): equal total moves at the cost of the "
         "batch's rows. Released: one Adam over the whole matrix at every step (optimiser=released)",
+        "the network has the benchmark's AdamW and one-cycle schedule, and U's learning rate follows it; "
+        "released: one Adam for both, at constant rates, without weight decay",
         "κ is the mean over labelled rows in semi; the paper knows it beforehand",
     )
 
