@@ -18,6 +18,7 @@ from ssmlbench.core.errors import RunFailed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol import metrics
 from ssmlbench.protocol.decisions import fit_rules
+from ssmlbench.protocol.diagnostics import Records, Sample, sampled_rows
 from ssmlbench.protocol.observation import Labels, Observation, observe
 from ssmlbench.protocol.regimes import UNKNOWN
 from ssmlbench.protocol.sealed import SealedTruth
@@ -41,6 +42,15 @@ class JudgeDesk(Protocol):
     def hand_in(self, epoch: int, train_scores: Any, scores: Any) -> None:
         """Hand in the scores of an epoch that may be the run's: of training rows and judged rows."""
 
+    def record(self, epochs: int, features: Any, scores: Any | None, cosines: Any | None) -> None:
+        """Hand in outputs of the sampled training rows after so many epochs, for the analyses.
+
+        They are those of a `Sample`.
+        """
+
+    def hand_in_weights(self, weights: Any) -> None:
+        """Hand in the classifier's weights after the last epoch, K × D, for the analyses."""
+
     def save(self, epoch: int) -> None:
         """Make sure that all that was handed in up to this epoch survives a kill."""
 
@@ -55,6 +65,7 @@ class Judgements:
     selected_epoch: int = 0
     scores: Float32Array | None = None  # of the judged rows, in the selected epoch
     rule_parameters: dict[str, Float32Array] = field(default_factory=dict)
+    records: Records = field(default_factory=Records)  # for the analyses
 
 
 class Judge:
@@ -73,6 +84,7 @@ class Judge:
         self.judged_truth = judged_truth
         self.found = Judgements()
         self._hidden = hidden
+        self._pseudo: tuple[Mask, Mask] | None = None  # as graded last: positive, trusted
 
     @classmethod
     def of(cls, spec: RunSpec, truth: Labels, test_truth: Labels | None) -> Judge:
@@ -109,6 +121,43 @@ class Judge:
                 f"{trusted.shape}, expected {expected}"
             )
         self._note(epoch, self._hidden.pseudo_label_quality(rows, positive, trusted))
+        trusted = np.broadcast_to(trusted, expected)
+        self._pseudo = positive, trusted
+        counts = self._hidden.pseudo_label_counts(rows, positive, trusted)
+        self.found.records.note("pseudo_epochs", epoch - 1, {"pseudo_counts": counts})
+
+    def record(self, epochs: int, features: Any, scores: Any | None, cosines: Any | None) -> None:
+        """Note angles, calibration and histograms of the sampled training rows."""
+        if self._hidden is None:
+            return
+        seen, sample = self.observation, sampled_rows(self.observation, self.spec.seed)
+        rows = np.concatenate([getattr(seen, pool)[where] for pool, where in sample.items()])
+        observed = seen.labels[rows]
+        trained_on = observed.copy()
+        if self._pseudo is not None:
+            positive, trusted = (mask[sample["unlabelled"]] for mask in self._pseudo)
+            decided = np.where(trusted, positive.astype(np.int8), UNKNOWN)
+            trained_on[len(sample["labelled"]) :] = decided
+        if scores is not None:
+            scores = checked_scores(scores, observed.shape, self.spec.method)
+        features, cosines = (
+            None if values is None else np.asarray(values, dtype=np.float32)
+            for values in (features, cosines)
+        )
+        fits = features is not None and features.ndim == 2 and len(features) == len(rows)
+        if not fits or (cosines is not None and cosines.shape != observed.shape):
+            raise RunFailed(f"features of {self.spec.method} are not those of {len(rows)} rows")
+        handed_in = Sample(features, scores, cosines, observed, trained_on)
+        found = self._hidden.examined(rows, handed_in)
+        self.found.records.note("sample_epochs", epochs, found)
+
+    def hand_in_weights(self, weights: Any) -> None:
+        """Note the classifier's weights, K × D."""
+        self.found.records.head_weights = [np.asarray(weights, dtype=np.float32)]
+
+    def label_counts(self) -> dict[str, npt.NDArray[np.generic]]:
+        """How often each label and pair is positive in the training rows, for the analyses."""
+        return {} if self._hidden is None else self._hidden.label_counts()
 
     def is_best(self, epoch: int, scores: Any) -> bool:
         """Note the mAP of the rows that select; whether it is the best so far."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ssmlbench.protocol.diagnostics import FloatArray, Sample, label_counts, pseudo_label_counts
 from ssmlbench.protocol.observation import Labels, RowIndex
 
 
 class SealedTruth:
     """The true labels of the training rows, for diagnostics only.
 
-    It takes finished decisions and gives back plain floats for the
-    history; there is no way from here back into training.
+    It takes finished decisions and gives back numbers for the history and
+    for analyses; there is no way from here back into training.
     """
 
     def __init__(self, truth: Labels):
@@ -33,3 +34,17 @@ class SealedTruth:
             "pseudo_recall": hits / max(float(truth.sum()), 1.0),
             "pseudo_trusted": float(trusted.mean()) if trusted.size else 0.0,
         }
+
+    def pseudo_label_counts(
+        self, rows: RowIndex, positive: npt.NDArray[np.bool_], trusted: npt.NDArray[np.bool_]
+    ) -> FloatArray:
+        """The counts behind precision, recall and coverage, label by label."""
+        return pseudo_label_counts(self._truth[rows], positive, trusted)
+
+    def label_counts(self) -> dict[str, npt.NDArray[np.generic]]:
+        """How often each label, and each pair of labels, is positive."""
+        return label_counts(self._truth)
+
+    def examined(self, rows: RowIndex, sample: Sample) -> dict[str, FloatArray]:
+        """Angles, calibration and histograms of sampled training rows."""
+        return sample.examined(self._truth[rows])

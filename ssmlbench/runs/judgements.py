@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy.typing as npt
 import torch
 
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
+from ssmlbench.protocol.diagnostics import Records
 from ssmlbench.protocol.judge import Judge, Judgements
 from ssmlbench.training.checkpoint import Checkpoint
 
@@ -38,8 +41,13 @@ class StoredJudge(Judge):
             "selected_epoch": found.selected_epoch,
         }
         arrays = {} if found.scores is None else {"scores": found.scores, **found.rule_parameters}
-        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        self.file.write({"judged": tensors}, facts)
+        self.file.write(
+            {"judged": _tensors(arrays), "records": _tensors(found.records.arrays())}, facts
+        )
+
+
+def _tensors(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def _read(file: Checkpoint) -> Judgements:
@@ -55,4 +63,5 @@ def _read(file: Checkpoint) -> Judgements:
         facts["selected_epoch"],
         arrays.pop("scores", None),
         arrays,
+        Records.from_arrays({n: v.numpy() for n, v in stored.tensors.get("records", {}).items()}),
     )

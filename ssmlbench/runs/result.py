@@ -14,6 +14,7 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
 from ssmlbench.protocol.judge import Judge
 from ssmlbench.protocol.metrics import empty_labels, evaluate_rules
+from ssmlbench.runs.diagnostics import Diagnostics
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.schema import RESULT_VERSION, Result
 from ssmlbench.runs.scores import StoredScores
@@ -35,6 +36,9 @@ def write_result(
 
     truth = judge.judged_truth == 1
     StoredScores(outcome.scores, truth, outcome.rule_parameters).write(folder.scores_file)
+    noted = {**judge.found.records.arrays(), **judge.label_counts()}
+    if noted:
+        Diagnostics(noted, list(task.card.label_names)).write(folder.path)
     history = pd.DataFrame(outcome.history)
     write_atomically(folder.history_file, history.to_csv(index=False))
     semi = history[history.phase == "semi"] if (history.phase == "semi").any() else history

@@ -23,6 +23,7 @@ from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Outputs, Pool, Pools, RowOutputs
 from ssmlbench.protocol.judge import Float32Array, Judgements, checked_scores
 from ssmlbench.training.model import Model
+from ssmlbench.training.recording import Recorder, Watch
 from ssmlbench.training.run_data import RunData
 
 
@@ -94,6 +95,7 @@ class Evaluator:
         self.run_data = run_data
         self.progress = progress
         self.workers = workers
+        self.recorder = Recorder(spec, run_data)
 
     def pools(self, warmup_epochs: int) -> Pools:
         """The training rows as a method sees them."""
@@ -113,7 +115,8 @@ class Evaluator:
 
         def predict(model: str, view: str, outputs: tuple[str, ...]) -> Outputs:
             purpose = ("pool views", name, view, self.progress.epoch)
-            return self.predict(model, self.run_data.train, rows, view, purpose, outputs)
+            watch = self.recorder.watch(name, model, view)
+            return self.predict(model, self.run_data.train, rows, view, purpose, outputs, watch)
 
         return Pool(
             torch.from_numpy(observation.labels[rows]).to(device),
@@ -130,10 +133,12 @@ class Evaluator:
         view: str,
         purpose: tuple[object, ...],
         names: tuple[str, ...],
+        watch: Watch | None = None,
     ) -> Outputs:
         """The named outputs of a network over rows, a batch at a time.
 
-        model: "raw" or "ema". purpose: names the random stream that the view is drawn from.
+        model: "raw" or "ema". purpose: names the random stream that the view is drawn from. watch:
+        sees all outputs of each batch.
         """
         network = self.model.named(model)
         was_training = network.training
@@ -146,9 +151,12 @@ class Evaluator:
             return inputs.view(rows[i * size : (i + 1) * size], view, generator)
 
         threads = self.workers if inputs.on_the_fly else 0
-        for batch in ahead(load, max(math.ceil(len(rows) / size), 1), threads):
+        batches = ahead(load, max(math.ceil(len(rows) / size), 1), threads)
+        for number, batch in enumerate(batches):
             with self.model.autocast():
                 outputs = network(batch.to(self.model.device, non_blocking=True))
+            if watch is not None:
+                watch(number * size, outputs)
             for name in names:
                 pieces[name].append(outputs[name])
         network.train(was_training)

@@ -83,6 +83,7 @@ class Trainer:
             self.evaluator.select()
             if epoch + 1 < self.spec.epochs:
                 self._save()
+        self.evaluator.recorder.finish(self.evaluator)
         return self.evaluator.trained()
 
     def start_phase(self, epoch: int) -> None:
@@ -181,6 +182,7 @@ class Trainer:
                 self.method.start_epoch(self.pools)
             self.pools.forget()
             self.evaluator.hand_in_pseudo_labels()
+        self.evaluator.recorder.record(self.evaluator, epoch)
         self.model.network.train()
         self.method.train()
         self.method.start_steps(self.model.network)

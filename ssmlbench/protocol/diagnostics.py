@@ -1,0 +1,188 @@
+"""What the judge notes of training beside the history: angles, pseudo-labels, calibration.
+
+Pure functions of arrays that training handed in and of the truth. Their numbers go into a file of
+the run's folder that analyses read later; nothing goes back into training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ssmlbench.protocol.observation import Labels, Observation, RowIndex
+
+FloatArray = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
+
+SAMPLED_ROWS = 2048
+"""Features and scores are noted of at most so many training rows: all, or a seeded sample."""
+PAIRED_LABELS = 512
+"""Pairs of labels are counted up to so many labels."""
+CALIBRATION_BINS = 10
+HISTOGRAM_BINS = 50
+
+ANGLE_COLUMNS = ("var_pos", "var_neg", "mean_pos", "mean_neg", "count_pos", "count_neg")
+"""What is noted of a label's prototype angles in one manner."""
+PSEUDO_COLUMNS = ("trusted", "positive", "hits", "true", "right")
+"""What is counted of a label's pseudo-labels: trusted entries, trusted positives, those that are true,
+true positives of the pool, and trusted entries that are right."""
+CALIBRATION_COLUMNS = ("count", "score_sum", "true")
+"""What is counted in a bin of a label's scores."""
+GROUPS = ("observed positives", "hidden positives", "negatives")
+"""The training entries whose scores and cosines are counted apart."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What training handed in of the sampled rows, labelled rows first.
+
+    features   n × D, the head's inputs
+    scores     n × K in [0, 1]; None where a method has other scores than those of one view
+    cosines    n × K; None for a head without them
+    observed   n × K int8, what is known of the rows
+    trained_on n × K int8, the same with the trusted pseudo-labels
+    """
+
+    features: FloatArray
+    scores: FloatArray | None
+    cosines: FloatArray | None
+    observed: Labels
+    trained_on: Labels
+
+    def examined(self, truth: Labels) -> dict[str, FloatArray]:
+        """All that is noted of the sample, by the names of Records. truth: n × K of its rows."""
+        found = {
+            "supervised": angle_statistics(self.features, truth == 1, truth == 0),
+            "trained_on": angle_statistics(
+                self.features, self.trained_on == 1, self.trained_on == 0
+            ),
+        }
+        if self.scores is not None:
+            hidden = np.where(self.observed < 0, truth, -1).astype(np.int8)
+            found["calibration"] = calibration_counts(self.scores, hidden)
+            found["scores"] = group_histograms(self.scores, self.observed, truth, 0, 1)
+        if self.cosines is not None:
+            found["cosines"] = group_histograms(self.cosines, self.observed, truth, -1, 1)
+        return found
+
+
+@dataclass
+class Records:
+    """Everything noted so far; each list has one entry for each noted epoch.
+
+    Epochs are those that were finished.
+    """
+
+    sample_epochs: list[int] = field(default_factory=list)
+    supervised: list[FloatArray] = field(default_factory=list)  # 6 × K, by the true labels
+    trained_on: list[FloatArray] = field(default_factory=list)  # 6 × K, by labels and pseudo-labels
+    pseudo_epochs: list[int] = field(default_factory=list)
+    pseudo_counts: list[FloatArray] = field(default_factory=list)  # 5 × K
+    calibration: list[FloatArray] = field(default_factory=list)  # 3 × bins × K, of hidden entries
+    scores: list[FloatArray] = field(default_factory=list)  # groups × bins over [0, 1]
+    cosines: list[FloatArray] = field(default_factory=list)  # groups × bins over [-1, 1]
+    head_weights: list[FloatArray] = field(default_factory=list)  # K × D, of the last epoch only
+
+    def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
+        """The lists as arrays, by name; an empty list is left out."""
+        return {name: np.stack(values) for name, values in vars(self).items() if values}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, npt.NDArray[np.generic]]) -> Records:
+        """The records that `arrays` gave."""
+        return cls(**{name: list(values) for name, values in arrays.items()})
+
+    def note(self, axis: str, epochs: int, found: Mapping[str, FloatArray]) -> None:
+        """Add what was found after so many epochs. A resumed run notes its last epoch again.
+
+        axis: the list of epochs that the values belong to.
+        """
+        numbers = getattr(self, axis)
+        kept = sum(int(number) < epochs for number in numbers)
+        for name, value in {axis: np.asarray(epochs), **found}.items():
+            setattr(self, name, [*getattr(self, name)[:kept], value])
+
+
+def label_counts(truth: Labels) -> dict[str, npt.NDArray[np.generic]]:
+    """Positives of each label, K, and of each pair of labels, K × K, unless there are too many."""
+    positive = (truth == 1).astype(np.float32)
+    counts: dict[str, npt.NDArray[np.generic]] = {"label_counts": positive.sum(axis=0)}
+    if positive.shape[1] <= PAIRED_LABELS:
+        counts["pair_counts"] = positive.T @ positive
+    return counts
+
+
+def sampled_rows(observation: Observation, seed: int) -> dict[str, RowIndex]:
+    """Pool → positions in it of the rows that are noted, in order; both pools in proportion."""
+    pools = {"labelled": observation.labelled, "unlabelled": observation.unlabelled}
+    total = sum(map(len, pools.values()))
+    if total <= SAMPLED_ROWS:
+        return {name: np.arange(len(rows)) for name, rows in pools.items()}
+    random = np.random.RandomState([seed, 2])
+    drawn = np.sort(random.choice(total, SAMPLED_ROWS, replace=False))
+    split = int(np.searchsorted(drawn, len(observation.labelled)))
+    return {"labelled": drawn[:split], "unlabelled": drawn[split:] - len(observation.labelled)}
+
+
+def angle_statistics(features: FloatArray, positive: Mask, negative: Mask) -> FloatArray:
+    """Of each label, ANGLE_COLUMNS of φ_ik = arccos(z_i·c_k / |z_i||c_k|), 6 × K, in radians.
+
+    features: N × D, the head's input z; positive, negative: N × K. c_k is the mean feature of the
+    label's positives. Variances are unbiased. A number that is not defined is NaN.
+    """
+    counts = np.stack([positive.sum(axis=0), negative.sum(axis=0)]).astype(np.float64)
+    prototypes = positive.T.astype(features.dtype) @ features
+    cosines = _directions(features) @ _directions(prototypes).T
+    angles = np.arccos(np.clip(cosines, -1, 1))
+    means, variances = [], []
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for member, count in zip((positive, negative), counts, strict=True):
+            mean = np.where(member, angles, 0).sum(axis=0, dtype=np.float64) / count
+            offset = np.where(member, angles - mean, 0)
+            spread = np.einsum("nk,nk->k", offset, offset)
+            means.append(mean)
+            variances.append(np.where(count > 1, spread / (count - 1), np.nan))
+    rows = np.stack([*variances, *means])
+    rows[:, counts[0] == 0] = np.nan  # no positive, no prototype
+    return np.concatenate([rows, counts]).astype(np.float32)
+
+
+def _directions(vectors: FloatArray) -> FloatArray:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: FloatArray = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
+    return unit
+
+
+def pseudo_label_counts(truth: Labels, positive: Mask, trusted: Mask) -> FloatArray:
+    """PSEUDO_COLUMNS of each label, 5 × K. Entries whose truth nobody knows are not counted."""
+    known, true = truth >= 0, truth == 1
+    trusted = np.broadcast_to(trusted, truth.shape) & known
+    chosen = positive & trusted
+    right = trusted & (positive == true)
+    columns = (trusted, chosen, chosen & true, true, right)
+    return np.stack([column.sum(axis=0) for column in columns]).astype(np.float32)
+
+
+def calibration_counts(scores: FloatArray, truth: Labels) -> FloatArray:
+    """CALIBRATION_COLUMNS of each label and bin, 3 × bins × K; bins of equal width over [0, 1]."""
+    labels = truth.shape[1]
+    bins = np.minimum((scores * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+    cells = (bins * labels + np.arange(labels)).ravel()
+    known = (truth >= 0).ravel()
+    weights = (known, np.where(known, scores.ravel(), 0), (truth == 1).ravel())
+    size = CALIBRATION_BINS * labels
+    counts = [np.bincount(cells, weight, minlength=size) for weight in weights]
+    return np.stack(counts).reshape(3, CALIBRATION_BINS, labels).astype(np.float32)
+
+
+def group_histograms(
+    values: FloatArray, observed: Labels, truth: Labels, low: float, high: float
+) -> FloatArray:
+    """Histograms of the entries of each of GROUPS over [low, high], groups × bins."""
+    positive = truth == 1
+    members = (positive & (observed == 1), positive & (observed != 1), truth == 0)
+    counts = [np.histogram(values[m], HISTOGRAM_BINS, (low, high))[0] for m in members]
+    return np.stack(counts).astype(np.float32)

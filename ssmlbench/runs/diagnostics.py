@@ -1,0 +1,53 @@
+"""The side file of a run: what the judge noted during training, for `ssmlbench analyse`.
+
+Runs made before this file existed have none; analyses that need it say so.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssmlbench.core.files import atomic
+
+FILE = "diagnostics.safetensors"
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """Arrays by name (see protocol/diagnostics.py), and the names of the labels."""
+
+    arrays: dict[str, NDArray[Any]]
+    label_names: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, folder: Path) -> Diagnostics | None:
+        """What a run's folder has; None if it has no such file or not a whole one."""
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(folder / FILE, framework="numpy") as stored:
+                arrays = {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118
+                names = json.loads((stored.metadata() or {}).get("label_names", "[]"))
+        except (OSError, SafetensorError, ValueError):
+            return None
+        return cls(arrays, list(map(str, names)))
+
+    def write(self, folder: Path) -> None:
+        """Write the file whole or not at all."""
+        from safetensors.numpy import save_file
+
+        arrays = {name: np.ascontiguousarray(value) for name, value in self.arrays.items()}
+        with atomic(folder / FILE) as unfinished:
+            save_file(arrays, unfinished, {"label_names": json.dumps(self.label_names)})
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.arrays[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.arrays
