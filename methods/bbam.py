@@ -19,7 +19,8 @@ from ssmlbench.api import (
     bce,
     between,
     class_aware_labels,
-    descending,
+    label_blocks,
+    nth_largest,
     option,
     pool_weight,
     tied_positives,
@@ -64,8 +65,9 @@ class Bbam(Method):
         "run warns beyond 10, and factor_bound sets a bound",
         "scores: the margin's logit of the cosine. The released evaluation also scores the cosine of "
         "(ψ⁺ + ψ⁻) / 2 and takes the better of the two on the test rows (scoring=averaged)",
-        "projection: d → 512 → GELU → 256, as in the released image model; the released text model has "
-        "one linear layer of 256 and a GELU on the mean of all token positions, padding included",
+        "projection: d → 512 → GELU → 256, as in the released image model, where an encoder is trained or "
+        "with --recipe paper; the released text model has one linear layer of 256 and a GELU, on the mean "
+        "of all token positions, padding included",
         "with reduction=sum, 32 + 64 rows weigh the pools 1 : 2; released batches at π = 0.05 weigh them "
         "1 : 15 (pool_ratio=15)",
         "pseudo-labels: ranks of raw cosines. From the second semi-supervised epoch on, the released "
@@ -137,10 +139,31 @@ class Bbam(Method):
             config.negative_share,
         )
         features = torch.cat([pools.labelled.features("raw"), pools.unlabelled.features("raw")])
-        targets = torch.cat([pools.labelled.observed.to(features), self.targets])
-        known = torch.cat([torch.ones_like(targets[:n_labelled]), self.trust]).bool()
-        positive, negative = known & (targets == 1), known & (targets == 0)
+        kept = torch.empty((len(features), self.labels), dtype=torch.bool, device=features.device)
+        found = torch.empty_like(self.statistics)
+        for labels in label_blocks(*kept.shape):
+            targets = torch.cat(
+                [pools.labelled.observed[:, labels].to(features), self.targets[:, labels]]
+            )
+            known = torch.ones_like(targets, dtype=torch.bool)
+            known[n_labelled:] = self.trust[:, labels] > 0
+            found[..., labels], kept[:, labels] = self.angle_groups(
+                features, known & (targets == 1), known & (targets == 0), labels
+            )
+        self.statistics, self.balancing = found, config.balance
+        sampled = {"always": True, "once": pools.first_epoch, "never": False}
+        if sampled[config.labelled_sampling]:
+            self.kept_labelled = kept[:n_labelled]
+        self.kept_unlabelled = kept[n_labelled:]
+        self.diagnostics = {"tied_positives": tied_positives(self.targets, pools.labelled.prior)}
+        if config.balance:
+            self.diagnostics["largest_factor"] = factors(found[1], config.factor_bound).max()
 
+    def angle_groups(
+        self, features: Tensor, positive: Tensor, negative: Tensor, labels: slice
+    ) -> tuple[Tensor, Tensor]:
+        """Statistics of some labels' prototype angles, 2 × 2 × K, and the entries in use, N × K."""
+        config, known = self.config, positive | negative
         prototypes = class_means(features, positive)
         cosines = F.normalize(features, dim=1) @ F.normalize(prototypes, dim=1).T
         if config.negatives_per_positive is None:
@@ -153,19 +176,10 @@ class Bbam(Method):
                 cosines, negative, counts, config.negatives_per_positive
             )
         if config.statistics == "sampled":
-            found = angle_statistics(angles(cosines), negative & kept, positive)
-        else:
-            found = released_statistics(
-                angles(cosines), negative, positive, self.statistics, config.smoothing
-            )
-        self.statistics, self.balancing = found, config.balance
-        sampled = {"always": True, "once": pools.first_epoch, "never": False}
-        if sampled[config.labelled_sampling]:
-            self.kept_labelled = kept[:n_labelled]
-        self.kept_unlabelled = kept[n_labelled:]
-        self.diagnostics = {"tied_positives": tied_positives(self.targets, pools.labelled.prior)}
-        if config.balance:
-            self.diagnostics["largest_factor"] = factors(found[1], config.factor_bound).max()
+            return angle_statistics(angles(cosines), negative & kept, positive), kept
+        old = self.statistics[..., labels]
+        found = released_statistics(angles(cosines), negative, positive, old, config.smoothing)
+        return found, kept
 
     def warning(self, epoch: Mapping[str, Any]) -> str | None:
         factor = epoch.get("largest_factor", 1.0)
@@ -251,8 +265,7 @@ def nearest_negatives(cosines: Tensor, negative: Tensor, counts: Tensor, eta: fl
     """
     similar = cosines.masked_fill(~negative, -torch.inf)
     quota = torch.minimum((eta * counts).long(), negative.sum(0))
-    ranked = descending(similar)
-    threshold = ranked.gather(0, (quota - 1).clamp(min=0)[None])[0]
+    threshold = nth_largest(similar, quota)
     return negative & (similar >= torch.where(quota > 0, threshold, -torch.inf))
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
 from ssmlbench.api import Batch, GradientStep, Method, Network, Outputs, Pools, between, option
+
+MOST_WEIGHTS = 10**8  # of the relation network: 2 GB with gradients, their moments and the average
 
 
 class Drml(Method):
@@ -67,6 +69,13 @@ class Drml(Method):
         projector_lr: float = option(1e-5, "step C: projector, to make them agree")
         relation_lr: float = option(
             1e-3, "step D: relation network", search=between(1e-4, 1e-2, log=True)
+        )
+
+    @classmethod
+    def most_labels(cls, config: Any) -> int:
+        # R reads K² products: K³ weights in one layer, 1000 K² in two.
+        return int(
+            (MOST_WEIGHTS / 1000) ** 0.5 if config.layers == "released" else MOST_WEIGHTS ** (1 / 3)
         )
 
     def build_head(self, width: int) -> nn.Module:

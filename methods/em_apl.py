@@ -7,7 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ssmlbench.api import Batch, EntropyMethod, Pools, between, coded_loss, option
+from ssmlbench.api import (
+    Batch,
+    EntropyMethod,
+    Pools,
+    between,
+    coded_loss,
+    label_blocks,
+    nth_largest,
+    option,
+)
 
 UNSET = -1.0
 """A soft label that was not given."""
@@ -61,10 +70,17 @@ class EmApl(EntropyMethod):
         if pools.epoch - 1 < self.first_epochs(pools):
             return
         trained = [pools.labelled, pools.unlabelled] if self.unlabelled_views else [pools.labelled]
-        scores = torch.cat([pool.logits(model="raw", view="weak") for pool in trained]).sigmoid()
-        unknown = (self.known(self.all_observed(pools)) < 0) & (self.soft == UNSET)
-        # A soft label is never revised.
-        self.soft = torch.where(lowest(scores, unknown, self.quota), scores, self.soft)
+        logits = [pool.logits(model="raw", view="weak") for pool in trained]
+        tied = torch.zeros(self.labels, device=self.soft.device)
+        for labels in label_blocks(*self.soft.shape):
+            scores = torch.cat([each[:, labels] for each in logits]).sigmoid()
+            observed = torch.cat([pool.observed[:, labels] for pool in trained])
+            soft = self.soft[:, labels]
+            unknown = (self.known(observed) < 0) & (soft == UNSET)
+            chosen, tied[labels] = lowest(scores, unknown, self.quota[labels])
+            # A soft label is never revised.
+            self.soft[:, labels] = torch.where(chosen, scores, soft)
+        self.diagnostics = {"tied_unknowns": tied.sum()}
 
     def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
         logits, observed = self.together(labelled, unlabelled)
@@ -92,8 +108,13 @@ def quota(unknown: Tensor, share: float, rounds: int) -> Tensor:
     return exact.long().to(unknown.device)
 
 
-def lowest(scores: Tensor, unknown: Tensor, counts: Tensor) -> Tensor:
-    """Of each label's unknown entries the counts_k lowest-scored, N × K bool."""
-    order = scores.masked_fill(~unknown, torch.inf).argsort(dim=0, stable=True)
-    early = torch.arange(len(scores), device=scores.device)[:, None] < counts
-    return torch.zeros_like(unknown).scatter(0, order, early) & unknown
+def lowest(scores: Tensor, unknown: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each label's unknown entries the counts_k lowest-scored, N × K bool.
+
+    Of entries tied at the last place the first rows are taken; second, K: how many others there are.
+    """
+    scores = scores.masked_fill(~unknown, torch.inf)
+    last = nth_largest(scores, len(scores) + 1 - counts).where(counts > 0, -torch.inf)
+    below, tied = scores < last, (scores == last) & unknown
+    early = tied.cumsum(0, dtype=torch.int32) <= counts - below.sum(0)
+    return below | (tied & early), (tied & ~early).sum(0).to(scores)

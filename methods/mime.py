@@ -13,6 +13,8 @@ from ssmlbench.api import Batch, Method, Pool, Pools, between, choice, option, s
 
 SMALLEST_DEVIATION = 1e-6  # a code that has collapsed to a point still has a finite KL
 
+MOST_WEIGHTS = 2**25  # of the layer that emits the codes: a step computes each of them for each row
+
 
 class Mime(Method):
     """Each label is read off a small random code; predictions above θ become positives."""
@@ -59,6 +61,10 @@ class Mime(Method):
         # Assumed negatives are used from the first step on.
         self.warm_up = config.reading == "excluded"
 
+    @classmethod
+    def most_labels(cls, config: Any) -> int:
+        return int(MOST_WEIGHTS // (2 * config.code * config.hidden))
+
     def build_head(self, width: int) -> nn.Module:
         return CodeHead(width, self.config.hidden, self.config.code, self.labels)
 
@@ -101,17 +107,26 @@ class CodeHead(nn.Module):
     def __init__(self, width: int, hidden: int, code: int, labels: int):
         super().__init__()
         self.shape = (labels, 2 * code)
-        self.encode = nn.Sequential(
-            nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, labels * 2 * code)
-        )
+        self.hidden = nn.Sequential(nn.Linear(width, hidden), nn.ReLU())
+        self.codes = nn.Linear(hidden, labels * 2 * code)
         self.classify = nn.Linear(code, 1)
 
     def forward(self, features: Tensor) -> dict[str, Tensor]:
-        mean, raw = self.encode(features).unflatten(1, self.shape).chunk(2, dim=2)
+        if not self.training:
+            return {"logits": self.logits_of_means(features)}
+        mean, raw = self.codes(self.hidden(features)).unflatten(1, self.shape).chunk(2, dim=2)
         deviation = deviations(raw)
-        code = mean + deviation * torch.randn_like(deviation) if self.training else mean
+        code = mean + deviation * torch.randn_like(deviation)
         logits = self.classify(code).squeeze(2)
         return {"logits": logits, "divergence": kl(mean, deviation)}
+
+    def logits_of_means(self, features: Tensor) -> Tensor:
+        """The classifier of the codes' means as one layer: no B × K × z tensor for a whole pool."""
+        labels, width = self.shape
+        w, means = self.classify.weight[0], slice(0, width // 2)
+        weight = torch.einsum("z,kzh->kh", w, self.codes.weight.view(labels, width, -1)[:, means])
+        bias = self.codes.bias.view(labels, width)[:, means] @ w + self.classify.bias
+        return F.linear(self.hidden(features), weight, bias)
 
 
 def deviations(raw: Tensor) -> Tensor:

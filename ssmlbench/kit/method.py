@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from ssmlbench.core.errors import UserError
 from ssmlbench.kit import heads
 from ssmlbench.kit.estimator import Uses
 from ssmlbench.kit.gradient_step import GradientStep
@@ -57,6 +58,7 @@ class Method(nn.Module):
 
     def __init__(self, config: Any, labels: int):
         super().__init__()
+        self.check_labels(config, labels)
         self.config = config
         self.labels = labels  # K
         self.optimisers: dict[str, torch.optim.Optimizer] = {}
@@ -71,6 +73,21 @@ class Method(nn.Module):
             self.register_buffer(name, value)
         else:
             super().__setattr__(name, value)
+
+    @classmethod
+    def most_labels(cls, config: Any) -> int | None:
+        """The most labels that fit in 2 GB with this configuration; None: no limit of the method's own."""
+        return None
+
+    @classmethod
+    def check_labels(cls, config: Any, labels: int) -> None:
+        """Raise a UserError if the method cannot do so many labels."""
+        most = cls.most_labels(config)
+        if most is not None and labels > most:
+            raise UserError(
+                f"method {cls.name}: the data set has {labels:,} labels, and with these hyper-parameters "
+                f"it can do {most:,}; choose another method"
+            )
 
     def build_head(self, width: int) -> nn.Module:
         """The module on top of the `width` features; most methods name one in `head` instead."""

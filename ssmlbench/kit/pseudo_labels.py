@@ -11,6 +11,9 @@ from torch import Tensor
 
 from ssmlbench.kit.losses import bce
 
+BLOCK_ENTRIES = 2**22
+"""Rows × labels that are worked on at a time: 16 MB in single precision."""
+
 
 def class_aware_labels(
     scores: Tensor, prior: Tensor, positive_share: float = 1.0, negative_share: float = 0.998
@@ -26,14 +29,16 @@ def class_aware_labels(
     n = len(scores)
     if not n:
         return torch.zeros_like(scores), torch.zeros_like(scores)
-    ranked = descending(scores)
     prior = _double(prior)
     positives = (prior * n).long()
     trusted_positives = (positive_share * prior * n).long()
     trusted_negatives = (negative_share * (1 - prior) * n).long()
-    targets = (scores >= _nth(ranked, positives, torch.inf)).to(scores)
-    sure = scores >= _nth(ranked, trusted_positives, torch.inf)
-    sure |= scores <= _nth(ranked.flip(0), trusted_negatives, -torch.inf)
+    # The m-th smallest is the (n + 1 - m)-th largest.
+    places = torch.stack([positives, trusted_positives, n + 1 - trusted_negatives])
+    positive, sure_positive, sure_negative = nth_largest(scores, places)
+    targets = (scores >= positive.where(positives > 0, torch.inf)).to(scores)
+    sure = scores >= sure_positive.where(trusted_positives > 0, torch.inf)
+    sure |= scores <= sure_negative.where(trusted_negatives > 0, -torch.inf)
     return targets, sure.to(scores)
 
 
@@ -55,15 +60,43 @@ def descending(scores: Tensor) -> Tensor:
     return torch.from_numpy(columns).flip(1).T
 
 
+def nth_largest(scores: Tensor, places: Tensor) -> Tensor:
+    """Values of N × K scores by their place in their column, 1 the largest. places and out: … × K.
+
+    A place outside 1 to N counts as the nearest one inside.
+    """
+    wanted = places.reshape(-1, scores.shape[1]).clamp(1, len(scores)) - 1
+    found = torch.empty(wanted.shape, dtype=scores.dtype, device=scores.device)
+    for labels in label_blocks(*scores.shape):
+        columns = scores[:, labels].detach()
+        if scores.device.type == "cpu":
+            found[:, labels] = _partitioned(columns, wanted[:, labels])
+        else:
+            ranked = columns.sort(dim=0, descending=True).values
+            found[:, labels] = ranked.gather(0, wanted[:, labels])
+    return found.reshape(places.shape)
+
+
+def _partitioned(columns: Tensor, places: Tensor) -> Tensor:
+    """`nth_largest` by numpy's partition of values alone; torch would sort all, and their indices."""
+    ascending = (len(columns) - 1 - places.T).numpy()
+    values = columns.T.contiguous().numpy()
+    picked = [np.partition(v, np.unique(at))[at] for v, at in zip(values, ascending, strict=True)]
+    return torch.from_numpy(np.stack(picked, axis=1))
+
+
+def label_blocks(rows: int, labels: int) -> list[slice]:
+    """The labels in slices with some million entries each.
+
+    What is computed slice by slice stays small beside the pools, however many labels there are.
+    """
+    width = max(BLOCK_ENTRIES // max(rows, 1), 1)
+    return [slice(start, min(start + width, labels)) for start in range(0, labels, width)]
+
+
 def _double(prior: Tensor) -> Tensor:
     """The prior in double precision, but for MPS: int(0.3 × 10) must not depend on the device."""
     return prior if prior.device.type == "mps" else prior.double()
-
-
-def _nth(ranked: Tensor, counts: Tensor, nothing: float) -> Tensor:
-    """The counts-th value of each column, or `nothing` where the count is zero."""
-    values = ranked.gather(0, (counts - 1).clamp(min=0)[None])[0]
-    return torch.where(counts > 0, values, nothing)
 
 
 def confident_targets(probabilities: Tensor) -> tuple[Tensor, Tensor]:

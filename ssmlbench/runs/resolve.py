@@ -93,11 +93,18 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     check_spec(spec)
     card = prepare(adapter()).card
     check_labels(card, REGIMES[regime])
+    check_label_count(method, config, card)
     spec = dataclasses.replace(spec, weights=encoder.weights_id(options), data=card.fingerprint)
     if estimator:
         return spec.for_estimator()
     unlabelled = card.unlabelled["train"] if REGIMES[regime].as_given else 0
     return with_epoch_steps(spec, card.rows["train"] - unlabelled)
+
+
+def check_label_count(method: type[Method | Estimator], config: Any, card: Card) -> None:
+    """Raise a UserError if the data set has more labels than the method can do."""
+    if issubclass(method, Method):
+        method.check_labels(config, len(card.label_names))
 
 
 def check_labels(card: Card, regime: Regime) -> None:

@@ -84,7 +84,7 @@ def test_the_lowest_unknown_scores_become_soft_labels_as_in_the_vector(
     assert counts.tolist() == expected["n_select"]
     scores = torch.tensor(inputs["prob"])
     observed = torch.tensor(inputs["obs"])
-    chosen = em_apl.lowest(scores, observed == 0, counts)
+    chosen, _ = em_apl.lowest(scores, observed == 0, counts)
     after = torch.where(chosen, -scores, observed)
     torch.testing.assert_close(after, torch.tensor(expected["obs_after"]))
 
@@ -207,7 +207,7 @@ def test_exactly_the_quota_is_chosen_and_nothing_lower_is_left(
     scores = torch.randint(0, levels, (rows, 3), generator=draw) / levels  # many ties, or few
     unknown = torch.rand(rows, 3, generator=draw) < 0.6
     counts = torch.randint(0, rows + 1, (3,), generator=draw)
-    chosen = em_apl.lowest(scores, unknown, counts)
+    chosen, _ = em_apl.lowest(scores, unknown, counts)
     assert not (chosen & ~unknown).any()
     assert torch.equal(chosen.sum(0), torch.minimum(counts, unknown.sum(0)))
     for k in range(3):

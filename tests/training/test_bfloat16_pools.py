@@ -22,6 +22,7 @@ from ssmlbench.kit.heads import CosineHead, Network
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pseudo_labels import class_aware_labels, tied_positives
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.protocol.judge import Judge
 from ssmlbench.protocol.observation import observe
 from ssmlbench.protocol.sealed import SealedTruth
 from ssmlbench.training.run_data import RunData
@@ -47,8 +48,8 @@ def trainer_of(cls: type[Method], pool: tuple[Inputs, np.ndarray], precision: Pr
     inputs, labels = pool
     regime = "semi" if "semi" in cls.regimes else min(cls.regimes)
     spec = spec_for(cls, regime, precision=precision, projection="mlp")
-    observed = observe(labels, spec)
-    run_data = RunData(inputs, inputs, observed, SealedTruth(labels), labels)
+    judge = Judge(spec, observe(labels, spec), SealedTruth(labels), labels)
+    run_data = RunData.beside(judge, inputs, inputs)
     torch.manual_seed(stream_seed(spec.seed, "method"))
     method = cls(cls.Config(**spec.config), LABELS)
     torch.manual_seed(stream_seed(spec.seed, "network"))
