@@ -34,6 +34,7 @@ def main() -> None:
     for name in ("cap", "bbam"):
         cls = plugins.methods[name]
         method = cls(cls.Config(), LABELS)
+        method.setup(made)
         began = time.perf_counter()
         with torch.no_grad():
             method.start_epoch(made)

@@ -134,7 +134,8 @@ def main() -> None:
     chosen = parser.parse_args()
     make_repeatable(1)
     plugins = Plugins()
-    names = chosen.methods or [n for n in plugins.methods if "semi" in plugins.methods[n].regimes]
+    trained = [n for n in plugins.methods if issubclass(plugins.methods[n], Method)]
+    names = chosen.methods or [n for n in trained if "semi" in plugins.methods[n].regimes]
     for on in chosen.on or ["small-cnn", "vectors"]:
         print(f"{on:12}  bare ms   step/bare   views/bare   (bar: ≤ 1.10, flatmatch ≤ 2.2)")
         for name in names:
