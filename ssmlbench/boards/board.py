@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,7 +77,24 @@ class Board:
     # where the numbers come from; not compared
     runs: list[Finished] = field(default_factory=list, repr=False, compare=False)
     versions: Versions = field(default_factory=Versions, repr=False, compare=False)
+    unlike_published: list[str] = field(
+        default_factory=list
+    )  # how its data differ from the papers'
     hidden: dict[str, int] = field(default_factory=dict)  # older versions that are not shown: runs
+
+    @property
+    def mixed_cells(self) -> list[str]:
+        """The cells whose mean is over runs of different devices, e.g. `bce π 0.1`."""
+        if len(devices_of(self.runs)) < 2:
+            return []
+        cells: dict[tuple[str, str], list[Finished]] = defaultdict(list)
+        for run in self.runs:
+            cells[self.row_of(run), level_of(run.spec)].append(run)
+        return [
+            f"{name} {self.axis} {level}".rstrip()
+            for (name, level), runs in sorted(cells.items())
+            if len(devices_of(runs)) > 1
+        ]
 
     def row_of(self, run: Finished) -> str:
         """The name of the row that a run of the board belongs to."""
@@ -104,17 +122,23 @@ class Board:
     def mixed(self) -> dict[str, dict[str, int]]:
         """Devices and torch versions of the runs, with their counts, where there are several."""
         made_with = [run.result.get("made_with", {}) for run in self.runs]
-        # Estimators are fitted on the CPU, wherever methods are trained.
-        trained = [
-            m for m, run in zip(made_with, self.runs, strict=True) if not run.spec.is_estimator
-        ]
-        devices = Counter(str(m["device"]) for m in trained if m.get("device"))
         # the build after the + goes with the device
         versions = Counter(str(m["torch"]).partition("+")[0] for m in made_with if m.get("torch"))
-        counts = {"devices": devices, "torch versions": versions}
+        counts = {"devices": devices_of(self.runs), "torch versions": versions}
         return {name: dict(sorted(c.items())) for name, c in counts.items() if len(c) > 1}
+
+
+def devices_of(runs: Iterable[Finished]) -> Counter[str]:
+    """The devices that methods were trained on; estimators are fitted on the CPU everywhere."""
+    made_with = (r.result.get("made_with", {}) for r in runs if not r.spec.is_estimator)
+    return Counter(str(made["device"]) for made in made_with if made.get("device"))
 
 
 def level_of(spec: RunSpec) -> str:
     """The number of the run's regime as a board prints it; empty where the regime has none."""
     return "" if spec.regime_number is None else f"{spec.regime_number:g}"
+
+
+def unlike_published(run: Finished) -> list[str]:
+    """How the run's data differ from the data set that papers describe, as the run recorded it."""
+    return list(run.result.get("data", {}).get("unlike_published", ()))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ssmlbench.boards.baseline import add_differences
-from ssmlbench.boards.board import Board, BoardRow, Cell, level_of
+from ssmlbench.boards.board import Board, BoardRow, Cell, level_of, unlike_published
 from ssmlbench.boards.columns import COLUMNS, COSTS, column_value
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.versions import Versions
@@ -92,7 +92,7 @@ def _boards_of_group(runs: Sequence[Finished], query: Query, versions: Versions)
 
 
 def _by_setting(runs: Sequence[Finished]) -> list[tuple[Setting, list[Finished]]]:
-    """Runs by their setting, the main one first: most runs; equal counts: the longer training.
+    """Runs by their setting, the main one first: the published data, most runs, the longer training.
 
     An estimator stands with the first methods whose setting is its own but for training.
     """
@@ -101,7 +101,10 @@ def _by_setting(runs: Sequence[Finished]) -> list[tuple[Setting, list[Finished]]
     for run in runs:
         setting = tuple(_setting(run.spec, name) for name in SETTING)
         (fitted if run.spec.is_estimator else trained)[setting].append(run)
-    ordered = sorted(trained.items(), key=lambda item: (-len(item[1]), -item[1][0].spec.epochs))
+    ordered = sorted(
+        trained.items(),
+        key=lambda item: (_is_other_data(item[1]), -len(item[1]), -item[1][0].spec.epochs),
+    )
     for own, members in sorted(fitted.items(), key=lambda item: -len(item[1])):
         for setting, group in ordered:
             if all(a in (None, b) for a, b in zip(own, setting, strict=True)):
@@ -110,6 +113,11 @@ def _by_setting(runs: Sequence[Finished]) -> list[tuple[Setting, list[Finished]]
         else:
             ordered.append((own, members))
     return ordered
+
+
+def _is_other_data(runs: Sequence[Finished]) -> bool:
+    """Whether the data of the runs, which are the same for all, are not the published data set."""
+    return any(map(unlike_published, runs))
 
 
 def _setting(spec: RunSpec, name: str) -> Any:
@@ -177,6 +185,7 @@ def _board(
         f"{title} of {count} run{'s' * (count > 1)}: {reason}"
         for (title, reason), count in reasons.items()
     ]
+    board.unlike_published = next(filter(None, map(unlike_published, runs)), [])
     board.runs = list(runs)
     add_differences(board, cells, query)
     return board

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ssmlbench.boards.board import level_of
+from ssmlbench.boards.board import level_of, unlike_published
 from ssmlbench.boards.versions import Versions
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import write_atomically
@@ -75,7 +75,7 @@ def exported_text(runs: Sequence[Finished], command: str, versions: Versions | N
     columns = metric_columns()
     made_with = [f"made_with.{name}" for name in MADE_WITH]
     fields = [*READABLE, *columns, *(f"cost.{name}" for name in COST_FIELDS), *made_with]
-    fields += ["code", "data", "observation", "uses", "spec"]
+    fields += ["code", "data", "unlike_published", "observation", "uses", "spec"]
     writer = csv.DictWriter(out, fields, lineterminator="\n")
     writer.writeheader()
     for run in ordered:
@@ -126,6 +126,7 @@ def _row(
         "seed": spec.seed,
         "code": spec.code,
         "data": spec.data,
+        "unlike_published": json.dumps(facts) if (facts := unlike_published(run)) else "",
         "observation": result.get("observation", ""),
         "uses": result.get("uses", ""),
         "spec": json.dumps(spec.portable(), sort_keys=True, separators=(",", ":")),
@@ -185,6 +186,7 @@ def _from_row(
                     metrics[decision][convention][metric] = float(text)
         costs = {name: float(text) for name in COST_FIELDS if (text := row.get(f"cost.{name}"))}
         spec = json.loads(row["spec"])
+        unlike = json.loads(row.get("unlike_published") or "[]")
     except (ValueError, TypeError) as error:
         raise SchemaError(str(error)) from None
     made_with = {name: text for name in MADE_WITH if (text := row.get(f"made_with.{name}"))}
@@ -196,5 +198,6 @@ def _from_row(
         "metrics": metrics,
         "cost": costs,
         "made_with": made_with,
+        "data": {"unlike_published": unlike},
     }
     return Finished(*parse_result(result), file.with_suffix(""))

@@ -19,6 +19,7 @@ class JoinedRow:
     method: str
     published: dict[tuple[str, str], PublishedValue]  # by (metric key, level)
     measured: BoardRow | None
+    same_data: bool = True  # whether ours were made with the data that papers describe
 
     @property
     def first(self) -> PublishedValue | None:
@@ -26,10 +27,10 @@ class JoinedRow:
         return next(iter(self.published.values()), None)
 
     def difference(self, metric: str, level: str) -> float | None:
-        """Ours less theirs, where there are both."""
+        """Ours less theirs, where there are both, on the same data."""
         theirs = self.published.get((metric, level))
         ours = self.measured.cells.get((metric, level)) if self.measured else None
-        return ours.mean - theirs.value if ours and theirs else None
+        return ours.mean - theirs.value if ours and theirs and self.same_data else None
 
 
 @dataclass
@@ -65,7 +66,9 @@ def _table(values: Sequence[PublishedValue], board: Board | None) -> SideBySide:
     for published in by_method.values():
         first = next(iter(published.values()))
         measured = _our_row(first.our_method, board)
-        rows.append(JoinedRow(measured.name if measured else first.method, published, measured))
+        name = measured.name if measured else first.method
+        same_data = board is None or not board.unlike_published
+        rows.append(JoinedRow(name, published, measured, same_data))
     joined = [row.measured.name for row in rows if row.measured]
     our_rows = board.rows if board else []
     rows += [JoinedRow(row.name, {}, row) for row in our_rows if row.name not in joined]

@@ -20,7 +20,7 @@ from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad, load_plugins
 from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:
-    from ssmlbench.data import Card, DatasetAdapter, PublishedStatistics, Task
+    from ssmlbench.data import Card, DatasetAdapter, Task
 
 data_app = typer.Typer(no_args_is_help=True, help="Prepare, check and list data sets.")
 
@@ -28,8 +28,6 @@ LOG_SECONDS = 10.0
 """Without a terminal, a line of progress this often at the most."""
 ALL_LABELS = 30
 """A card shows every label up to this many, else the most and the least frequent ones."""
-MEAN_TOLERANCE = 0.01
-"""Published means are rounded to two digits, some of them twice."""
 
 Name = Annotated[str, typer.Argument(help="A data set, or the path of your own.")]
 
@@ -60,6 +58,8 @@ def prepare_command(
 @data_app.command("verify")
 def verify_command(name: Name, data_dir: DataDir = None, plugin: PluginFiles = None) -> None:
     """Compare a data set with its published statistics; exit code 1 when something differs."""
+    from ssmlbench.data.published import compare_statistics, differences_to_published
+
     console = Console()
     adapter = _adapter(name, plugin, None, data_dir)
     task = prepare_shown(adapter, False, console)
@@ -67,15 +67,13 @@ def verify_command(name: Name, data_dir: DataDir = None, plugin: PluginFiles = N
     table = Table(title=f"{adapter.name} {task.card.fingerprint}", title_justify="left")
     for column in ("", "published", "here", ""):
         table.add_column(column)
-    for what, published, here, same in compare_statistics(task.card, adapter.published):
-        table.add_row(what, published, here, "" if same is None else "same" if same else "differs")
-        if same is False:
-            differences.append(f"{what}: {here} here, {published} published")
+    for each in compare_statistics(task.card, adapter.published):
+        verdict = {None: "", True: "same", False: "differs"}[each.same]
+        table.add_row(each.what, each.published, each.here, verdict)
+    differences += differences_to_published(task.card, adapter.published)
     console.print(table)
     if adapter.published:
         console.print(f"published by: {adapter.published.source}", highlight=False)
-    for kind, count in task.card.skipped.items():
-        differences.append(f"{count:,} rows were skipped when it was prepared ({kind})")
     for note in task.card.notes:
         console.print(f"note: {note}", highlight=False)
     for difference in differences:
@@ -224,29 +222,6 @@ def histogram(card: Card) -> Table:
         if len(shown) < len(order) and k == shown[14]:
             table.add_row(f"… {len(order) - len(shown)} more", "", "", "")
     return table
-
-
-def compare_statistics(
-    card: Card, published: PublishedStatistics | None
-) -> list[tuple[str, str, str, bool | None]]:
-    """(what, published, here, is it the same): None where nothing was published."""
-    here = {
-        "train": card.rows["train"],
-        "test": card.rows.get("test", 0),
-        "labels": len(card.label_names),
-    }
-    lines: list[tuple[str, str, str, bool | None]] = []
-    for field, value in here.items():
-        stated = getattr(published, field, None)
-        what = field if field == "labels" else f"{field} rows"
-        same = None if stated is None else stated == value
-        lines.append((what, "not found" if stated is None else f"{stated:,}", f"{value:,}", same))
-    mean, stated = card.mean_labels(), getattr(published, "mean_labels", None)
-    same = None if stated is None else abs(stated - mean) <= MEAN_TOLERANCE
-    lines.append(
-        ("labels a row", "not found" if stated is None else f"{stated:.2f}", f"{mean:.3f}", same)
-    )
-    return lines
 
 
 def damage(task: Task) -> list[str]:

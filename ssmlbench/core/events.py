@@ -77,6 +77,7 @@ class Warned:
     """Something the user should know; the run continues."""
 
     text: str
+    of_data: bool = False  # true of every run on the same observed labels, whatever its method
 
 
 @dataclass(frozen=True)

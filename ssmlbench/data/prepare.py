@@ -19,6 +19,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import cache_root
 from ssmlbench.data.adapter import DatasetAdapter, Kind
 from ssmlbench.data.label_lists import LabelCounts, LabelList
+from ssmlbench.data.published import differences_to_published
 from ssmlbench.data.row_checks import Ids, Problems, StoredRow, checked_rows
 from ssmlbench.data.task import LABELS, Card, Task, inputs_file, labels_file
 
@@ -55,7 +56,10 @@ def prepare(
         with FileLock(f"{folder}.lock"):
             if overwrite or not is_prepared(adapter):
                 _write(adapter, folder, skip_bad, report)
-    return Task(folder)
+    task = Task(folder)
+    if adapter.published is not None:
+        task.unlike_published = differences_to_published(task.card, adapter.published)
+    return task
 
 
 def _folder(adapter: DatasetAdapter) -> Path:

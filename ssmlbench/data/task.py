@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -75,6 +76,9 @@ def labels_file(folder: Path, split: str) -> Path:
 
 class Task:
     """A prepared data set: Arrow files on disk, read through memory maps."""
+
+    unlike_published: Sequence[str] = ()
+    """How it differs from the data set that papers describe; `prepare` knows it from the adapter."""
 
     def __init__(self, folder: Path, card: Card | None = None):
         """card: read from the folder if it is not given."""

@@ -73,6 +73,7 @@ class Display:
         self._began: float | None = None  # when the first run reported
         self._made = 0.0  # runs made since; of a resumed run, the part made here
         self._last: dict[str, float] = {}
+        self._warned_of: set[tuple[str, str]] = set()  # (data set, warning about it)
         self._live: Live | None = None
         if console.is_terminal and not quiet:
             self._live = Live(
@@ -93,14 +94,23 @@ class Display:
         match event:
             case Done() | AlreadyDone() | Failed():
                 self._close(spec, event)
-            case Warned(text):
-                self._say(f"warning: {spec}: {text}", always=True)
+            case Warned(text, of_data):
+                self._warn(spec, text, of_data)
             case Retried(text):
                 self._say(f"{spec}: {text}", always=True)
                 self.rows.pop(spec.hash, None)
             case _:
                 self._show_progress(spec, event)
         self._print_totals()
+
+    def _warn(self, spec: RunSpec, text: str, of_data: bool) -> None:
+        """Say a warning; one about the data once, not again for every method."""
+        if not of_data:
+            self._say(f"warning: {spec}: {text}", always=True)
+        elif (spec.dataset, text) not in self._warned_of:
+            self._warned_of.add((spec.dataset, text))
+            where = f"{spec.dataset} {spec.regime_label} seed {spec.seed}"
+            self._say(f"warning: {where}: {text}", always=True)
 
     def _show_progress(self, spec: RunSpec, event: Event) -> None:
         if self._began is None:

@@ -89,7 +89,7 @@ def _make(
     judge = StoredJudge.open(spec, task, Checkpoint(folder.judgements_file))
     notes = [] if spec.judged_on == "held-out" else _notes(task, judge)
     for note in notes:
-        notify(Warned(note))
+        notify(Warned(note, of_data=True))
     judged = judge.found.epochs
     assignment = Assignment(
         spec,

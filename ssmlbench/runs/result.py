@@ -67,7 +67,11 @@ def write_result(
             "threads": report.threads,
             "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
         },
-        "data": {"rows": task.card.rows, "labels": task.label_count},
+        "data": {
+            "rows": task.card.rows,
+            "labels": task.label_count,
+            "unlike_published": list(task.unlike_published),
+        },
     }
     write_atomically(folder.result_file, json.dumps(result, indent=1))
     return result

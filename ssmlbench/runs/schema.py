@@ -38,10 +38,11 @@ class MadeWith(TypedDict, total=False):
 
 
 class DataFacts(TypedDict):
-    """The size of the data set."""
+    """The size of the data set, and whether it is the published one."""
 
     rows: dict[str, int]
     labels: int
+    unlike_published: NotRequired[list[str]]  # differences to the data set that papers describe
 
 
 class Result(TypedDict):

@@ -255,6 +255,7 @@ def test_a_board_of_several_devices_or_versions_says_so(tmp_path: Path) -> None:
     (board,) = build_boards([first, second, third], Query())
     text = as_markdown(boards_document([board]))
     assert "made with different devices (NVIDIA A100: 1 run, cpu: 2 runs)." in text
+    assert "devices differ within one mean: bce π 0.1." in text
     assert "torch versions" not in text
     made_with(second, "cpu", "2.8.1")
     text = as_markdown(boards_document(build_boards([first, second, third], Query())))

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from ssmlbench.cli import app
 from ssmlbench.cli.status import page
 from ssmlbench.core.eta import EpochTimer, duration, grid_eta, run_eta
-from ssmlbench.core.events import EpochEnded, Started, TrainingStarted, Waiting
+from ssmlbench.core.events import EpochEnded, Started, TrainingStarted, Waiting, Warned
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.display import Display
 from ssmlbench.grid.estimate import Remaining, estimate, steps_left
@@ -295,6 +295,21 @@ def shown(terminal: bool) -> tuple[Display, io.StringIO, list[float]]:
     out, now = io.StringIO(), [0.0]
     console = Console(file=out, force_terminal=terminal, width=150)
     return Display(console, 2, clock=lambda: now[0]), out, now
+
+
+def test_a_warning_about_the_data_is_said_once_and_one_about_a_run_each_time() -> None:
+    display, out, _ = shown(terminal=False)
+    specs = [RunSpec(method, "toy", pi=0.1, seed=seed) for method in "ab" for seed in (0, 1)]
+    for spec in specs:
+        display.report(spec, Warned("3 labels have no test positive", of_data=True))
+        display.report(spec, Warned("diverged"))
+    text = out.getvalue()
+    assert text.count("no test positive") == 1
+    assert "warning: toy semi-0.1 seed 0: 3 labels" in text  # no method's name
+    assert text.count("diverged") == 4
+    other = dataclasses.replace(specs[0], dataset="other")
+    display.report(other, Warned("3 labels have no test positive", of_data=True))
+    assert "warning: other semi-0.1" in out.getvalue()
 
 
 def epoch(number: int) -> EpochEnded:

@@ -30,11 +30,12 @@ from ssmlbench.training.checkpoint import Checkpoint
 
 DATASET = '''
 import numpy as np
-from ssmlbench.api import DatasetAdapter, Row
+from ssmlbench.api import DatasetAdapter, PublishedStatistics, Row
 
 class Tiny(DatasetAdapter):
     """Vectors that say their labels, with a label that no test row has."""
     name, kind, backbone = "tiny", "vector", "vector"
+    published = PublishedStatistics("nobody", train=1200, test=40, labels=4)
 
     def label_names(self):
         return ["a", "b", "c", "never tested"]
@@ -98,6 +99,7 @@ def test_a_finished_run_has_everything_and_no_leftovers(make: Callable[..., Any]
     result = json.loads(folder.result_file.read_text())
     assert RunSpec.from_dict(result["spec"]) == spec
     assert result["labels_without_test_positive"] == 1
+    assert result["data"]["unlike_published"] == ["train rows: 120 here, 1,200 published"]
     assert len(folder.history_file.read_text().splitlines()) == 1 + spec.epochs
 
 

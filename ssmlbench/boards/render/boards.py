@@ -16,9 +16,14 @@ from ssmlbench.protocol.regimes import REGIMES
 
 
 def title(board: Board) -> str:
-    """The data set, the regime and, if there is only one, the regime's number."""
+    """The data set, the regime, the regime's number if there is only one; and if the data are others."""
     where = f" {board.axis} = {board.levels[0]}" if board.axis and len(board.levels) == 1 else ""
-    return f"{board.dataset} · {board.regime}{where}"
+    return f"{board.dataset} · {board.regime}{where}{other_data(board)}"
+
+
+def other_data(board: Board) -> str:
+    """What a title adds where the data are not those that papers describe."""
+    return " · not the published data" if board.unlike_published else ""
 
 
 def row_name(board: Board, row: BoardRow) -> str:
@@ -52,7 +57,7 @@ def rule_text(decision: str) -> str:
 
 def footnotes(board: Board) -> list[str]:
     """What a reader must know to read the numbers."""
-    notes = []
+    notes = data_notes(board)
     if any(metric.uses_decision for metric in board.metrics):
         notes.append(f"{rule_text(board.decision)}.")
     if board.selection == "oracle":
@@ -76,6 +81,9 @@ def footnotes(board: Board) -> list[str]:
     for kind, counts in board.mixed.items():
         parts = ", ".join(f"{name}: {_runs_text(count)}" for name, count in counts.items())
         notes.append(f"Warning: the runs were made with different {kind} ({parts}).")
+    if cells := board.mixed_cells:
+        more = f" and {len(cells) - 6} more" if len(cells) > 6 else ""
+        notes.append(f"Warning: devices differ within one mean: {', '.join(cells[:6])}{more}.")
     notes += [f"Not available: {line}." for line in board.unavailable]
     if board.diverged:
         notes.append(f"Diverged, without scores: {'; '.join(board.diverged)}.")
@@ -83,6 +91,13 @@ def footnotes(board: Board) -> list[str]:
         more = f" and {len(board.missing) - 6} more" if len(board.missing) > 6 else ""
         notes.append(f"Missing: {'; '.join(board.missing[:6])}{more}.")
     return notes
+
+
+def data_notes(board: Board) -> list[str]:
+    """How the data differ from those that papers describe."""
+    if not board.unlike_published:
+        return []
+    return [f"Warning: not the published {board.dataset} ({'; '.join(board.unlike_published)})."]
 
 
 def _learner_notes(board: Board) -> list[str]:
@@ -297,6 +312,7 @@ def records(boards: Sequence[Board]) -> list[Mapping[str, object]]:
             "selection": board.selection,
             "convention": board.convention,
             "separate_reason": board.separate_reason,
+            "unlike_published": "; ".join(board.unlike_published),
             **{k: v for k, v in board.setting.items() if k != "selection"},
         }
         for board in boards

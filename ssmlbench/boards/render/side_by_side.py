@@ -8,7 +8,14 @@ from typing import Any
 
 from ssmlbench.boards.papers import Paper
 from ssmlbench.boards.published import PublishedValue
-from ssmlbench.boards.render.boards import cell_text, rule_mark, rule_text, setting_text
+from ssmlbench.boards.render.boards import (
+    cell_text,
+    data_notes,
+    other_data,
+    rule_mark,
+    rule_text,
+    setting_text,
+)
 from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection, texts
 from ssmlbench.boards.rule_audit import AuditedRow, RowKey, row_key
 from ssmlbench.boards.side_by_side import JoinedRow, SideBySide
@@ -24,7 +31,8 @@ def side_by_side_document(
     sections = []
     for table in tables:
         panels = [_panel(table, metric, top_k, decision) for metric in table.metrics]
-        title = f"{table.dataset} · {table.regime} · papers and ours"
+        other = other_data(table.board) if table.board else ""
+        title = f"{table.dataset} · {table.regime} · papers and ours{other}"
         sections.append(TableSection(title, panels, _notes(table, top_k, decision)))
     records = [record for table in tables for record in _records(table, top_k, decision)]
     return Document(sections, records, "published")
@@ -43,8 +51,12 @@ def _panel(table: SideBySide, metric: str, top_k: set[RowKey], decision: str) ->
         headers += [f"paper{at}"]
         columns.append(_paper_column(table, metric, level, top_k))
         if measured:
-            headers += [f"ours{ours_mark}{at}", "Δ"]
-            columns += _our_columns(table, metric, level)
+            ours, differences = _our_columns(table, metric, level)
+            headers.append(f"ours{ours_mark}{at}")
+            columns.append(ours)
+            if _same_data(table):
+                headers.append("Δ")
+                columns.append(differences)
     rows = []
     for i, row in enumerate(table.rows):
         if not any((metric, level) in row.published for level in levels) and not row.measured:
@@ -83,6 +95,10 @@ def _source_text(entries: Sequence[PublishedValue]) -> str:
 
 def _oracle(table: SideBySide) -> bool:
     return table.board is not None and table.board.selection == "oracle"
+
+
+def _same_data(table: SideBySide) -> bool:
+    return table.board is None or not table.board.unlike_published
 
 
 def _paper_column(table: SideBySide, metric: str, level: str, top_k: set[RowKey]) -> list[Entry]:
@@ -136,6 +152,8 @@ def _notes(table: SideBySide, top_k: set[RowKey], decision: str) -> list[str]:
         f"{rule_text(decision)}; " if any(METRICS[m].uses_decision for m in table.metrics) else ""
     )
     notes.append(f"Ours: {rule}{setting_text(table.board.setting)}; mean ± std over seeds.")
+    if not _same_data(table):
+        return [*notes, *data_notes(table.board), "So there is no Δ: the numbers do not compare."]
     notes.append(
         "Δ is ours less the paper's. Protocols, encoders and schedules differ: it is no test of either."
     )
