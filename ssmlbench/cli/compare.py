@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import sys
 from collections.abc import Sequence
@@ -12,17 +13,21 @@ import typer
 from rich.console import Console
 
 from ssmlbench.cli.board_options import BoardOptions, board_numbers
-from ssmlbench.cli.options import warn, wide_console
+from ssmlbench.cli.options import key_values, warn, wide_console
 from ssmlbench.cli.run_options import with_options
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.suggestions import one_of
+from ssmlbench.core.suggestions import did_you_mean, one_of
 
 if TYPE_CHECKING:
     from ssmlbench.boards.board import Board
     from ssmlbench.boards.published import PublishedValue
     from ssmlbench.boards.query import Query
     from ssmlbench.boards.render import Document
+    from ssmlbench.boards.render.names import RowNames
+    from ssmlbench.boards.render.numbers import NumberStyle
     from ssmlbench.runs.finished import Finished
+
+TABLE = "How tables look"
 
 
 @with_options(options=BoardOptions, numbers=board_numbers())
@@ -60,6 +65,36 @@ def compare(
             "rows only), none, or a row's name."
         ),
     ] = "auto",
+    layout: Annotated[
+        str,
+        typer.Option(
+            help="boards; sets: methods × (data sets × π), a table for each --metric (mAP if none is "
+            "typed); metrics: methods × metrics, a table for each data set.",
+            rich_help_panel=TABLE,
+        ),
+    ] = "boards",
+    digits: Annotated[
+        int | None,
+        typer.Option(help="Decimals.", show_default="4; 2 with --percent", rich_help_panel=TABLE),
+    ] = None,
+    percent: Annotated[
+        bool, typer.Option("--percent", help="Metrics in percent.", rich_help_panel=TABLE)
+    ] = False,
+    display_names: Annotated[
+        bool,
+        typer.Option(
+            "--display-names",
+            help="Methods as papers write them, e.g. CAP for cap.",
+            rich_help_panel=TABLE,
+        ),
+    ] = False,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="name=text: what a method is called, e.g. --rename mine=Ours; may be repeated.",
+            rich_help_panel=TABLE,
+        ),
+    ] = None,
     format_: Annotated[
         str, typer.Option("--format", help="table, markdown, latex, html, csv, json.")
     ] = "table",
@@ -71,11 +106,25 @@ def compare(
     """Print the leaderboards of the finished runs: five metrics, mean ± std over seeds."""
     from ssmlbench.boards.build import build_boards
     from ssmlbench.boards.from_python import nothing_fits
-    from ssmlbench.boards.render import TEXT_FORMATS, boards_document, print_document
+    from ssmlbench.boards.layout import LAYOUTS, SETS
+    from ssmlbench.boards.render import TEXT_FORMATS, print_document
+    from ssmlbench.boards.render.names import RowNames
+    from ssmlbench.boards.render.numbers import NumberStyle
 
+    one_of(layout, LAYOUTS, "--layout")
     one_of(format_, ("table", *TEXT_FORMATS), "--format")
     one_of(over, ("cells", "seeds"), "--over")
     published = published or (bool(papers) and not audit)
+    style, names = NumberStyle(digits, percent), RowNames(display_names, _renamed(rename))
+    if (published or audit) and (
+        layout != "boards" or style != NumberStyle() or names != RowNames()
+    ):
+        raise UserError(
+            "--layout, --digits, --percent, --display-names and --rename are for boards of our runs; "
+            "leave them out, or leave --published, --papers and --audit out"
+        )
+    if layout == SETS and options.metric is None:
+        options = dataclasses.replace(options, metric="map")
     query = options.query(numbers, "top-k" if published else "calibrated", bootstrap, baseline)
     if audit:
         print_document(_audit(query, papers or ()), format_, wide_console())
@@ -87,12 +136,32 @@ def compare(
     boards = build_boards(runs, query)
     if not boards and not published:
         raise nothing_fits(runs)
-    document = (
-        _beside_the_papers(boards, query, papers or ()) if published else boards_document(boards)
-    )
+    if published:
+        document = _beside_the_papers(boards, query, papers or ())
+    else:
+        document = _in_layout(boards, layout, style, names)
     if stats:
         document.add(_statistics(boards, query, over))
     print_document(document, format_, wide_console())
+
+
+def _renamed(texts: list[str] | None) -> dict[str, str]:
+    return key_values(texts, "--rename", "mine=Ours")
+
+
+def _in_layout(boards: list[Board], layout: str, style: NumberStyle, names: RowNames) -> Document:
+    from ssmlbench.boards.layout import BOARDS
+    from ssmlbench.boards.render import boards_document, layout_document
+
+    rows = {
+        word for board in boards for row in board.rows for word in (row.name, row.name.split()[0])
+    }
+    for name in names.renamed:
+        if name not in rows:
+            raise UserError(f"--rename {name}: no such method here.{did_you_mean(name, rows)}")
+    if layout == BOARDS:
+        return boards_document(boards, style, names)
+    return layout_document(boards, layout, style, names)
 
 
 def _export(runs: list[Finished], query: Query, folder: Path) -> None:

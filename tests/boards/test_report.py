@@ -19,6 +19,7 @@ from ssmlbench.boards.board import Board
 from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.csv_files import export
 from ssmlbench.boards.query import Query
+from ssmlbench.boards.render.slugs import slugs
 from ssmlbench.boards.report import sections as sections_module
 from ssmlbench.boards.report import write_figures
 from ssmlbench.boards.report.critical_difference import critical_differences
@@ -44,7 +45,8 @@ from ssmlbench.boards.report.series import (
     pareto_front,
 )
 from ssmlbench.boards.report.style import HUES, MUTED, Styles
-from ssmlbench.boards.report.text import clean, short_names, slugs
+from ssmlbench.boards.report.text import clean, short_names
+from ssmlbench.core.spec import PROTOCOL_VERSION
 from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished, read_finished
 from tests.conftest import ROOT
@@ -357,7 +359,7 @@ def test_provenance_lists_versions_data_files_and_runs(boards: list[Board], html
     versions, data, methods, listed = listings(runs)
     assert versions.rows == (("–", "2.0", "–", CLOSING, "–", "–", "48"),)
     assert (IMAGE, "da7a", "test 4, train 8", "3", "24") in data.rows
-    assert (SCRIPT, "c0de", "1", "12") in methods.rows
+    assert (SCRIPT, "c0de", str(PROTOCOL_VERSION), "12") in methods.rows
     assert {row[4] for row in listed.rows} == {run.spec.hash for run in runs}
     assert all(run.spec.hash in html for run in runs)
 

@@ -2,9 +2,7 @@
 
 from ssmlbench.boards.render.boards import (
     boards_document,
-    cell_text,
     column_title,
-    footnotes,
     records,
     row_name,
     seeds_text,
@@ -20,7 +18,9 @@ from ssmlbench.boards.render.convert import (
 )
 from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection
 from ssmlbench.boards.render.formats import TEXT_FORMATS, RichDocument, as_markdown, print_document
-from ssmlbench.boards.render.latex import latex_escape
+from ssmlbench.boards.render.latex_text import latex_escape
+from ssmlbench.boards.render.notes import footnotes
+from ssmlbench.boards.render.paper_tables import layout_document
 
 __all__ = [
     "DASH",
@@ -38,10 +38,10 @@ __all__ = [
     "boards_to_latex",
     "boards_to_markdown",
     "boards_to_pandas",
-    "cell_text",
     "column_title",
     "footnotes",
     "latex_escape",
+    "layout_document",
     "print_document",
     "records",
     "row_name",

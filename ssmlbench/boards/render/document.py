@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 DASH = "–"
@@ -25,6 +26,29 @@ class Panel:
     headers: Sequence[str]
     rows: Sequence[Sequence[Entry]]
     left: int = 1  # the first `left` columns hold text, the others numbers
+    groups: Sequence[str] = ()  # of each column: the heading it shares with its neighbours, or ""
+    title: str = ""  # what it shows, where a section has several
+
+    @property
+    def flat_headers(self) -> list[str]:
+        """Each column's header with its group's heading before it."""
+        groups = self.groups or [""] * len(self.headers)
+        return [f"{g} {h}".strip() for g, h in zip(groups, self.headers, strict=True)]
+
+    @property
+    def spans(self) -> list[tuple[str, int]]:
+        """The groups' headings with the number of columns below each; empty without groups."""
+        return [(name, len(list(same))) for name, same in itertools.groupby(self.groups)]
+
+    def part(self, columns: Sequence[int]) -> Panel:
+        """The panel with its text columns and these of the others."""
+        kept = [*range(self.left), *columns]
+        return replace(
+            self,
+            headers=[self.headers[i] for i in kept],
+            rows=[[row[i] for i in kept] for row in self.rows],
+            groups=[self.groups[i] for i in kept] if self.groups else (),
+        )
 
 
 @dataclass(frozen=True)
@@ -35,6 +59,7 @@ class TableSection:
     panels: Sequence[Panel]
     notes: Sequence[str] = ()
     warning: str = ""
+    key: str = ""  # a short name for references; by default its title
 
 
 @dataclass

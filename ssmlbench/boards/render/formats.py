@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from ssmlbench.boards.render.document import Document, Panel
+from ssmlbench.boards.render.document import Document, Panel, TableSection
 from ssmlbench.boards.render.html import as_html
 from ssmlbench.boards.render.latex import as_latex
 from ssmlbench.core.errors import UserError
@@ -30,7 +30,9 @@ class RichDocument:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for section in self.document.sections:
             for panel in section.panels:
-                yield _rich_table(section.title, panel, _width(panel) > options.max_width)
+                yield Text(_heading(section, panel), style="bold")
+                for part in _fitting(panel, options.max_width):
+                    yield _rich_table(part, _width(part) > options.max_width)
             if not section.panels:
                 yield Text(section.title, style="bold")
             if section.warning:
@@ -38,29 +40,69 @@ class RichDocument:
             yield Text("\n".join(section.notes) + "\n", style="dim")
 
 
+def _heading(section: TableSection, panel: Panel) -> str:
+    """The section's title; with what the table shows, where there are several."""
+    if len(section.panels) < 2 or not panel.title or panel.title in section.title:
+        return section.title
+    return f"{section.title} · {panel.title}"
+
+
 def _width(panel: Panel) -> int:
-    """Return the table's width with every cell on one line."""
-    rows = [panel.headers, *([entry.text for entry in row] for row in panel.rows)]
+    """Return the table's width with every cell on one line, and every heading of a group on another."""
+    rows = [*_header_lines(panel), *([entry.text for entry in row] for row in panel.rows)]
     return sum(3 + max(map(cell_len, column)) for column in zip(*rows, strict=True)) + 1
 
 
-def _rich_table(title: str, panel: Panel, narrow: bool) -> Table:
+def _header_lines(panel: Panel) -> list[Sequence[str]]:
+    return [panel.groups, panel.headers] if panel.groups else [panel.headers]
+
+
+def _narrow_widths(panel: Panel) -> list[int]:
+    """The width of each column with headers broken at words and spreads below their means."""
+    rows = [panel.flat_headers, *([entry.text for entry in row] for row in panel.rows)]
+    return [
+        max(cell_len(part) for text in column for part in _broken(text).split("\n"))
+        for column in zip(*([_broken_header(t) for t in rows[0]], *rows[1:]), strict=True)
+    ]
+
+
+def _broken(text: str) -> str:
+    return text.replace(" ± ", "\n±").replace(" [", "\n[")
+
+
+def _broken_header(text: str) -> str:
+    return text.replace(" ", "\n")
+
+
+def _fitting(panel: Panel, width: int) -> list[Panel]:
+    """The panel in as many parts, side by side columns together, as fit the width when narrow."""
+    widths = _narrow_widths(panel)
+    names = sum(2 + w for w in widths[: panel.left])
+    if _width(panel) <= width or names + sum(2 + w for w in widths[panel.left :]) <= width:
+        return [panel]
+    parts: list[list[int]] = [[]]
+    room = width - names
+    for i in range(panel.left, len(widths)):
+        if parts[-1] and room < 2 + widths[i]:
+            parts.append([])
+            room = width - names
+        parts[-1].append(i)
+        room -= 2 + widths[i]
+    return [panel.part(columns) for columns in parts]
+
+
+def _rich_table(panel: Panel, narrow: bool) -> Table:
     """Return the table; `narrow`: no frame, headers broken at words, the spread below the mean."""
-    table = Table(
-        title=Text(title),
-        title_style="bold",
-        title_justify="left",
-        box=None if narrow else box.HEAVY_HEAD,
-        pad_edge=not narrow,
-    )
-    for i, header in enumerate(panel.headers):
-        words = header.replace(" ", "\n") if narrow else header
+    table = Table(box=None if narrow else box.HEAVY_HEAD, pad_edge=not narrow)
+    whole = ["\n".join(lines).lstrip("\n") for lines in zip(*_header_lines(panel), strict=True)]
+    for i, header in enumerate(panel.flat_headers if narrow else whole):
+        words = _broken_header(header) if narrow else header
         is_text = i < panel.left
         table.add_column(Text(words), justify="left" if is_text else "right", no_wrap=not is_text)
     for row in panel.rows:
         cells = []
         for entry in row:
-            text = entry.text.replace(" ± ", "\n±").replace(" [", "\n[") if narrow else entry.text
+            text = _broken(entry.text) if narrow else entry.text
             best = entry.place == 1 and len(panel.rows) > 1
             cells.append(Text(text, style="bold" if best else ""))
         table.add_row(*cells)
@@ -76,7 +118,7 @@ def as_markdown(document: Document) -> str:
             lines += [section.warning, ""]
         for panel in section.panels:
             numbers = len(panel.headers) - panel.left
-            lines.append("| " + " | ".join(map(_markdown_cell, panel.headers)) + " |")
+            lines.append("| " + " | ".join(map(_markdown_cell, panel.flat_headers)) + " |")
             lines.append("|" + " --- |" * panel.left + " ---: |" * numbers)
             for row in panel.rows:
                 cells = [

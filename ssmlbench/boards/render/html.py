@@ -25,9 +25,13 @@ def _section(section: TableSection) -> str:
 
 
 def _table(panel: Panel) -> str:
+    spans = "".join(
+        f'<th scope="colgroup" colspan="{count}">{escape(name)}</th>' for name, count in panel.spans
+    )
+    above = f"<tr>{spans}</tr>" if spans else ""
     head = "".join(f'<th scope="col">{escape(header)}</th>' for header in panel.headers)
     body = "\n".join(f"<tr>{_row(row, panel)}</tr>" for row in panel.rows)
-    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    return f"<table>\n<thead>{above}<tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
 
 def _row(row: Sequence[Entry], panel: Panel) -> str:

@@ -1,20 +1,23 @@
-r"""A document as LaTeX: booktabs tables, best bold, second underlined.
+r"""A document as LaTeX: booktabs tables, best bold, second underlined, numbers aligned.
 
-pdflatex compiles the text as it is, and a paper can \input it. It is ASCII, whatever a method is called.
+pdflatex compiles the text as it is, and a paper can \input it. It is ASCII, whatever a method is called. A
+table that is wider than a column of a two-column page is a `table*`; one that is wider than its place
+is scaled down to it.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
+from collections.abc import Sequence
 
-from ssmlbench.boards.render.document import Document, Entry, Panel, TableSection
+from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection
+from ssmlbench.boards.render.latex_text import latex_escape
+from ssmlbench.boards.render.slugs import slugs
 
-HEAD = r"""% `pdflatex` compiles this file as it is; in a paper, \usepackage{booktabs} and \input it.
+HEAD = r"""% `pdflatex` compiles this file as it is; a paper can \input it: \usepackage{booktabs,graphicx}.
 \expandafter\ifx\csname @classoptionslist\endcsname\relax
   \documentclass{article}
   \usepackage[margin=1cm,landscape]{geometry}
-  \usepackage{booktabs}
+  \usepackage{booktabs,graphicx}
   \begin{document}
   \def\afterboard{\clearpage}
   \def\afterboards{\end{document}}
@@ -22,118 +25,125 @@ HEAD = r"""% `pdflatex` compiles this file as it is; in a paper, \usepackage{boo
   \def\afterboard{}
   \def\afterboards{}
 \fi
+\ifx\boardbox\undefined\newsavebox{\boardbox}\fi
+% no wider than its place
+\long\def\fitboard#1{\sbox{\boardbox}{#1}%
+  \ifdim\wd\boardbox>\linewidth\resizebox{\linewidth}{!}{\usebox{\boardbox}}\else\usebox{\boardbox}\fi}
 """
 TAIL = "\\afterboards\n"
-
-SPECIAL = {
-    "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
-    # at the start of a row these would be read as an argument of the \\ before
-    "[": "{[}", "*": "{*}",
-    "<": r"$<$", ">": r"$>$", "|": r"\textbar{}", '"': "''",
-    "±": r"$\pm$", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$", "≈": r"$\approx$",
-    "≠": r"$\neq$", "→": r"$\to$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "Δ": r"$\Delta$",
-    "†": r"$\dagger$", "‡": r"$\ddagger$", "·": r"$\cdot$", "−": "$-$", "∞": r"$\infty$",
-    "°": r"$^\circ$",
-    "√": r"$\surd$", "∼": r"$\sim$", "–": "--", "—": "---", "…": r"\ldots{}", "’": "'", "‘": "`",
-    "“": "``", "”": "''", "ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}", "ł": r"\l{}", "Ł": r"\L{}",
-    "æ": r"\ae{}", "Æ": r"\AE{}",
-}  # fmt: skip
-
-ACCENTS = {
-    "\u0300": r"\`", "\u0301": r"\'", "\u0302": r"\^", "\u0303": r"\~", "\u0304": r"\=",
-    "\u0306": r"\u", "\u0307": r"\.", "\u0308": r"\"", "\u030a": r"\r", "\u030b": r"\H",
-    "\u030c": r"\v", "\u0327": r"\c",
-}  # fmt: skip
-
-GREEK_AS_LATIN = {
-    "ALPHA": "A", "BETA": "B", "EPSILON": "E", "ZETA": "Z", "ETA": "H", "IOTA": "I", "KAPPA": "K",
-    "MU": "M", "NU": "N", "OMICRON": "O", "RHO": "P", "TAU": "T", "CHI": "X",
-}  # fmt: skip
-
-
-def latex_escape(text: str) -> str:
-    """Return the text in ASCII with LaTeX's special characters escaped."""
-    # an option's two hyphens would become one dash
-    parts = re.split("(?<=-)(?=-)", unicodedata.normalize("NFC", text))
-    return "{}".join("".join(map(_escaped, part)) for part in parts)
-
-
-def _escaped(character: str) -> str:
-    if character in SPECIAL:
-        return SPECIAL[character]
-    if character.isspace():
-        return " "
-    if " " < character < "\x7f":
-        return character
-    return _greek(character) or _accented(character) or _code_point(character)
-
-
-def _greek(character: str) -> str:
-    words = unicodedata.name(character, "").split()
-    if len(words) != 4 or words[0] != "GREEK" or words[2] != "LETTER":
-        return ""
-    _, case, _, letter = words
-    letter = letter.replace("LAMDA", "LAMBDA")
-    if letter == "OMICRON" or (case == "CAPITAL" and letter in GREEK_AS_LATIN):
-        return f"${GREEK_AS_LATIN[letter] if case == 'CAPITAL' else 'o'}$"
-    if letter not in _GREEK_LETTERS:
-        return ""
-    return rf"$\{letter.lower() if case == 'SMALL' else letter.capitalize()}$"
-
-
-_GREEK_LETTERS = {
-    "ALPHA", "BETA", "GAMMA", "DELTA", "EPSILON", "ZETA", "ETA", "THETA", "IOTA", "KAPPA", "LAMBDA",
-    "MU", "NU", "XI", "PI", "RHO", "SIGMA", "TAU", "UPSILON", "PHI", "CHI", "PSI", "OMEGA",
-}  # fmt: skip
-
-
-def _accented(character: str) -> str:
-    base, *marks = list(unicodedata.normalize("NFKD", character))
-    if not " " < base < "\x7f" or any(mark not in ACCENTS for mark in marks):
-        compatible = unicodedata.normalize("NFKC", character)  # a superscript, a ligature
-        plain = compatible.isascii() and compatible.isalnum()
-        return compatible if plain else ""
-    text = base
-    for mark in marks:
-        text = f"{ACCENTS[mark]}{{{text}}}"
-    return SPECIAL.get(text, text)
-
-
-def _code_point(character: str) -> str:
-    return rf"\texttt{{U+{ord(character):04X}}}"
+PLUS_MINUS = " ± "
+COLUMN_POINTS = 230.0
+"""The width of a column in the usual two-column styles, less a little."""
+LETTER_POINTS, GAP_POINTS = 4.4, 9.0
+"""What a character takes in footnotesize, and the space between columns."""
 
 
 def as_latex(document: Document) -> str:
     r"""Return the document for pdflatex or \input."""
-    tables = [_table(section, panel) for section in document.sections for panel in section.panels]
+    panels = [(section, panel) for section in document.sections for panel in section.panels]
+    labels = slugs(
+        f"{section.key or section.title}{_shown(section, panel)}" for section, panel in panels
+    )
+    tables = [
+        _table(section, panel, label)
+        for (section, panel), label in zip(panels, labels, strict=True)
+    ]
     return "\n".join([HEAD, *tables, TAIL])
 
 
-def _table(section: TableSection, panel: Panel) -> str:
-    notes = [section.warning] if section.warning else []
-    caption = " ".join([f"{section.title}.", *notes, *section.notes])
-    numbers = len(panel.headers) - panel.left
+def _table(section: TableSection, panel: Panel, label: str) -> str:
+    paired = [_is_paired(panel, i) for i in range(len(panel.headers))]
+    environment = "table*" if _points(panel, paired) > COLUMN_POINTS else "table"
+    kinds = ["l" if i < panel.left else r"r@{\,}l" if p else "r" for i, p in enumerate(paired)]
     lines = [
-        r"\begin{table}[htbp]",
-        r"\centering\footnotesize",
-        rf"\caption{{{latex_escape(caption)}}}",
-        rf"\begin{{tabular}}{{{'l' * panel.left}{'r' * numbers}}}",
+        rf"\begin{{{environment}}}[tbp]",
+        r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
+        rf"\caption{{{latex_escape(_caption(section, panel))}}}",
+        rf"\label{{tab:{label}}}",
+        rf"\fitboard{{\begin{{tabular}}{{{''.join(kinds)}}}",
         r"\toprule",
-        " & ".join(map(latex_escape, panel.headers)) + r" \\",
+        *_header(panel, paired),
         r"\midrule",
-        *(" & ".join(map(_cell, row)) + r" \\" for row in panel.rows),
+        *(" & ".join(map(_cell, row, paired)) + r" \\" for row in panel.rows),
         r"\bottomrule",
-        r"\end{tabular}",
-        r"\end{table}",
+        r"\end{tabular}}",
+        *_notes(section, panel),
+        rf"\end{{{environment}}}",
         r"\afterboard",
         "",
     ]
     return "\n".join(lines)
 
 
-def _cell(entry: Entry) -> str:
-    text = latex_escape(entry.text)
-    if entry.place == 1:
+def _caption(section: TableSection, panel: Panel) -> str:
+    """What the table shows: the metric, the data, the regime; and that it is not comparable, if so."""
+    shown = _shown(section, panel)
+    if panel is not section.panels[0] and section.notes:
+        shown += " (notes: see the first of these tables)"
+    warning = f" {section.warning}" if section.warning else ""
+    best = " Best in bold, second underlined." if panel is section.panels[0] else ""
+    return f"{section.title}{shown}.{best}{warning}"
+
+
+def _shown(section: TableSection, panel: Panel) -> str:
+    """What the table shows, if the section's title does not say it."""
+    return "" if not panel.title or panel.title in section.title else f": {panel.title}"
+
+
+def _notes(section: TableSection, panel: Panel) -> list[str]:
+    """The notes, below the first table of the section."""
+    if panel is not section.panels[0] or not section.notes:
+        return []
+    text = " ".join(map(latex_escape, section.notes))
+    return [rf"\par\smallskip\parbox{{\linewidth}}{{\scriptsize\raggedright {text}}}"]
+
+
+def _header(panel: Panel, paired: Sequence[bool]) -> list[str]:
+    """The groups' headings with their rules, if there are any, and the columns' headers."""
+    widths = [2 if each else 1 for each in paired]
+    lines, rules, start, column = [], [], 0, 1
+    for name, count in panel.spans:
+        wide = sum(widths[start : start + count])
+        lines.append(
+            rf"\multicolumn{{{wide}}}{{c}}{{{latex_escape(name)}}}" if name else "&" * (wide - 1)
+        )
+        if name:
+            rules.append(rf"\cmidrule(lr){{{column}-{column + wide - 1}}}")
+        start, column = start + count, column + wide
+    above = [" & ".join(lines) + r" \\", " ".join(rules)] if lines else []
+    names = [
+        rf"\multicolumn{{2}}{{c}}{{{latex_escape(header)}}}" if pair else latex_escape(header)
+        for header, pair in zip(panel.headers, paired, strict=True)
+    ]
+    return [*above, " & ".join(names) + r" \\"]
+
+
+def _is_paired(panel: Panel, column: int) -> bool:
+    """Whether the column has means with spreads: two columns, so that both are aligned."""
+    return column >= panel.left and any(PLUS_MINUS in row[column].text for row in panel.rows)
+
+
+def _points(panel: Panel, paired: Sequence[bool]) -> float:
+    """About how wide the table is."""
+    total = 0.0
+    for i, pair in enumerate(paired):
+        longest = max([len(panel.headers[i]), *(len(row[i].text) for row in panel.rows)])
+        total += LETTER_POINTS * (longest - pair) + GAP_POINTS
+    return total
+
+
+def _cell(entry: Entry, paired: bool) -> str:
+    mean, spread, std = entry.text.partition(PLUS_MINUS) if paired else (entry.text, "", "")
+    if paired and mean == DASH:
+        return rf"\multicolumn{{2}}{{c}}{{{latex_escape(DASH)}}}"
+    parts = [_emphasised(latex_escape(mean), entry.place)]
+    if paired:
+        bold = 1 if entry.place == 1 else 0  # two underlines side by side look like one bar
+        parts.append(_emphasised(rf"$\pm$ {latex_escape(std)}", bold) if spread else "")
+    return " & ".join(parts)
+
+
+def _emphasised(text: str, place: int) -> str:
+    if place == 1:
         return rf"\textbf{{{text}}}"
-    return rf"\underline{{{text}}}" if entry.place == 2 else text
+    return rf"\underline{{{text}}}" if place == 2 else text

@@ -8,15 +8,10 @@ from typing import Any
 
 from ssmlbench.boards.papers import Paper
 from ssmlbench.boards.published import PublishedValue
-from ssmlbench.boards.render.boards import (
-    cell_text,
-    data_notes,
-    other_data,
-    rule_mark,
-    rule_text,
-    setting_text,
-)
+from ssmlbench.boards.render.boards import other_data
 from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection, texts
+from ssmlbench.boards.render.notes import data_notes, rule_mark, rule_text, setting_text
+from ssmlbench.boards.render.numbers import PLAIN
 from ssmlbench.boards.rule_audit import AuditedRow, RowKey, row_key
 from ssmlbench.boards.side_by_side import JoinedRow, SideBySide
 from ssmlbench.core.spec import REGIME_NUMBERS
@@ -122,7 +117,7 @@ def _our_columns(table: SideBySide, metric: str, level: str) -> list[list[Entry]
     ours, differences = [], []
     for row in table.rows:
         cell = row.measured.cells.get((metric, level)) if row.measured else None
-        ours.append(Entry(cell_text(cell, METRICS[metric]), cell.place if cell else 0))
+        ours.append(Entry(PLAIN.cell(cell, METRICS[metric]), cell.place if cell else 0))
         difference = row.difference(metric, level)
         differences.append(Entry(DASH if difference is None else f"{difference:+.4f}"))
     return [ours, differences]

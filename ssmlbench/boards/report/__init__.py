@@ -29,9 +29,9 @@ def write_figures(
     boards: Sequence[Board], query: Query, folder: Path, formats: Sequence[str]
 ) -> list[Path]:
     """Write each figure of the page as a file of each format, named after what it shows."""
+    from ssmlbench.boards.render.slugs import slugs
     from ssmlbench.boards.report.figures import render
     from ssmlbench.boards.report.sections import report_sections, styles_of
-    from ssmlbench.boards.report.text import slugs
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

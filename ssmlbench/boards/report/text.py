@@ -1,10 +1,10 @@
-"""Names that a plugin or a file chose, made fit to be shown: on a page, in a figure, as a file name."""
+"""Names that a plugin or a file chose, made fit to be shown: on a page or in a figure."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 _TURNS_TEXT = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
@@ -30,16 +30,3 @@ def short_names(names: Sequence[str], width: int) -> dict[str, str]:
             text, number = f"{line[: width - 4]}… {number}", number + 1
         short[name] = text
     return short
-
-
-def slugs(texts: Iterable[str]) -> list[str]:
-    """File names for the texts: small letters, digits, dots and dashes; all different."""
-    found: list[str] = []
-    for text in texts:
-        ascii_text = text.replace("π", "pi").encode("ascii", "ignore").decode().lower()
-        base = re.sub(r"[^a-z0-9.]+", "-", ascii_text).strip("-.")[:80] or "figure"
-        slug, number = base, 2
-        while slug in found:
-            slug, number = f"{base}-{number}", number + 1
-        found.append(slug)
-    return found

@@ -1,0 +1,168 @@
+"""What a reader of a board must know: the notes below its tables. No number is computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ssmlbench.boards.board import Board
+from ssmlbench.boards.columns import Column
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.protocol.decisions import RULES
+from ssmlbench.protocol.metrics import CONVENTIONS
+from ssmlbench.protocol.regimes import REGIMES
+
+
+def rule_mark(decision: str, metric: Column) -> str:
+    """The decision rule's mark, at the metrics that it feeds."""
+    return RULES[decision].mark if metric.uses_decision else ""
+
+
+def rule_text(decision: str) -> str:
+    """What a footnote says of the decision rule, with its mark."""
+    rule = RULES[decision]
+    return f"{rule.mark} {rule.text}".lstrip()
+
+
+def footnotes(board: Board) -> list[str]:
+    """What a reader must know to read the numbers."""
+    notes = data_notes(board)
+    if any(metric.uses_decision for metric in board.metrics):
+        notes.append(f"{rule_text(board.decision)}.")
+    if board.selection == "oracle":
+        notes.append("† the epoch was selected on the test set (oracle).")
+    if board.selection == "val":
+        notes.append("The epoch was selected on held-out labelled rows (val).")
+    if board.setting["judged_on"] == "held-out":
+        notes.append("Trials of a study, judged on held-out labelled rows: not on the test set.")
+    if CONVENTIONS[board.convention]:
+        notes.append(CONVENTIONS[board.convention])
+    notes.append(f"{setting_text(board.setting)}; mean ± std over seeds; rows by average rank.")
+    if any(cell.interval for row in board.rows for cell in row.cells.values()):
+        notes.append(
+            "In brackets: 95 % bootstrap interval of the mean over test rows (the luck of the test set, "
+            "not of training)."
+        )
+    notes += _learner_notes(board)
+    notes += _version_notes(board)
+    if note := tuning_note(board):
+        notes.append(note)
+    for kind, counts in board.mixed.items():
+        parts = ", ".join(f"{name}: {_runs_text(count)}" for name, count in counts.items())
+        notes.append(f"Warning: the runs were made with different {kind} ({parts}).")
+    if cells := board.mixed_cells:
+        more = f" and {len(cells) - 6} more" if len(cells) > 6 else ""
+        notes.append(f"Warning: devices differ within one mean: {', '.join(cells[:6])}{more}.")
+    notes += [f"Not available: {line}." for line in board.unavailable]
+    if board.diverged:
+        notes.append(f"Diverged, without scores: {'; '.join(board.diverged)}.")
+    if board.missing:
+        more = f" and {len(board.missing) - 6} more" if len(board.missing) > 6 else ""
+        notes.append(f"Missing: {'; '.join(board.missing[:6])}{more}.")
+    return notes
+
+
+def data_notes(board: Board) -> list[str]:
+    """How the data differ from those that papers describe."""
+    if not board.unlike_published:
+        return []
+    return [f"Warning: not the published {board.dataset} ({'; '.join(board.unlike_published)})."]
+
+
+def _learner_notes(board: Board) -> list[str]:
+    """What the rows learn from, which are estimators, and how they are compared."""
+    notes = []
+    if REGIMES[board.regime].splits_rows and any(r.uses == "labelled rows" for r in board.rows):
+        others = (
+            "use both pools" if all(r.uses for r in board.rows) else "use both pools or are old"
+        )
+        notes.append(f"° learns from labelled rows only; the other rows {others}.")
+    if estimators := sorted(row.name for row in board.rows if row.is_estimator):
+        notes.append(
+            f"Fitted in one call, without the options of training: {', '.join(estimators)}; their "
+            "s/epoch is the whole fit."
+        )
+    found = [d for row in board.rows for d in row.differences.values()]
+    if board.compared is not None and found:
+        text = f"Last table: {board.compared.title} less that of the row named, paired by seed"
+        text += ", with a 95 % t interval" if any(d.interval for d in found) else ""
+        few = any(d.interval is None for d in found)
+        text += "; no interval with fewer than 3 common seeds" if few else ""
+        rows = any(d.over_rows for d in found)
+        text += "; in braces a 95 % bootstrap interval over test rows" if rows else ""
+        notes.append(f"{text}.")
+    return notes
+
+
+def _version_notes(board: Board) -> list[str]:
+    """Which rows are of older code, and which versions are hidden."""
+    notes = []
+    if older := [row for row in board.rows if row.version]:
+        newest = {row.variant for row in board.rows if not row.version}
+        alone = sorted({row.variant for row in older} - newest)
+        text = "@ marks rows of older code, with its digest and the day of its last run"
+        text += f"; the newest code has no run here: {', '.join(alone)}" if alone else ""
+        notes.append(f"{text}.")
+    if board.hidden:
+        runs = sum(board.hidden.values())
+        rows = f"{len(board.hidden)} row{'s' * (len(board.hidden) > 1)} of older code"
+        names = ", ".join(list(board.hidden)[:4]) + ", …" * (len(board.hidden) > 4)
+        notes.append(f"Hidden: {rows}, {_runs_text(runs)} ({names}); --versions all shows them.")
+    return notes
+
+
+def _runs_text(count: int) -> str:
+    return f"{count} run{'s' if count > 1 else ''}"
+
+
+def tuning_note(board: Board) -> str:
+    """How the rows were tuned, if any was; a warning if some had more trials than others."""
+    budgets = board.budgets
+    if set(budgets) <= {0}:
+        return ""
+    if len(budgets) == 1:
+        (trials,) = budgets
+        return f"Tuned, learning rate included: {trials} trials each on held-out labelled rows."
+    parts = [
+        f"{f'{trials} trials' if trials else 'not tuned'}: {', '.join(names)}"
+        for trials, names in budgets.items()
+    ]
+    return f"Warning: the tuning budgets are not equal ({'; '.join(parts)})."
+
+
+def setting_text(setting: Mapping[str, Any]) -> str:
+    """What the runs of a board have in common, in one line."""
+    if setting["epochs"] is None:  # estimators alone
+        return f"{_encoder_text(setting)}, {setting['split']} split"
+    precision = "" if (kind := setting["precision"]) == RunSpec.precision else f"{kind}, "
+    steps = f" of {setting['epoch_steps']} steps" if setting["epoch_steps"] else ""
+    return (
+        f"{_encoder_text(setting)}, {setting['epochs']} epochs{steps} ({setting['warmup_epochs']} "
+        f"warm-up), batch {setting['labelled_batch_size']} + {setting['batch_size']}, lr "
+        f"{setting['lr']:g}, {_regularisation_text(setting)}{precision}{setting['split']} split"
+    )
+
+
+def _encoder_text(setting: Mapping[str, Any]) -> str:
+    """The encoder with what was chosen about it, e.g. `resnet50 (frozen, 224 px)`."""
+    choices = ["frozen"] if setting["freeze"] else []
+    choices += ["from scratch"] if setting["weights"].partition("@")[0] == "none" else []
+    choices += [f"{setting['image_size']} px"] if setting["image_size"] else []
+    choices += ["not normalised"] if setting["normalise"] is False else []
+    choices += [f"{setting['max_tokens']} tokens"] if setting["max_tokens"] else []
+    choices += ["padding pooled"] if setting["pooling"] == "all" else []
+    choices += ["features unscaled"] if setting["scaling"] == "none" else []
+    return str(setting["backbone"]) + (f" ({', '.join(choices)})" if choices else "")
+
+
+def _regularisation_text(setting: Mapping[str, Any]) -> str:
+    """The recipe, and what of its decay and dropout is worth telling."""
+    fixed = setting["recipe"] != RunSpec.recipe
+    parts = [f"recipe {setting['recipe']}"] if fixed else []
+    if setting["weight_decay"] != (0.0 if fixed else RunSpec.weight_decay):
+        parts.append(f"weight decay {setting['weight_decay']:g}")
+    if setting["relative_decay"]:
+        parts.append(f"decay {setting['relative_decay']:g} D/n")
+    if setting["input_dropout"] or setting["hidden_dropout"]:
+        parts.append(f"dropout {setting['input_dropout']:g} / {setting['hidden_dropout']:g}")
+    return "".join(f"{part}, " for part in parts)
