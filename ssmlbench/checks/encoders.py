@@ -10,16 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ssmlbench.checks.statements import Broken, Statement
+from ssmlbench.core.errors import ContractError
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions
-
-KINDS = ("image", "text", "vector")
-
-Statement = tuple[str, Callable[[], None]]
-"""The statement that is checked, and its check."""
-
-
-class Broken(Exception):
-    """A check that does not hold, in words for the plugin's author."""
+from ssmlbench.plugins.contract import check_contract
 
 
 def raw_inputs(kind: str, resized: bool) -> list[Any]:
@@ -33,21 +27,16 @@ def raw_inputs(kind: str, resized: bool) -> list[Any]:
     return [random.integers(0, 256, shapes[i % len(shapes)]).astype(np.uint8) for i in range(6)]
 
 
-def declares_itself(cls: type[Encoder]) -> None:
-    """Check kinds and options."""
-    if not cls.kinds or not set(cls.kinds) <= set(KINDS):
-        raise Broken(f"kinds {set(cls.kinds)} must be some of {KINDS}")
-    known = set(EncoderOptions.__dataclass_fields__)
-    if not set(cls.options) <= known:
-        raise Broken(f"options {sorted(cls.options)} must be some of {sorted(known)}")
-
-
 def _prepared(cls: type[Encoder], kind: str) -> Tensor:
     options = EncoderOptions(**cls.options)
     rows = cls.prepare(raw_inputs(kind, bool(options.image_size)), options)
-    if not isinstance(rows, Tensor) or len(rows) != 6:
-        raise Broken("prepare must give one tensor with a row for each raw input")
     return cls.views(kind, True, options)["plain"](rows, torch.Generator())
+
+
+def _found(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    return "nothing" if value is None else f"a {type(value).__name__}"
 
 
 def _built(cls: type[Encoder], example: Tensor) -> Encoder:
@@ -60,6 +49,11 @@ def prepares(cls: type[Encoder], kind: str) -> None:
     options = EncoderOptions(**cls.options)
     raws = raw_inputs(kind, bool(options.image_size))
     together = cls.prepare(raws, options)
+    if not isinstance(together, Tensor) or len(together) != 6:
+        raise ContractError(
+            f"prepare of 6 raw inputs gave {_found(together)}; expected a tensor of 6 rows",
+            "prepare",
+        )
     alone = torch.cat([cls.prepare([raw], options) for raw in raws])
     if together.shape != alone.shape or not torch.equal(together, alone):
         raise Broken("prepare([a, b]) and prepare([a]), prepare([b]) differ")
@@ -89,12 +83,18 @@ def encodes(cls: type[Encoder], kind: str) -> None:
     inputs = _prepared(cls, kind)
     encoder = _built(cls, inputs[0])
     if not isinstance(getattr(encoder, "features", None), int):
-        raise Broken("`features`, the width of its output, must be set in __init__")
+        raise ContractError("self.features, the width of its output, is not set", "__init__")
     given = encoder(inputs)
+    if not isinstance(given, Tensor):
+        raise ContractError(f"forward returned {_found(given)}; expected a tensor", "forward")
     if given.shape != (6, encoder.features):
-        raise Broken(f"6 rows gave {tuple(given.shape)}, expected {(6, encoder.features)}")
+        raise ContractError(
+            f"forward of 6 rows gave {tuple(given.shape)}, expected B × self.features: "
+            f"{(6, encoder.features)}",
+            "forward",
+        )
     if not given.is_floating_point() or not given.isfinite().all():
-        raise Broken("features must be finite floating-point numbers")
+        raise ContractError("forward must give finite floating-point numbers", "forward")
 
 
 @torch.no_grad()
@@ -159,17 +159,34 @@ CHECKS: dict[str, Callable[[type[Encoder], str], None]] = {
 
 def encoder_statements(cls: type[Encoder]) -> Iterator[Statement]:
     """Yield every statement about an encoder, with the check that raises Broken if it is false."""
-    yield "it declares the kinds it reads, and known options", partial(declares_itself, cls)
-    yield "its weights_id is one text, the same every time", partial(names_its_weights, cls)
+    declared, prepared, encoded = "declares", prepares.__name__, encodes.__name__
+    needs: dict[Callable[[type[Encoder], str], None], tuple[str, ...]] = {
+        has_views: (declared, prepared),
+        encodes: (declared, prepared, has_views.__name__),
+        repeats_itself: (declared, prepared, has_views.__name__, encoded),
+        learns: (declared, prepared, has_views.__name__, encoded),
+    }
+    yield Statement(
+        "it declares the kinds it reads, and known options", partial(check_contract, cls), declared
+    )
+    weights = partial(names_its_weights, cls)
+    yield Statement(
+        "its weights_id is one text, the same every time", weights, "weights", (declared,)
+    )
     if cls.fitted:
         for kind in sorted(cls.kinds):
-            yield (
-                f"fit gives the same arrays for the same inputs ({kind})",
+            yield Statement(
+                "fit gives the same arrays for the same inputs",
                 partial(fits, cls, kind),
+                fits.__name__,
+                (declared,),
+                kind,
             )
-    for statement, check in CHECKS.items():
+    for text, check in CHECKS.items():
         for kind in sorted(cls.kinds):
-            yield f"{statement} ({kind})", partial(_on_fitted, check, cls, kind)
+            wanted = (*needs.get(check, (declared,)), fits.__name__)
+            run = partial(_on_fitted, check, cls, kind)
+            yield Statement(text, run, check.__name__, wanted, kind)
 
 
 def _on_fitted(check: Callable[[type[Encoder], str], None], cls: type[Encoder], kind: str) -> None:

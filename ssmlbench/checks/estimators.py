@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ssmlbench.checks.encoders import Broken, Statement
-from ssmlbench.checks.methods import check_declarations
+from ssmlbench.checks.methods import check_meanings
+from ssmlbench.checks.randomness import unseeded_draw
+from ssmlbench.checks.statements import Broken, Statement
 from ssmlbench.checks.toy import LABELS, Toy, toy
 from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
 from ssmlbench.inputs.splits import Inputs
-from ssmlbench.kit.estimator import Estimator, Uses
+from ssmlbench.kit.estimator import Estimator
+from ssmlbench.plugins.contract import check_contract
 from ssmlbench.protocol.judge import Judge
 from ssmlbench.protocol.observation import Labels, observe
 from ssmlbench.protocol.regimes import REGIMES
@@ -58,9 +59,8 @@ def scores_of(
 
 def declares_itself(cls: type[Estimator]) -> None:
     """Check what the class declares."""
-    if cls.uses not in typing.get_args(Uses):
-        raise Broken(f"uses {cls.uses!r} must be one of {', '.join(typing.get_args(Uses))}")
-    check_declarations(cls)
+    check_contract(cls)
+    check_meanings(cls)
 
 
 def fits(cls: type[Estimator], regime: str) -> None:
@@ -72,7 +72,7 @@ def repeats_itself(cls: type[Estimator], regime: str) -> None:
     """Check that the seed decides the bits."""
     data, spec = toy("vector"), spec_for(cls, regime)
     if not np.array_equal(scores_of(cls, data, spec), scores_of(cls, data, spec)):
-        raise Broken("two runs of one spec differ: draw everything from self.seed")
+        raise Broken(f"two runs of one spec differ: {unseeded_draw(cls, 'self.seed')}")
 
 
 def never_sees_hidden_labels(cls: type[Estimator], regime: str) -> None:
@@ -121,18 +121,28 @@ CHECKS: dict[str, Check] = {
 """What `ssmlbench check` states of an estimator in each regime, with the check of it."""
 
 
+NEEDS: dict[Check, tuple[str, ...]] = {
+    fits: (),
+    never_sees_hidden_labels: (fits.__name__, repeats_itself.__name__),
+    uses_what_it_declares: (fits.__name__, repeats_itself.__name__),
+}
+"""The checks that must hold for a check to say something new; for the others, `fits`."""
+
+
 def cases(cls: type[Estimator]) -> Iterator[tuple[str, Check, str]]:
     """Every statement with its check and regime, in every regime that the estimator declares."""
     for regime in sorted(cls.regimes):
         for statement, check in CHECKS.items():
-            yield f"{statement} ({regime})", check, regime
+            yield statement, check, regime
 
 
 def estimator_statements(cls: type[Estimator]) -> Iterator[Statement]:
     """Yield every statement about an estimator, with the check that raises Broken if it is false."""
-    yield (
+    yield Statement(
         "it declares the rows it uses, regimes, and hyper-parameters with default, meaning and ranges",
         partial(declares_itself, cls),
+        "declares",
     )
-    for statement, check, regime in cases(cls):
-        yield statement, partial(check, cls, regime)
+    for text, check, regime in cases(cls):
+        needs = ("declares", *NEEDS.get(check, (fits.__name__,)))
+        yield Statement(text, partial(check, cls, regime), check.__name__, needs, regime)

@@ -16,6 +16,7 @@ from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
 from ssmlbench.inputs.encoders import Encoder, SmallCnn, Vector
 from ssmlbench.inputs.splits import Inputs
 from ssmlbench.inputs.views import image_views, vector_views
+from ssmlbench.kit.contract import build_method
 from ssmlbench.kit.method import Method
 from ssmlbench.protocol.judge import Judge
 from ssmlbench.protocol.observation import Labels, observe
@@ -99,6 +100,23 @@ def train(
     notify: Notify = lambda event: None,
 ) -> Outcome:
     """Train on the toy. `truth`, `test_truth`: the true labels, if not the toy's own."""
+    trainer, judge = toy_trainer(
+        cls, data, spec, truth=truth, test_truth=test_truth, folder=folder, notify=notify
+    )
+    return Outcome.of(trainer.train(), judge.found)
+
+
+def toy_trainer(
+    cls: type[Method],
+    data: Toy,
+    spec: RunSpec,
+    *,
+    truth: Labels | None = None,
+    test_truth: Labels | None = None,
+    folder: Path | None = None,
+    notify: Notify = lambda event: None,
+) -> tuple[Trainer, Judge]:
+    """The trainer of a run on the toy, and the judge that it hands in to."""
     truth = data.truth if truth is None else truth
     # The draw itself may read the true labels, so it always gets the toy's own.
     observation = observe(data.truth, spec)
@@ -106,13 +124,12 @@ def train(
     judge = Judge(spec, observation, SealedTruth(truth), test_truth)
     run_data = RunData.beside(judge, data.train, data.test)
     torch.manual_seed(stream_seed(spec.seed, "method"))
-    method = cls(cls.Config(**spec.config), LABELS)
+    method = build_method(cls, cls.Config(**spec.config), LABELS)
     torch.manual_seed(stream_seed(spec.seed, "network"))
     example = data.train.view(np.zeros(1, dtype=np.int64), "plain", torch.Generator())[0]
     checkpoint = Checkpoint(folder / CHECKPOINT) if folder else None
     context = TrainingContext(torch.device("cpu"), checkpoint, notify)
-    trainer = Trainer(spec, method, data.encoder(example), run_data, context)
-    return Outcome.of(trainer.train(), judge.found)
+    return Trainer(spec, method, data.encoder(example), run_data, context), judge
 
 
 def same_bits(a: Outcome, b: Outcome) -> bool:

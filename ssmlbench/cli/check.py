@@ -1,95 +1,110 @@
-"""`ssmlbench check`: the conformance suite on a plugin, one line for each statement."""
+"""`ssmlbench check`: the conformance suite on a plugin, one line for each statement and mistake."""
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from ssmlbench.core.errors import RunFailed, UserError
-from ssmlbench.core.registry import source_file
+from ssmlbench.core.registry import location
 
 if TYPE_CHECKING:
-    from ssmlbench.checks.encoders import Statement
-    from ssmlbench.inputs.encoders import Encoder
-    from ssmlbench.kit.estimator import Estimator
-    from ssmlbench.kit.method import Method
-
-    Plugin = type[Method | Estimator | Encoder]
+    from ssmlbench.checks.statements import Finding, Statement
+    from ssmlbench.plugins.loader import Plugins
 
 
 def check(
     target: Annotated[
-        str, typer.Argument(help="A plugin file, or the name of a method, estimator or encoder.")
+        str,
+        typer.Argument(
+            help="A plugin file, or the name of a method, estimator, encoder or data set."
+        ),
     ],
 ) -> None:
-    """Run the conformance suite on a method, estimator or encoder, on the CPU, within a minute."""
+    """Run the conformance suite on a plugin, on the CPU, within a minute."""
     if not check_plugins(target, Console()):
         raise typer.Exit(2)
 
 
 def check_plugins(target: str, console: Console) -> bool:
-    """Check the methods, estimators and encoders of a file, or one by name; True if everything holds."""
-    from ssmlbench.checks.encoders import encoder_statements
-    from ssmlbench.checks.estimators import estimator_statements
-    from ssmlbench.checks.methods import method_statements
-    from ssmlbench.kit.estimator import Estimator
+    """Check the plugins of a file, or one by name; True if everything holds."""
     from ssmlbench.plugins.loader import Plugins, load_file
 
     if target.endswith(".py") or "/" in target:
-        file = Path(target).resolve()
-        plugins = Plugins([file])
-        module = load_file(file)
-        methods = [plugins.methods[n] for n in plugins.methods]
-        encoders = [plugins.encoders[n] for n in plugins.encoders]
-        methods = [cls for cls in methods if cls.__module__ == module.__name__]
-        encoders = [cls for cls in encoders if cls.__module__ == module.__name__]
-        if not methods and not encoders:
-            raise UserError(f"{target}: there is no method, estimator or encoder in it")
+        plugins = Plugins([target])
+        module = load_file(Path(target).expanduser())
+        classes = [cls for cls in _all(plugins) if cls.__module__ == module.__name__]
     else:
         plugins = Plugins()
-        is_encoder = target in plugins.encoders
-        methods = [] if is_encoder else [plugins.methods[target]]
-        encoders = [plugins.encoders[target]] if is_encoder else []
-    statements: list[tuple[Plugin, Iterator[Statement]]]
-    statements = [
-        (cls, estimator_statements(cls) if issubclass(cls, Estimator) else method_statements(cls))
-        for cls in methods
-    ]
-    statements += [(cls, encoder_statements(cls)) for cls in encoders]
-    holds = [_check_one(cls, checks, console) for cls, checks in statements]
+        classes = [_named(target, plugins)]
+    holds = [_check_one(cls, console) for cls in classes]
     return all(holds)
 
 
-def _check_one(cls: Plugin, statements: Iterable[Statement], console: Console) -> bool:
+def _all(plugins: Plugins) -> Iterator[type[Any]]:
+    for registry in (plugins.methods, plugins.encoders, plugins.datasets):
+        for name in registry:
+            yield registry[name]
+
+
+def _named(name: str, plugins: Plugins) -> type[Any]:
+    if name in plugins.encoders:
+        return plugins.encoders[name]
+    return plugins.datasets[name] if name in plugins.datasets else plugins.methods[name]
+
+
+def suite(cls: type[Any]) -> tuple[Iterable[Statement], Iterable[str]]:
+    """The statements about a plugin, and the warnings that are worth reading once they hold."""
+    from ssmlbench.checks.datasets import dataset_statements
+    from ssmlbench.checks.encoders import encoder_statements
+    from ssmlbench.checks.estimators import estimator_statements
+    from ssmlbench.checks.methods import method_statements
+    from ssmlbench.checks.warnings import method_warnings, unread_hyperparameters
+    from ssmlbench.data import DatasetAdapter
+    from ssmlbench.inputs.encoders import Encoder
+    from ssmlbench.kit.estimator import Estimator
+
+    if issubclass(cls, DatasetAdapter):
+        return dataset_statements(cls), ()
+    if issubclass(cls, Encoder):
+        return encoder_statements(cls), ()
+    if issubclass(cls, Estimator):
+        return estimator_statements(cls), unread_hyperparameters(cls)
+    return method_statements(cls), method_warnings(cls)
+
+
+def _check_one(cls: type[Any], console: Console) -> bool:
     """Run a plugin's checks and print each; True if all hold."""
-    from ssmlbench.checks.encoders import Broken
+    from ssmlbench.checks.statements import findings
 
-    broken = 0
-    console.print(f"[bold]{cls.name}[/bold]  {source_file(cls)}", highlight=False, soft_wrap=True)
-    for statement, run in statements:
-        try:
-            run()
-        except (Broken, RunFailed, UserError) as problem:
-            reason = str(problem)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}{_line(error, cls)}"
-        else:
-            console.print(f"  [green]ok[/green]      {statement}", highlight=False)
+    statements, warnings = suite(cls)
+    console.print(f"[bold]{cls.name}[/bold]  {location(cls)}", highlight=False, soft_wrap=True)
+    hidden: list[Finding] = []
+    broken: list[str] = []
+    for finding in findings(cls, statements):
+        if finding.outcome == "not checked":
+            hidden.append(finding)
             continue
-        broken += 1
-        console.print(f"  [red]BROKEN[/red]  {statement}", highlight=False)
-        console.print(f"          {reason}", highlight=False, markup=False, soft_wrap=True)
-    console.print(f"{cls.name}: " + (f"{broken} broken" if broken else "everything holds"))
+        colour, word = ("green", "ok") if finding.outcome == "ok" else ("red", "BROKEN")
+        case = f" ({finding.statement.case})" if finding.statement.case else ""
+        text = f"  [{colour}]{word:8}[/{colour}]{finding.statement.text}{case}"
+        console.print(text, highlight=False, soft_wrap=True)
+        if finding.reason:
+            broken.append(finding.statement.text)
+            console.print(
+                f"          {finding.reason}", highlight=False, markup=False, soft_wrap=True
+            )
+    if hidden:
+        console.print("  not checked because of it:")
+        texts = dict.fromkeys(finding.statement.text for finding in hidden)
+        for text in [text for text in texts if text not in broken] or texts:
+            console.print(f"          {text}", highlight=False, soft_wrap=True)
+    if not broken:
+        for warning in warnings:
+            console.print(f"  [yellow]warning[/yellow] {warning}", highlight=False, soft_wrap=True)
+    ending = f"{len(broken)} broken, {len(hidden)} not checked" if broken else "everything holds"
+    console.print(f"{cls.name}: {ending}", highlight=False)
     return not broken
-
-
-def _line(error: BaseException, cls: Plugin) -> str:
-    """The line of the plugin's file where it happened."""
-    file = str(source_file(cls))
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
-    return f" (line {lines[-1]} of {Path(file).name})" if lines else ""

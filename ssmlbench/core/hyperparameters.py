@@ -55,7 +55,7 @@ class Between:
 
     def fits(self, kind: Any) -> bool:
         """Whether everything in the range is of a field's type."""
-        return (int if self.whole else float) in _alternatives(kind)
+        return (int if self.whole else float) in alternatives(kind)
 
     def __str__(self) -> str:
         return f"{self.low:g} to {self.high:g}{', log' if self.log else ''}"
@@ -82,7 +82,7 @@ class Choice:
         """Whether every value is of a field's type."""
         if typing.get_origin(kind) is Literal:
             return set(self.values) <= set(typing.get_args(kind))
-        return all(type(value) in _alternatives(kind) for value in self.values)
+        return all(type(value) in alternatives(kind) for value in self.values)
 
     def __str__(self) -> str:
         return ", ".join(map(as_typed, self.values))
@@ -110,8 +110,8 @@ def as_typed(value: Any) -> str:
     return str(value)
 
 
-def _alternatives(kind: Any) -> tuple[Any, ...]:
-    """`float | None` → (float, NoneType)."""
+def alternatives(kind: Any) -> tuple[Any, ...]:
+    """The types that an annotation allows: `float | None` → (float, NoneType)."""
     union = typing.get_origin(kind) in (typing.Union, types.UnionType)
     return typing.get_args(kind) if union else (kind,)
 

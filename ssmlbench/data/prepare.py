@@ -21,6 +21,7 @@ from ssmlbench.data.adapter import DatasetAdapter, Kind
 from ssmlbench.data.label_lists import LabelCounts, LabelList
 from ssmlbench.data.published import differences_to_published
 from ssmlbench.data.row_checks import Ids, Problems, StoredRow, checked_rows
+from ssmlbench.data.row_contract import sound_label_names
 from ssmlbench.data.task import LABELS, Card, Task, inputs_file, labels_file
 
 TASK_FORMAT = 4
@@ -102,7 +103,7 @@ def _write(adapter: DatasetAdapter, folder: Path, skip_bad: bool, report: Report
 def _label_names(adapter: DatasetAdapter) -> list[str]:
     if not adapter.files_there and adapter.hub is None:
         raise adapter.missing("its files are not there")
-    names = adapter.label_names()
+    names = sound_label_names(adapter)
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice or not names:
         what = f"label {twice[0]!r} comes twice" if twice else "there are no labels"

@@ -15,6 +15,7 @@ import numpy as np
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, DatasetAdapter, Kind, Row
 from ssmlbench.data.label_lists import LabelList, knowledge, label_list
+from ssmlbench.data.row_contract import sound_rows
 
 SHOWN_PROBLEMS = 5
 UNJUDGED = "test row that is not fully labelled"
@@ -110,7 +111,7 @@ def checked_rows(
     adapter: DatasetAdapter, split: str, label_count: int, ids: Ids, problems: Problems
 ) -> Iterator[StoredRow]:
     """The good rows of a split; the others are added to `problems`."""
-    for number, row in enumerate(adapter.rows(split), start=1):
+    for number, row in enumerate(sound_rows(adapter, split, label_count), start=1):
         if isinstance(row, BadRow):
             problems.add(row)
             continue

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import ContractError, UserError
 from ssmlbench.kit import heads
+from ssmlbench.kit.contract import check_terms
 from ssmlbench.kit.estimator import Uses
 from ssmlbench.kit.gradient_step import GradientStep
 from ssmlbench.kit.heads import Network
@@ -67,6 +68,10 @@ class Method(nn.Module):
         self.diagnostics: dict[str, Tensor] = {}
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if "_buffers" not in self.__dict__:
+            raise ContractError(
+                f"__init__ sets self.{name} before it calls super().__init__(config, labels)"
+            )
         is_state = isinstance(value, Tensor) and not isinstance(value, nn.Parameter)
         if is_state and name not in self._buffers:
             self.__dict__.pop(name, None)  # a placeholder such as `self.targets = None`
@@ -123,6 +128,7 @@ class Method(nn.Module):
     ) -> dict[str, Tensor]:
         """One gradient step. Override it only if one backward pass is not enough."""
         terms = self.loss(labelled, unlabelled)
+        check_terms(terms, "loss")
         update.backward(summed(terms))
         return terms
 

@@ -5,11 +5,14 @@ Nothing here has ever held a hidden label.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from ssmlbench.core.errors import ContractError
+from ssmlbench.core.suggestions import did_you_mean
 
 Outputs = dict[str, Tensor]
 
@@ -20,18 +23,26 @@ class Forward:
     It runs once, when the first output is read: the parts are slices of one pass.
     """
 
-    def __init__(self, network: Callable[[Tensor], Outputs], inputs: dict[tuple[str, str], Tensor]):
+    def __init__(
+        self,
+        network: Callable[[Tensor], Outputs],
+        inputs: dict[tuple[str, str], Tensor],
+        declared_in: str = "views",
+        known: Collection[str] = (),
+    ):
+        """Keep the inputs by (pool, view).
+
+        declared_in: how the attribute ends that declares them. known: the views that the data have.
+        """
         self._network = network
         self._inputs = inputs
+        self._declared_in = declared_in
+        self._known = known
         self._outputs: dict[tuple[str, str], Outputs] | None = None
 
     def __getitem__(self, part: tuple[str, str]) -> Outputs:
         if part not in self._inputs:
-            pool, view = part
-            raise KeyError(
-                f"the {view!r} view of {pool} rows was not declared: add it to the method's "
-                f"{pool}_views, which is {tuple(v for p, v in self._inputs if p == pool)}"
-            )
+            raise self._undeclared(*part)
         if self._outputs is None:
             sizes = [len(x) for x in self._inputs.values()]
             together = self._network(torch.cat(list(self._inputs.values())))
@@ -42,9 +53,29 @@ class Forward:
             }
         return self._outputs[part]
 
+    def _undeclared(self, pool: str, view: str) -> ContractError:
+        if self._known and view not in self._known:
+            return no_such_view(view, self._known)
+        if pool == "labelled" and self._declared_in == "ema_views":
+            return ContractError(
+                "ema_outputs of labelled rows: the averaged network reads unlabelled rows only"
+            )
+        declared = tuple(v for p, v in self._inputs if p == pool)
+        return ContractError(
+            f"the {view!r} view of {pool} rows was not declared: add it to "
+            f"{pool}_{self._declared_in}, which is {declared}"
+        )
+
     def forget(self) -> None:
         """Run again on the next question: the weights have been moved."""
         self._outputs = None
+
+
+def no_such_view(view: object, known: Collection[str], attribute: str = "") -> ContractError:
+    """The error for a view that the data do not have. attribute: what declares it."""
+    said = f"{attribute} has {view!r}: " if attribute else ""
+    text = f"{said}there is no view {view!r}.{did_you_mean(str(view), known)}"
+    return ContractError(text, attribute, str(view))
 
 
 @dataclass

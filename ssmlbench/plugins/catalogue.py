@@ -65,6 +65,7 @@ class MethodInfo:
     @classmethod
     def of(cls, method: type[Method | Estimator]) -> MethodInfo:
         """Read it off a method or estimator class."""
+        from ssmlbench.kit.contract import build_method
         from ssmlbench.kit.estimator import Estimator
 
         if issubclass(method, Estimator):
@@ -72,7 +73,7 @@ class MethodInfo:
         else:
             projection = " on the 512-256 projection" if method.projection == "mlp" else ""
             kind, head = "method", method.head + projection
-            uses = method(method.Config(), 2).uses
+            uses = build_method(method, method.Config(), 2).uses
         return cls(
             method.name,
             first_paragraph(method),

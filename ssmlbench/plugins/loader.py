@@ -24,8 +24,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import PluginWarning, UserError
-from ssmlbench.core.paths import builtin_root
+from ssmlbench.core.paths import builtin_root, near
 from ssmlbench.core.registry import Registry, location, plugin_name
+from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.plugins.contract import check_contract
+from ssmlbench.plugins.source_lines import defined_at
 
 if TYPE_CHECKING:
     from ssmlbench.data import DatasetAdapter
@@ -116,6 +119,7 @@ class Plugins:
         """Add a class that is already in memory, and return its name."""
         for kind, registry in self._kinds(cls):
             registry.add(cls)
+            check_contract(cls)
             return plugin_name(cls, kind.what)
         raise UserError(
             f"{cls.__name__} is no plugin; expected a class derived from Method, Estimator, "
@@ -152,12 +156,10 @@ class Plugins:
         for cls in _classes_of(load_file(file)):
             for _, registry in self._kinds(cls):
                 registry.add(cls)
+                check_contract(cls)
                 count += 1
         if not count:
-            raise UserError(
-                f"{file}: no plugin in it; expected a class derived from Method, Estimator, "
-                "DatasetAdapter or Encoder (`ssmlbench new method NAME` writes one to start from)"
-            )
+            raise _no_plugin(load_file(file), file)
 
     def _add_data(self, path: Path) -> str:
         """Add a user's own data, and return the name it has: its folder's or file's."""
@@ -201,6 +203,7 @@ def _installed(entry: EntryPoint, kind: PluginKind) -> list[type[Any]]:
             raise TypeError(f"no class derived from {kind.expected} in it")
         for cls in plugins:
             plugin_name(cls, kind.what)
+            check_contract(cls)
     except Exception as error:
         if multiprocessing.parent_process() is None:  # a worker's parent has already warned
             reason = str(error).partition("\n")[0]
@@ -237,11 +240,48 @@ def load_file(file: Path) -> ModuleType:
     except Exception as error:
         del sys.modules[name]
         number = _line_in(error, file)
-        where = f" (line {number})" if number else ""
+        where = f"{near(file)}:{number}" if number else str(near(file))
+        text = error.msg if isinstance(error, SyntaxError) else str(error)
         raise UserError(
-            f"{file}{where} does not import: {type(error).__name__}: {error}"
+            f"{where}: does not import: {type(error).__name__}: {text}{_import_advice(error, file)}"
         ) from error
     return module
+
+
+def _import_advice(error: Exception, file: Path) -> str:
+    """What to write instead of an import that fails in a plugin file."""
+    if not isinstance(error, ImportError):
+        return ""
+    if error.name == "ssmlbench.api":
+        wanted = str(error).partition("import name '")[2].partition("'")[0]
+        return f".{did_you_mean(wanted, dir(sys.modules[error.name]))}" if wanted else ""
+    top = (error.name or "").split(".")[0]
+    folders = (file.parent, *(builtin_root() / kind.folder for kind in (METHOD, DATASET)))
+    if top == "methods" or any((folder / f"{top}.py").is_file() for folder in folders):
+        return (
+            "; a plugin file imports no other plugin file: copy what it needs, or derive from a class "
+            "of ssmlbench.api"
+        )
+    return ""
+
+
+def _no_plugin(module: ModuleType, file: Path) -> UserError:
+    """The error for a file without a plugin: which of its classes is nearly one."""
+    for cls in vars(module).values():
+        if not inspect.isclass(cls) or cls.__module__ != module.__name__:
+            continue
+        if any(kind.matches(cls) for kind in (METHOD, DATASET, ENCODER)):
+            return UserError(
+                f"{defined_at(cls)}: class {cls.__name__} is private: a plugin's name has no _ in front"
+            )
+        return UserError(
+            f"{defined_at(cls)}: class {cls.__name__} is no plugin; derive it from Method, Estimator, "
+            f"DatasetAdapter or Encoder: class {cls.__name__}(Method)"
+        )
+    return UserError(
+        f"{near(file)}: no plugin in it; expected a class derived from Method, Estimator, "
+        "DatasetAdapter or Encoder (`ssmlbench new method NAME` writes one to start from)"
+    )
 
 
 def _line_in(error: BaseException, file: Path) -> int | None:

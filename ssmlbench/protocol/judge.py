@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ssmlbench.core.errors import RunFailed
+from ssmlbench.core.errors import ContractError, RunFailed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol import metrics
 from ssmlbench.protocol.decisions import fit_rules
@@ -192,19 +192,24 @@ class Judge:
 
 
 def checked_scores(scores: Any, shape: tuple[int, ...], name: str) -> Float32Array:
-    """The scores as float32; a RunFailed that names the method if they are no scores in [0, 1]."""
+    """The scores as float32; a ContractError that names the method if they are no scores in [0, 1]."""
     try:
         found = np.asarray(scores, dtype=np.float32)
     except (TypeError, ValueError):
-        raise RunFailed(
-            f"scores of {name} must be a matrix of numbers, got {type(scores).__name__}"
+        raise ContractError(
+            f"scores of {name} must be a matrix of numbers, got {type(scores).__name__}", "scores"
         ) from None
+    if scores is None:
+        raise ContractError(f"scores of {name} are None: does the function return them?", "scores")
     if found.shape != shape:
-        raise RunFailed(f"scores of {name} have shape {found.shape}, expected {shape}")
+        raise ContractError(
+            f"scores of {name} have shape {found.shape}, expected N × K: {shape}", "scores"
+        )
     if found.size and not (found.min() >= 0 and found.max() <= 1):  # NaN fails both comparisons
         bad = found[~((found >= 0) & (found <= 1))]
-        raise RunFailed(
+        raise ContractError(
             f"scores of {name} are not all numbers in [0, 1]: {len(bad):,} of {found.size:,} are "
-            f"outside, the first is {bad[0]:g}"
+            f"outside, the first is {bad[0]:g}",
+            "scores",
         )
     return found

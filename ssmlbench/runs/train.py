@@ -12,17 +12,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.core.events import Notify, TrainingStarted
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Card, Task
 from ssmlbench.inputs.encoders import Encoder, Vector, find_encoder, load_encoder
 from ssmlbench.inputs.loader import SplitLoader
+from ssmlbench.kit.contract import build_method
 from ssmlbench.kit.estimator import Estimator, Uses
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.plugins.source_lines import explain
 from ssmlbench.protocol.judge import JudgeDesk
 from ssmlbench.protocol.observation import Observation
 from ssmlbench.runs.context import RunContext
@@ -60,7 +62,24 @@ class TrainingReport:
 def train_run(
     assignment: Assignment, plugins: Plugins, judge: JudgeDesk, notify: Notify
 ) -> TrainingReport:
-    """Load the inputs, train, and hand scores and pseudo-labels to the judge."""
+    """Load the inputs, train, and hand scores and pseudo-labels to the judge.
+
+    What a plugin does wrong is a RunFailed of one line, with the line of its file.
+    """
+    spec = assignment.spec
+    try:
+        return _train(assignment, plugins, judge, notify)
+    except (UserError, OSError):
+        raise
+    except Exception as error:
+        text = explain(error, plugins.methods[spec.method], encoder_class(spec, plugins))
+        failed = type(error) if isinstance(error, RunFailed) else RunFailed
+        raise failed(text) from error
+
+
+def _train(
+    assignment: Assignment, plugins: Plugins, judge: JudgeDesk, notify: Notify
+) -> TrainingReport:
     spec, context = assignment.spec, assignment.context
     encoder = encoder_class(spec, plugins)
     check_code(spec, plugins.methods[spec.method], encoder)
@@ -128,7 +147,7 @@ def build_learner(spec: RunSpec, plugins: Plugins, task: Task) -> Method | Estim
     if issubclass(cls, Estimator):
         return cls(cls.Config(**copy.deepcopy(spec.config)), task.label_count, estimator_seed(spec))
     torch.manual_seed(stream_seed(spec.seed, "method"))
-    return cls(cls.Config(**copy.deepcopy(spec.config)), task.label_count)
+    return build_method(cls, cls.Config(**copy.deepcopy(spec.config)), task.label_count)
 
 
 def build_encoder(spec: RunSpec, encoder: type[Encoder], run_data: RunData) -> Encoder:

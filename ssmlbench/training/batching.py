@@ -162,8 +162,8 @@ class Batching:
             {part: tensor.to(device, non_blocking=True) for part, tensor in parts.items()}
             for parts in inputs
         )
-        forward = Forward(self.model.run, raw)
-        ema_forward = Forward(self.model.run_averaged, averaged)
+        forward = Forward(self.model.run, raw, known=self.inputs.views)
+        ema_forward = Forward(self.model.run_averaged, averaged, "ema_views", self.inputs.views)
         batches = {}
         for name, where in positions.items():
             where = where.to(device)

@@ -13,14 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssmlbench.core.errors import RunFailed
+from ssmlbench.core.errors import ContractError, RunFailed
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.inputs.splits import RowNumbers, SplitInputs
+from ssmlbench.kit.contract import check_pseudo_labels
 from ssmlbench.kit.heads import Network
 from ssmlbench.kit.method import Method
-from ssmlbench.kit.pools import Outputs, Pool, Pools, RowOutputs
+from ssmlbench.kit.pools import Outputs, Pool, Pools, RowOutputs, no_such_view
 from ssmlbench.protocol.judge import Float32Array, Judgements, checked_scores
 from ssmlbench.training.model import Model
 from ssmlbench.training.recording import Recorder, Watch
@@ -141,6 +143,8 @@ class Evaluator:
         sees all outputs of each batch.
         """
         network = self.model.named(model)
+        if view not in inputs.views:
+            raise no_such_view(view, inputs.views)
         was_training = network.training
         network.eval()
         pieces: dict[str, list[Tensor]] = {name: [] for name in names}
@@ -158,6 +162,9 @@ class Evaluator:
             if watch is not None:
                 watch(number * size, outputs)
             for name in names:
+                if name not in outputs:
+                    close = did_you_mean(name, outputs)
+                    raise ContractError(f"the head has no output {name!r}.{close}")
                 pieces[name].append(outputs[name])
         network.train(was_training)
         return {name: torch.cat(piece) for name, piece in pieces.items()}
@@ -215,6 +222,8 @@ class Evaluator:
         if decided is None or not len(self.run_data.observation.unlabelled):
             return
         targets, trust = (tensor.detach().float().cpu().numpy() for tensor in decided)
+        rows = len(self.run_data.observation.unlabelled)
+        check_pseudo_labels(targets, trust, rows, self.method.labels)
         trusted = trust > 0
         positive = (targets >= 0.5) & trusted
         self.run_data.judge.grade(self.progress.epoch + 1, positive, trusted)

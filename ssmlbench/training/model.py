@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from ssmlbench.core.errors import ContractError
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.encoders import Encoder
 from ssmlbench.kit.heads import Dropout, Network, build_projection, start_at_zero
@@ -25,6 +26,9 @@ class Model:
         self.autocast, self.scaler = mixed_precision(device, spec.precision)
         projection, width = build_projection(spec.projection, encoder.features, spec.hidden_dropout)
         head = method.build_head(width)
+        if not isinstance(head, nn.Module):
+            what = "nothing" if head is None else f"a {type(head).__name__}"
+            raise ContractError(f"build_head returned {what}; expected a module", "build_head")
         if spec.head_start == "zero":
             start_at_zero(head)
         dropout = Dropout(spec.input_dropout)
@@ -38,7 +42,10 @@ class Model:
 
     def named(self, name: str) -> Network:
         """The network by the name a method has for it: "raw" or "ema"."""
-        return {"raw": self.network, "ema": self.averaged_network}[name]
+        networks = {"raw": self.network, "ema": self.averaged_network}
+        if name not in networks:
+            raise ContractError(f"model={name!r}: expected 'ema' or 'raw'")
+        return networks[name]
 
     def run(self, inputs: Tensor) -> Outputs:
         """Outputs of the network that is trained."""

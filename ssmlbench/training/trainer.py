@@ -20,6 +20,7 @@ from ssmlbench.core.events import CheckpointSaved, EpochEnded, Notify, Resumed, 
 from ssmlbench.core.seeds import stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.encoders import Encoder
+from ssmlbench.kit.contract import UnchangedPools, check_terms, check_views
 from ssmlbench.kit.gradient_step import GradientStep
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Batch
@@ -66,6 +67,7 @@ class Trainer:
             spec, method, self.model, run_data, self.progress, context.workers
         )
         self.pools = self.evaluator.pools(self.warmup_epochs)
+        self.unchanged = UnchangedPools(self.pools)
         self.batching = Batching(spec, method, run_data, self.model, self.pools)
 
     def train(self) -> Trained:
@@ -75,6 +77,8 @@ class Trainer:
         """
         torch.manual_seed(stream_seed(self.spec.seed, "setup"))
         self.method.setup(self.pools)
+        self.unchanged.check("setup")
+        check_views(self.method, self.pools.views)
         self.method.to(self.context.device)
         for epoch in range(self._resume(), self.spec.epochs):
             if epoch in (0, self.warmup_epochs):
@@ -149,10 +153,11 @@ class Trainer:
         for labelled, unlabelled in self.batching.batches(plan, self.context.workers):
             update = self.gradient_step(labelled)
             terms = self.method.step(labelled, unlabelled, update)
+            check_terms(terms, "step")
             self.apply(update)
             log.add(terms, self.method.diagnostics)
         means = log.means(len(plan))
-        self._check_finite(means)
+        self._check_finite(means, log)
         self.progress.steps += len(plan)
         seconds = time.perf_counter() - began
         self.progress.history.append(
@@ -180,6 +185,7 @@ class Trainer:
             self.pools.epoch = epoch + 1
             with torch.no_grad():
                 self.method.start_epoch(self.pools)
+            self.unchanged.check("start_epoch")
             self.pools.forget()
             self.evaluator.hand_in_pseudo_labels()
         self.evaluator.recorder.record(self.evaluator, epoch)
@@ -207,13 +213,26 @@ class Trainer:
         self.scheduler.step()
         self.model.ema.update()
 
-    def _check_finite(self, means: Mapping[str, float]) -> None:
+    def _check_finite(self, means: Mapping[str, float], log: StepLog) -> None:
         bad = [n for n, mean in means.items() if n.startswith("loss_") and not math.isfinite(mean)]
-        if bad or not self.model.has_finite_weights():
+        if not bad and self.model.has_finite_weights():
+            return
+        epoch = self.progress.epoch + 1
+        step, first = log.first_not_finite()
+        if first and (step == 1 or len(first) == 1 or len(first) < log.terms_in(step)):
+            # Later steps have weights that are not finite: their other terms are only a consequence.
+            named = ", ".join(map(repr, first))
             raise Diverged(
-                f"{', '.join(bad) or 'the weights'} not finite in epoch {self.progress.epoch + 1}; "
-                "try a smaller --lr"
+                f"term {named} is not finite in epoch {epoch}, step {step}; does it divide by 0 or "
+                "take the log or root of 0? Else try a smaller --lr",
+                "loss",
+                first[0],
             )
+        raise Diverged(
+            f"the weights are not finite in epoch {epoch}; try a smaller --lr (a term that is finite "
+            "can have a gradient that is not: the root, norm or log of 0)",
+            "loss",
+        )
 
     @property
     def _state(self) -> TrainingState:
@@ -249,6 +268,21 @@ class StepLog:
             self._values.setdefault(f"loss_{name}", []).append(term.detach())
         for name, value in diagnostics.items():
             self._values.setdefault(name, []).append(value.detach())
+
+    def first_not_finite(self) -> tuple[int, list[str]]:
+        """The first step, from 1, with a term that is not finite, and the terms; (0, []) if none."""
+        found: dict[int, list[str]] = {}
+        for name, values in self._values.items():
+            if name.startswith("loss_"):
+                finite = torch.stack(values).isfinite().tolist()
+                if not all(finite):
+                    step = finite.index(False) + 1
+                    found.setdefault(step, []).append(name.removeprefix("loss_"))
+        return (min(found), found[min(found)]) if found else (0, [])
+
+    def terms_in(self, step: int) -> int:
+        """How many terms that many steps had."""
+        return sum(n.startswith("loss_") and len(v) >= step for n, v in self._values.items())
 
     def means(self, steps: int) -> dict[str, float]:
         """Each value's sum over the steps, divided by their number."""

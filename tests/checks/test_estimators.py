@@ -81,8 +81,8 @@ def test_a_new_estimator_works_as_written(tmp_path: Path) -> None:
     file = write_plugin("estimator", "my-estimator", tmp_path)
     cls = Plugins([file]).methods["my-estimator"]
     assert issubclass(cls, Estimator)
-    for _, run in conformance.estimator_statements(cls):
-        run()
+    for statement in conformance.estimator_statements(cls):
+        statement.check()
     with pytest.raises(UserError, match="exists"):
         write_plugin("estimator", "my-estimator", tmp_path)
 
@@ -166,7 +166,7 @@ def test_uses_must_be_one_of_two() -> None:
     class Vague(_Simple):
         uses = "rows"  # type: ignore[assignment]
 
-    with pytest.raises(Broken, match="uses 'rows' must be one of"):
+    with pytest.raises(UserError, match="uses is 'rows'; expected one of 'labelled rows'"):
         declares_itself(Vague)
 
 

@@ -151,6 +151,34 @@ def test_a_plugin_that_raises_is_told_and_leaves_nothing_behind(
     assert not list((tmp_path / "results").rglob("*"))
 
 
+@pytest.mark.parametrize(
+    ("mistake", "reason"),
+    [
+        ("1 / 0", "raises.py:{line}: ZeroDivisionError"),
+        (
+            "return labelled.logits('strong').mean()",
+            "loss returned a tensor; expected a dictionary",
+        ),
+        (
+            "labelled.logits('stong')",
+            "raises.py:{line}: there is no view 'stong'. Did you mean strong",
+        ),
+    ],
+)
+def test_a_run_names_the_mistake_with_its_line(
+    tmp_path: Path, tiny: list[Path], mistake: str, reason: str
+) -> None:
+    text = SLOW_METHOD.replace("time.sleep(0.05)", mistake).replace("slow", "raises")
+    (tmp_path / "raises.py").write_text(text)
+    line = 1 + next(i for i, code in enumerate(text.splitlines()) if mistake in code)
+    plugins = Plugins([*tiny, tmp_path / "raises.py"])
+    spec = resolve(plugins, {}, method="raises", dataset="tiny", pi=0.3, epochs=2)
+    with pytest.raises(RunFailed) as raised:
+        execute(spec, plugins, RunContext(tmp_path / "results", "cpu", 1))
+    assert reason.format(line=line) in str(raised.value)
+    assert "raises.py:" in str(raised.value)
+
+
 def test_code_that_changed_after_planning_is_refused(tmp_path: Path, tiny: list[Path]) -> None:
     spec = resolve(Plugins(tiny), {}, method="slow", dataset="tiny", pi=0.3, epochs=2)
     edited = tmp_path / "edited"  # as a worker process finds it that loads the file later

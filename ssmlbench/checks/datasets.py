@@ -1,0 +1,98 @@
+"""The contract of every data set, checked on its first rows: by `ssmlbench check` and the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from ssmlbench.checks.statements import Broken, Statement
+from ssmlbench.data import SPLITS, BadRow, DatasetAdapter, Row
+from ssmlbench.data.row_contract import sound_label_names, sound_rows
+from ssmlbench.plugins.contract import check_contract
+
+FIRST_ROWS = 200
+
+
+def first_rows(cls: type[DatasetAdapter], split: str) -> list[Row | BadRow]:
+    """The first rows of a split."""
+    adapter = cls()
+    return list(islice(sound_rows(adapter, split, len(sound_label_names(adapter))), FIRST_ROWS))
+
+
+def names_labels(cls: type[DatasetAdapter]) -> None:
+    """Check that there are labels, each with a name of its own."""
+    adapter = cls()
+    if not adapter.files_there and adapter.hub is None:
+        raise adapter.missing("its files are not there")
+    names = sound_label_names(adapter)
+    if not names or len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise Broken(f"label {twice[0]!r} comes twice" if twice else "there are no labels")
+
+
+def yields_rows(cls: type[DatasetAdapter], split: str) -> None:
+    """Check that a split has rows, and that each is of the declared kind."""
+    rows = first_rows(cls, split)
+    if not rows:
+        raise Broken(f"rows({split!r}) yields no row")
+    count = len(sound_label_names(cls()))
+    widths = set()
+    for number, row in enumerate(rows, start=1):
+        if isinstance(row, BadRow):
+            raise Broken(f"{row.where}: {row.reason}")
+        if row.labels is None and split == "test":
+            raise Broken(f"test row {number}: labels is None; a test row must be labelled")
+        outside = [k for k in row.labels or () if not 0 <= k < count]
+        if outside:
+            raise Broken(
+                f"{split} row {number}: label position {outside[0]} outside 0..{count - 1}"
+            )
+        if cls.kind == "vector":
+            widths.add(len(row.input))
+    if len(widths) > 1:
+        raise Broken(f"vectors have {min(widths)} to {max(widths)} values; expected one length")
+
+
+def repeats_itself(cls: type[DatasetAdapter], split: str) -> None:
+    """Check that a second reading gives the same rows."""
+    for number, pair in enumerate(
+        zip(first_rows(cls, split), first_rows(cls, split), strict=False), start=1
+    ):
+        if not _same(*pair):
+            raise Broken(f"{split} row {number} differs when it is read a second time")
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, BadRow) or isinstance(b, BadRow):
+        return bool(a == b)
+    return list(a.labels or ()) == list(b.labels or ()) and np.array_equal(a.input, b.input)
+
+
+def dataset_statements(cls: type[DatasetAdapter]) -> Iterator[Statement]:
+    """Yield every statement about a data set, with the check that raises if it is false."""
+    yield Statement(
+        "it declares name, kind and default encoder", partial(check_contract, cls), "declares"
+    )
+    yield Statement(
+        "every label has a name of its own", partial(names_labels, cls), "names", ("declares",)
+    )
+    needs = ("declares", "names")
+    for split in SPLITS:
+        yield Statement(
+            "it yields rows of its kind, with the positions of their labels",
+            partial(yields_rows, cls, split),
+            "rows",
+            needs,
+            split,
+        )
+        yield Statement(
+            "a second reading gives the same rows",
+            partial(repeats_itself, cls, split),
+            "repeats",
+            (*needs, "rows"),
+            split,
+        )

@@ -1,0 +1,50 @@
+"""A conformance suite as statements, and what was found: the first cause, and what it hid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, NamedTuple
+
+from ssmlbench.plugins.source_lines import explain
+
+
+class Broken(Exception):
+    """A check that does not hold, in words for the plugin's author."""
+
+
+class Statement(NamedTuple):
+    """One thing that must be true of a plugin."""
+
+    text: str
+    check: Callable[[], None]  # raises Broken, or anything else, if it is not true
+    name: str  # of the check; one name may be stated in several regimes
+    needs: tuple[str, ...] = ()  # checks that say nothing new if one of these is broken
+    case: str = ""  # the regime and the kind of rows
+
+
+class Finding(NamedTuple):
+    """How one statement ended."""
+
+    statement: Statement
+    outcome: Literal["ok", "broken", "not checked"]
+    reason: str = ""  # one line, of a broken one
+
+
+def findings(cls: type[Any], statements: Iterable[Statement]) -> Iterator[Finding]:
+    """Check each statement, but none that an earlier mistake would only break again."""
+    broken: set[str] = set()
+    for statement in statements:
+        if broken & {statement.name, *statement.needs}:
+            yield Finding(statement, "not checked")
+            continue
+        try:
+            statement.check()
+        except Broken as problem:
+            reason = str(problem)
+        except Exception as error:
+            reason = explain(error, cls)
+        else:
+            yield Finding(statement, "ok")
+            continue
+        broken.add(statement.name)
+        yield Finding(statement, "broken", reason)
