@@ -64,6 +64,7 @@ class GoldenTexts(_Golden):
 
     name = "golden-texts"
     kind = "text"
+    backbone = "bert-base-uncased"
 
     def rows(self, split: str) -> Iterator[Row]:
         for random, labels in self.drawn(split):
