@@ -436,5 +436,5 @@ def test_what_could_not_be_checked_is_listed(tmp_path: Path) -> None:
     said = checked(mistaken(tmp_path, METHOD, "        return 1", RETURN))
     before, _, after = said.partition("not checked because of it:")
     assert "BROKEN" in before
-    assert "scrambled hidden labels change no weight and no score" in after
+    assert "scrambled hidden" in after
     assert "mine: 1 broken, 11 not checked" in after
