@@ -18,6 +18,7 @@ VERBS = {
     "tune": ("tune:tune", "Search hyper-parameters, judged on held-out labelled rows."),
     "status": ("status:status", "Show how the runs of a results folder are doing."),
     "compare": ("compare:compare", "Print leaderboards of the finished runs."),
+    "analyse": ("analyse:analyse_app", "Analyse finished runs: why a method wins."),
     "report": ("report:report", "Write an HTML page of the finished runs."),
     "plot": ("report:plot", "Write the report's figures as files."),
     "methods": ("plugins:methods", "List the methods, or show all about one."),

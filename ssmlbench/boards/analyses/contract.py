@@ -1,0 +1,186 @@
+"""What an analysis is: the runs it reads, its options, its numbers and its figure."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ssmlbench.boards.board import Board, level_of
+from ssmlbench.boards.query import Query
+from ssmlbench.boards.render.document import Panel, TableSection, texts
+from ssmlbench.boards.report.series import where
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.spec import REGIME_NUMBERS
+from ssmlbench.runs.diagnostics import Diagnostics
+from ssmlbench.runs.finished import Finished
+from ssmlbench.runs.scores import StoredScores
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_LINES = 8
+"""Methods that a figure draws; a table and the files have all."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of an analysis, beside the filters that all have."""
+
+    name: str  # with underscores; typed with dashes
+    default: Any  # its type is the option's type; None: a text, or nothing
+    help: str
+
+    @property
+    def flag(self) -> str:
+        """The option as it is typed."""
+        return f"--{self.name.replace('_', '-')}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The runs of one data set and regime at one level (π or share), by row of its board."""
+
+    board: Board
+    level: str
+    rows: Mapping[str, Sequence[Finished]]  # best-ranked row first, seeds in order
+
+    @property
+    def where(self) -> str:
+        """`multidigits · semi π = 0.05`."""
+        return where(self.board, self.level)
+
+    @property
+    def command(self) -> str:
+        """The start of the command that makes runs of this cell."""
+        run = next(iter(self.rows.values()))[0].spec
+        option = REGIME_NUMBERS.get(run.regime)
+        number = f" {option.flag} {self.level}" if option else ""
+        regime = "" if run.regime == "semi" else f" --regime {run.regime}"
+        return f"ssmlbench run --dataset {run.dataset}{regime}{number}"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What an analysis found in one place: a table for a reader, all numbers, and a figure.
+
+    records: every number, one flat row each. draw: makes the figure, with our settings on.
+    alt: the figure in a sentence.
+    """
+
+    name: str  # of the files, without extension
+    where: str
+    table: TableSection
+    records: Sequence[Mapping[str, Any]]
+    draw: Callable[[], Figure]
+    alt: str = ""
+
+
+class Analysis(ABC):
+    """One analysis."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]  # one sentence
+    options: ClassVar[tuple[Option, ...]] = ()
+    arguments: ClassVar[tuple[str, ...]] = ()  # names of what is typed without a flag
+    needs_runs: ClassVar[bool] = True
+    in_report: ClassVar[bool] = True  # shown in `ssmlbench report` when its data are there
+
+    @abstractmethod
+    def find(
+        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+    ) -> list[Findings]:
+        """The findings, one for each place; a UserError in one line if nothing can be found."""
+
+
+def cells_of(boards: Sequence[Board]) -> list[Cell]:
+    """The cells of the boards, in their order; a row's runs by seed."""
+    found = []
+    for board in boards:
+        for level in board.levels:
+            runs = [run for run in board.runs if level_of(run.spec) == level and not run.diverged]
+            runs.sort(key=lambda run: (run.spec.seed, run.spec.hash))
+            rows = {
+                row.name: [run for run in runs if board.row_of(run) == row.name]
+                for row in board.rows
+            }
+            rows = {name: members for name, members in rows.items() if members}
+            if rows:
+                found.append(Cell(board, level, rows))
+    return found
+
+
+@dataclass
+class Missing:
+    """Runs that lack a file, and the one line that says so."""
+
+    what: str  # "diagnostics.safetensors"
+    rows: dict[str, str] = field(default_factory=dict)  # row → the folder of one of its runs
+
+    def note(self, name: str, folder: Path) -> None:
+        """Note that a run of a row lacks it."""
+        self.rows.setdefault(name, str(folder))
+
+    @property
+    def text(self) -> str:
+        """Which rows are left out; empty if none."""
+        return f"without {self.what}: {', '.join(self.rows)}" if self.rows else ""
+
+
+def with_scores(cell: Cell) -> tuple[dict[str, list[StoredScores]], Missing]:
+    """The stored test scores of each row's runs; rows without any are noted as missing."""
+    found: dict[str, list[StoredScores]] = {}
+    missing = Missing("scores.safetensors")
+    for name, runs in cell.rows.items():
+        for run in runs:
+            try:
+                found.setdefault(name, []).append(StoredScores.read(run.folder))
+            except (OSError, ValueError):
+                missing.note(name, run.folder)
+    return found, missing
+
+
+def with_diagnostics(
+    cell: Cell, array: str
+) -> tuple[dict[str, list[tuple[Finished, Diagnostics]]], Missing]:
+    """The runs of each row whose side file has an array; rows without any are noted as missing."""
+    found: dict[str, list[tuple[Finished, Diagnostics]]] = {}
+    missing = Missing(array)
+    for name, runs in cell.rows.items():
+        for run in runs:
+            noted = Diagnostics.read(run.folder)
+            if noted is not None and array in noted:
+                found.setdefault(name, []).append((run, noted))
+            else:
+                missing.note(name, run.folder)
+    return found, missing
+
+
+def label_names(cell: Cell, labels: int) -> list[str]:
+    """The labels' names, from a run that stored them; else numbers counted from 0."""
+    for runs in cell.rows.values():
+        for run in runs:
+            noted = Diagnostics.read(run.folder)
+            if noted is not None and len(noted.label_names) == labels:
+                return noted.label_names
+    return [str(number) for number in range(labels)]
+
+
+def train_rows(run: Finished) -> int:
+    """Training rows of a run's data set; 0 if the run did not record them."""
+    return int(run.result.get("data", {}).get("rows", {}).get("train", 0))
+
+
+def nothing(analysis: str, reason: str, command: str) -> UserError:
+    """The error of an analysis that finds no data: what is missing, and what makes it."""
+    return UserError(f"analyse {analysis}: {reason}; `{command}` makes it")
+
+
+def table(
+    title: str, headers: Sequence[str], rows: Sequence[Sequence[object]], *notes: str, left: int = 1
+) -> TableSection:
+    """A section with one table of texts."""
+    body = [texts(*row) for row in rows]
+    return TableSection(title, [Panel(headers, body, left)], [note for note in notes if note])

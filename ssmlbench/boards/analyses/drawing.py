@@ -1,0 +1,157 @@
+"""Figures of analyses: panels below each other, as wide as a phone, lines told apart without colour."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ssmlbench.boards.report.style import (
+    DASHES,
+    HUES,
+    WIDTH,
+    Style,
+    Styles,
+    plain_numbers,
+    settings,
+)
+from ssmlbench.boards.report.text import short_names
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+METADATA: dict[str, dict[str, None]] = {
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
+    "png": {"Software": None},
+}
+HATCHES = ("", "///", "...", "\\\\\\", "xxx")
+
+
+def save(draw: Callable[[], Figure], kind: str) -> bytes:
+    """The figure as the bytes of a `pdf`, `png` or `svg` file; the same bytes each time."""
+    with settings():
+        out = io.BytesIO()
+        draw().savefig(
+            out,
+            format=kind,
+            metadata=METADATA[kind],
+            dpi=220,
+            transparent=kind == "svg",
+            bbox_inches="tight",
+            pad_inches=0.06,
+        )
+    return out.getvalue()
+
+
+def panels(count: int, height: float = 190, width: float = WIDTH) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` panels below each other, each `height` points high."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width / 72, count * height / 72), layout="constrained")
+    axes = figure.subplots(count, 1, squeeze=False)[:, 0]
+    return figure, list(axes)
+
+
+def finish(axes: Axes, title: str, x: str, y: str, named_rows: bool = False) -> None:
+    """Title, axes' names and a light grid. named_rows: the y-axis has names, not numbers."""
+    axes.set_title(title, loc="left", fontsize=9.5, fontweight="bold")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(axis="x" if named_rows else "y")
+    axes.set_axisbelow(True)
+    if not named_rows:
+        plain_numbers(axes.yaxis)
+
+
+def styles_for(names: Sequence[str]) -> dict[str, Style]:
+    """A colour, marker and dash for each name."""
+    found = Styles(list(names)).among(list(names))
+    return {name: replace(found[name], dash=DASHES[i % 4]) for i, name in enumerate(names)}
+
+
+def legend(*axes: Axes, columns: int = 2) -> None:
+    """The names of all lines of the panels, once each, below the figure."""
+    found: dict[str, Any] = {}
+    for axis in axes:
+        handles, labels = axis.get_legend_handles_labels()
+        found = {**dict(zip(labels, handles, strict=True)), **found}
+    shown = short_names(list(found), 34)
+    cast("Figure", axes[0].figure).legend(
+        list(found.values()),
+        [shown[label] for label in found],
+        loc="outside lower center",
+        ncols=min(columns, max(len(found), 1)),
+        frameon=False,
+        fontsize=8.5,
+        handlelength=3.2,
+    )
+
+
+def line(
+    axes: Axes,
+    x: ArrayLike,
+    values: Sequence[ArrayLike],
+    style: Style,
+    label: str,
+    **more: Any,
+) -> None:
+    """The mean of several curves (one for each seed) with a band of ± one standard deviation."""
+    stacked = np.asarray([np.asarray(v, dtype=float) for v in values])
+    at = np.asarray(x, dtype=float)
+    mean = stacked.mean(axis=0)
+    axes.plot(
+        at,
+        mean,
+        color=style.colour,
+        linestyle=style.dash,
+        marker=style.marker,
+        markersize=3.5,
+        linewidth=1.4,
+        markevery=max(1, len(at) // 8),
+        label=label,
+        **more,
+    )
+    if len(stacked) > 1:
+        std = stacked.std(axis=0, ddof=1)
+        axes.fill_between(at, mean - std, mean + std, color=style.colour, alpha=0.15, linewidth=0)
+
+
+def common_x(curves: Sequence[tuple[ArrayLike, ArrayLike]]) -> tuple[Any, list[Any]]:
+    """The places that all curves have, and each curve's values there."""
+    shared = set.intersection(*({float(x) for x in np.atleast_1d(xs)} for xs, _ in curves))
+    at = np.asarray(sorted(shared))
+    values = []
+    for xs, ys in curves:
+        by_place = {float(x): y for x, y in zip(np.atleast_1d(xs), np.atleast_1d(ys), strict=True)}
+        values.append(np.asarray([by_place[place] for place in at], dtype=float))
+    return at, values
+
+
+def dot_rows(
+    axes: Axes,
+    rows: Mapping[str, Sequence[float]],
+    marks: str = "o",
+    colour: str = HUES[0],
+    label: str = "",
+    offset: float = 0.0,
+) -> None:
+    """One row for each name: each value hollow, their mean filled."""
+    for y, (_, values) in enumerate(rows.items()):
+        found = [value for value in values if np.isfinite(value)]
+        at = [y + offset] * len(found)
+        axes.plot(found, at, marks, mfc="none", mec=colour, ms=3.5, mew=0.7)
+        if found:
+            name = label if y == 0 else None
+            axes.plot(
+                [float(np.mean(found))], [y + offset], marks, color=colour, ms=5.5, label=name
+            )
+    shown = short_names(list(rows), 30)
+    axes.set_yticks(range(len(rows)), [shown[name] for name in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)

@@ -1,0 +1,221 @@
+"""`analyse labels`: results label by label, in head, medium and tail groups, and VCA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssmlbench.boards.analyses.contract import (
+    MOST_LINES,
+    Analysis,
+    Cell,
+    Findings,
+    label_names,
+    nothing,
+    table,
+    with_scores,
+)
+from ssmlbench.boards.analyses.drawing import (
+    HATCHES,
+    dot_rows,
+    finish,
+    legend,
+    line,
+    panels,
+    styles_for,
+)
+from ssmlbench.boards.query import Query
+from ssmlbench.protocol.decisions import decide
+from ssmlbench.protocol.metrics import average_precision
+from ssmlbench.runs.diagnostics import Diagnostics
+from ssmlbench.runs.scores import StoredScores
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+GROUPS = ("head", "medium", "tail")
+Values = NDArray[np.float64]
+
+
+class Labels(Analysis):
+    """Average precision, F1 and accuracy of every label, and how evenly a method serves them."""
+
+    name = "labels"
+    summary = "Results per label, in head, medium and tail groups, and VCA."
+
+    def find(
+        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+    ) -> list[Findings]:
+        """One finding for each cell whose runs have scores."""
+        found = [findings for cell in cells if (findings := _of_cell(cell, query.decision))]
+        if not found:
+            raise nothing(self.name, "no run here has scores.safetensors", cells[0].command)
+        return found
+
+
+def frequency_groups(counts: NDArray[Any]) -> list[str]:
+    """Head, medium and tail: the labels by frequency, a third each; ties keep their order."""
+    order = np.argsort(-np.asarray(counts), kind="stable")
+    groups = [""] * len(order)
+    for name, members in zip(GROUPS, np.array_split(order, 3), strict=True):
+        for label in members:
+            groups[label] = name
+    return groups
+
+
+def class_accuracies(
+    predicted: NDArray[np.bool_], truth: NDArray[np.bool_]
+) -> tuple[Values, Values]:
+    """Of each label, the share of its positives and of its negatives that are predicted so."""
+    with np.errstate(invalid="ignore"):
+        positives = (predicted & truth).sum(axis=0) / truth.sum(axis=0)
+        negatives = (~predicted & ~truth).sum(axis=0) / (~truth).sum(axis=0)
+    return positives, negatives
+
+
+def vca(accuracies: Values) -> float:
+    """VCA: the mean squared distance of the class-wise accuracies to their mean (BBAM, Def. 2.2)."""
+    defined = accuracies[np.isfinite(accuracies)]
+    return float(np.mean((defined - defined.mean()) ** 2)) if defined.size else float("nan")
+
+
+def two_class_vca(positives: Values, negatives: Values) -> float:
+    """The mean over labels of VCA with the label's positives and negatives as the two classes."""
+    both = ((positives - negatives) / 2) ** 2
+    return float(np.nanmean(both)) if np.isfinite(both).any() else float("nan")
+
+
+def label_f1(predicted: NDArray[np.bool_], truth: NDArray[np.bool_]) -> Values:
+    """F1 of each label; 0 where nothing is positive and nothing predicted."""
+    hits = (predicted & truth).sum(axis=0)
+    total = predicted.sum(axis=0) + truth.sum(axis=0)
+    return np.where(total > 0, 2 * hits / np.maximum(total, 1), 0.0)
+
+
+def _of_cell(cell: Cell, decision: str) -> Findings | None:
+    stored, missing = with_scores(cell)
+    if not stored:
+        return None
+    truth = next(iter(stored.values()))[0].truth
+    counts, source = _train_counts(cell, truth)
+    groups, names = frequency_groups(counts), label_names(cell, truth.shape[1])
+    records: list[dict[str, Any]] = []
+    summaries: dict[str, list[dict[str, float]]] = {}
+    precisions: dict[str, list[Values]] = {}
+    for row, scores in stored.items():
+        for run, one in zip(_seeds(cell, row, scores), scores, strict=True):
+            per_label, summary = _judge(one, decision, groups)
+            summaries.setdefault(row, []).append(summary)
+            precisions.setdefault(row, []).append(per_label["average_precision"])
+            for k, name in enumerate(names):
+                values = {key: float(column[k]) for key, column in per_label.items()}
+                facts = {"method": row, "seed": run, "label": name, "group": groups[k]}
+                records.append({**facts, "frequency": float(counts[k]), **values})
+            records.append({"method": row, "seed": run, "label": "", "group": "all", **summary})
+    headers = ["method", *(f"mAP {group}" for group in GROUPS), "VCA of labels", "VCA of ±"]
+    body = []
+    for row, by_seed in summaries.items():
+        cells_text = [f"{np.nanmean([v[f'map_{g}'] for v in by_seed]):.4f}" for g in GROUPS]
+        fair = [np.nanmean([v[key] for v in by_seed]) for key in ("vca_labels", "vca_classes")]
+        body.append([row, *cells_text, *(f"{value:.5f}" for value in fair)])
+    sizes = ", ".join(f"{group} {groups.count(group)}" for group in GROUPS)
+    section = table(
+        f"{cell.where} · labels",
+        headers,
+        body,
+        f"A third of the labels each, by {source}: {sizes}. Means over seeds; label sets by {decision}.",
+        "VCA of labels: variance over labels of the share of a label's positives that are found. VCA of ±: "
+        "mean over labels of the variance between its positives' and its negatives' accuracy. Lower "
+        "is fairer; a method that finds nothing is fair too.",
+        missing.text,
+    )
+    order = np.argsort(-np.asarray(counts), kind="stable")
+
+    def draw() -> Figure:
+        return _figure(cell, precisions, summaries, order, names, source)
+
+    return Findings("labels", cell.where, section, records, draw, f"mAP of labels by {source}.")
+
+
+def _seeds(cell: Cell, row: str, scores: Sequence[StoredScores]) -> list[int]:
+    seeds = [run.spec.seed for run in cell.rows[row]]
+    return seeds if len(seeds) == len(scores) else list(range(len(scores)))
+
+
+def _train_counts(cell: Cell, truth: NDArray[np.bool_]) -> tuple[NDArray[Any], str]:
+    """Positives of each label in the training rows, or in the test rows of runs that did not note them."""
+    for runs in cell.rows.values():
+        for run in runs:
+            noted = Diagnostics.read(run.folder)
+            if noted is not None and "label_counts" in noted:
+                return noted["label_counts"], "positives in the training rows"
+    return truth.sum(axis=0), "positives in the test rows"
+
+
+def _judge(
+    one: StoredScores, decision: str, groups: Sequence[str]
+) -> tuple[dict[str, Values], dict[str, float]]:
+    predicted = decide(one.scores, decision, truth=one.truth, parameters=one.parameters)
+    precision = np.asarray(average_precision(one.scores, one.truth), dtype=np.float64)
+    positives, negatives = class_accuracies(predicted, one.truth)
+    per_label = {
+        "average_precision": precision,
+        "f1": label_f1(predicted, one.truth),
+        "accuracy_positives": positives,
+        "accuracy_negatives": negatives,
+    }
+    member = np.asarray(groups)
+    summary = {f"map_{group}": _mean(precision[member == group]) for group in GROUPS}
+    summary["vca_labels"] = vca(positives)
+    summary["vca_classes"] = two_class_vca(positives, negatives)
+    return per_label, summary
+
+
+def _mean(values: Values) -> float:
+    return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
+
+
+def _figure(
+    cell: Cell,
+    precisions: Mapping[str, Sequence[Values]],
+    summaries: Mapping[str, Sequence[Mapping[str, float]]],
+    order: NDArray[np.intp],
+    names: Sequence[str],
+    source: str,
+) -> Figure:
+    shown = list(precisions)[:MOST_LINES]
+    styles = styles_for(shown)
+    figure, axes = panels(3, height=215)
+    for row in shown:
+        line(axes[0], range(len(order)), [p[order] for p in precisions[row]], styles[row], row)
+    if len(order) <= 24:
+        texts = [names[k] if len(names[k]) <= 12 else f"{names[k][:11]}…" for k in order]
+        axes[0].set_xticks(range(len(order)), texts, rotation=60, ha="right", fontsize=7.5)
+    finish(
+        axes[0],
+        f"Labels, {cell.where}",
+        f"label, most frequent first ({source})",
+        "average precision",
+    )
+    width = 0.8 / max(len(shown), 1)
+    for i, row in enumerate(shown):
+        means = [_mean(np.asarray([s[f"map_{g}"] for s in summaries[row]])) for g in GROUPS]
+        at = np.arange(3) + (i - (len(shown) - 1) / 2) * width
+        axes[1].bar(
+            at,
+            means,
+            width * 0.9,
+            color=styles[row].colour,
+            hatch=HATCHES[i % 5],
+            edgecolor="white",
+            label=row,
+        )
+    axes[1].set_xticks(range(3), GROUPS)
+    finish(axes[1], "mAP by frequency of the label", "group of labels", "mAP")
+    legend(axes[0])
+    dot_rows(axes[2], {row: [s["vca_labels"] for s in summaries[row]] for row in shown})
+    finish(axes[2], "VCA of labels: lower is fairer", "variance of class-wise accuracy", "", True)
+    return figure

@@ -1,0 +1,194 @@
+"""`analyse pseudo-labels`: precision, recall, coverage and calibration, per label and epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssmlbench.boards.analyses.contract import (
+    MOST_LINES,
+    Analysis,
+    Cell,
+    Findings,
+    label_names,
+    nothing,
+    table,
+    train_rows,
+    with_diagnostics,
+)
+from ssmlbench.boards.analyses.drawing import (
+    common_x,
+    finish,
+    legend,
+    line,
+    panels,
+    styles_for,
+)
+from ssmlbench.boards.query import Query
+from ssmlbench.boards.report.style import INK
+from ssmlbench.protocol.diagnostics import PSEUDO_COLUMNS
+from ssmlbench.protocol.regimes import REGIMES
+from ssmlbench.runs.diagnostics import Diagnostics
+from ssmlbench.runs.finished import Finished
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Values = NDArray[np.float64]
+MEASURES = ("precision", "recall", "coverage")
+
+
+class PseudoLabels(Analysis):
+    """How right, how complete and how well calibrated the labels are that a method gives itself."""
+
+    name = "pseudo-labels"
+    summary = "Precision, recall, coverage and calibration of pseudo-labels per label and epoch."
+
+    def find(
+        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+    ) -> list[Findings]:
+        """One finding for each cell with a method that gives pseudo-labels to whole pools."""
+        found = [findings for cell in cells if (findings := _of_cell(cell))]
+        if not found:
+            raise nothing(
+                self.name,
+                "no run here has noted pseudo-labels of a pool (cap, bbam and others decide them)",
+                f"{cells[0].command} --method cap,bbam",
+            )
+        return found
+
+
+def quality(counts: NDArray[Any], rows: int) -> dict[str, Values]:
+    """Precision, recall and coverage from PSEUDO_COLUMNS, with the last axis summed or not.
+
+    counts: … × 5 × K or … × 5; rows: unlabelled rows (times labels, where labels were summed).
+    """
+    axis = 1 if counts.ndim > 1 else 0
+    columns = np.moveaxis(np.asarray(counts, dtype=np.float64), axis, 0)
+    trusted, positive, hits, true, right = columns
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return {
+            "precision": hits / positive,
+            "recall": hits / true,
+            "coverage": trusted / rows,
+            "accuracy": right / trusted,
+        }
+
+
+def calibration_error(counts: NDArray[Any]) -> float:
+    """ECE: Σ_b n_b / n · |share of true ones − mean score| over the bins; counts: 3 × bins."""
+    number, total, true = np.asarray(counts, dtype=np.float64)
+    if number.sum() == 0:
+        return float("nan")
+    return float(np.abs(true - total).sum() / number.sum())
+
+
+def unlabelled_rows(run: Finished) -> int:
+    """Training rows of a run without a label."""
+    rows, spec = train_rows(run), run.spec
+    return rows - REGIMES[spec.regime].labelled_count(rows, spec.regime_number)
+
+
+def _of_cell(cell: Cell) -> Findings | None:
+    found, missing = with_diagnostics(cell, "pseudo_counts")
+    if not found:
+        return None
+    labels = next(iter(found.values()))[0][1]["pseudo_counts"].shape[2]
+    names = label_names(cell, labels)
+    records: list[dict[str, Any]] = []
+    curves: dict[str, dict[str, list[tuple[Any, Any]]]] = {}
+    errors: dict[str, list[float]] = {}
+    for row, members in found.items():
+        for run, noted in members:
+            epochs, counts = noted["pseudo_epochs"], noted["pseudo_counts"]
+            rows = unlabelled_rows(run)
+            records += _records(row, run.spec.seed, epochs, counts, rows, names)
+            overall = quality(counts.sum(axis=2, dtype=np.float64), rows * labels)
+            for measure in MEASURES:
+                curves.setdefault(row, {}).setdefault(measure, []).append(
+                    (epochs, overall[measure])
+                )
+            if "calibration" in noted:
+                records += _calibration_records(row, run.spec.seed, noted, names)
+                bins = noted["calibration"][-1].sum(axis=2, dtype=np.float64)
+                errors.setdefault(row, []).append(calibration_error(bins))
+    headers = ["method", "epochs", "precision", "recall", "coverage", "ECE"]
+    body = []
+    for row, measured in curves.items():
+        last = [f"{np.mean([ys[-1] for _, ys in measured[m]]):.4f}" for m in MEASURES]
+        epochs = measured["precision"][0][0]
+        error = f"{np.mean(errors[row]):.4f}" if row in errors else "–"
+        body.append([row, f"{int(epochs[0])} to {int(epochs[-1])}", *last, error])
+    section = table(
+        f"{cell.where} · pseudo-labels",
+        headers,
+        body,
+        "After the last epoch in which they were decided, all labels together, mean over seeds. Against "
+        "the hidden labels, which no method sees. Coverage: share of entries that are trusted. ECE: of the "
+        "averaged network's scores of hidden entries, ten bins.",
+        missing.text and f"no pseudo-labels of whole pools: {', '.join(missing.rows)}",
+    )
+
+    def draw() -> Figure:
+        return _figure(cell, curves, found)
+
+    return Findings(
+        "pseudo-labels", cell.where, section, records, draw, "Quality of pseudo-labels."
+    )
+
+
+def _records(
+    row: str, seed: int, epochs: Any, counts: NDArray[Any], rows: int, names: Sequence[str]
+) -> list[dict[str, Any]]:
+    found = []
+    for epoch, at in zip(epochs, counts, strict=True):
+        each = quality(at[None], rows)
+        for k, name in enumerate(names):
+            facts = {"method": row, "seed": seed, "epoch": int(epoch), "label": name}
+            numbers = {key: float(values[0][k]) for key, values in each.items()}
+            raw = dict(zip(PSEUDO_COLUMNS, map(float, at[:, k]), strict=True))
+            found.append({"kind": "pseudo-labels", **facts, **numbers, **raw})
+    return found
+
+
+def _calibration_records(
+    row: str, seed: int, noted: Diagnostics, names: Sequence[str]
+) -> list[dict[str, Any]]:
+    found = []
+    for epoch, at in zip(noted["sample_epochs"], noted["calibration"], strict=True):
+        for k, name in enumerate(names):
+            facts = {"method": row, "seed": seed, "epoch": int(epoch), "label": name}
+            found.append({"kind": "calibration", **facts, "ece": calibration_error(at[:, :, k])})
+    return found
+
+
+def _figure(
+    cell: Cell,
+    curves: Mapping[str, Mapping[str, list[tuple[Any, Any]]]],
+    found: Mapping[str, list[tuple[Finished, Diagnostics]]],
+) -> Figure:
+    shown = list(curves)[:MOST_LINES]
+    styles = styles_for(shown)
+    figure, axes = panels(4, height=180)
+    for axis, measure in zip(axes, MEASURES, strict=False):
+        for row in shown:
+            at, values = common_x(curves[row][measure])
+            line(axis, at, values, styles[row], row)
+        place = f", {cell.where}" if axis is axes[0] else ""
+        finish(axis, f"{measure.capitalize()} of pseudo-labels{place}", "finished epochs", measure)
+    axes[2].set_ylim(0, 1.05)
+    axes[3].plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=(0, (2, 2)))
+    for row in shown:
+        bins = [n["calibration"][-1].sum(axis=2) for _, n in found[row] if "calibration" in n]
+        if bins:
+            number, total, true = np.stack(bins).sum(axis=0, dtype=np.float64)
+            used = number > 0
+            line(axes[3], total[used] / number[used], [true[used] / number[used]], styles[row], row)
+    finish(
+        axes[3], "Reliability after the last epoch", "mean score of the bin", "share that is true"
+    )
+    legend(axes[3])
+    return figure

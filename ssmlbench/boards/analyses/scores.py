@@ -1,0 +1,200 @@
+"""`analyse scores`: densities of positive and negative scores, and how far apart they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssmlbench.boards.analyses.contract import (
+    Analysis,
+    Cell,
+    Findings,
+    label_names,
+    nothing,
+    table,
+    with_diagnostics,
+    with_scores,
+)
+from ssmlbench.boards.analyses.drawing import finish, legend, panels
+from ssmlbench.boards.query import Query
+from ssmlbench.boards.report.style import DASHES, HUES
+from ssmlbench.protocol.diagnostics import GROUPS, HISTOGRAM_BINS
+from ssmlbench.runs.scores import StoredScores
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_PANELS = 4
+Values = NDArray[np.float64]
+
+
+class Scores(Analysis):
+    """Test scores of positives and negatives; cosines and gradients of training entries."""
+
+    name = "scores"
+    summary = "Densities of positive and negative scores, 1-Wasserstein distance per label."
+
+    def find(
+        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+    ) -> list[Findings]:
+        """The test scores of each cell, and its training entries where runs noted them."""
+        found: list[Findings] = []
+        for cell in cells:
+            stored, missing = with_scores(cell)
+            if stored:
+                found.append(_test_scores(cell, stored, missing.text))
+            if training := _training_entries(cell):
+                found.append(training)
+        if not found:
+            raise nothing(self.name, "no run here has scores.safetensors", cells[0].command)
+        return found
+
+
+def distances(scores: NDArray[Any], truth: NDArray[np.bool_]) -> Values:
+    """The 1-Wasserstein distance between a label's positive and negative scores; NaN without both."""
+    from scipy.stats import wasserstein_distance
+
+    found = np.full(truth.shape[1], np.nan)
+    for k in np.flatnonzero(truth.any(axis=0) & ~truth.all(axis=0)):
+        found[k] = wasserstein_distance(scores[truth[:, k], k], scores[~truth[:, k], k])
+    return found
+
+
+def _test_scores(cell: Cell, stored: Mapping[str, Sequence[StoredScores]], lost: str) -> Findings:
+    names = label_names(cell, next(iter(stored.values()))[0].truth.shape[1])
+    records: list[dict[str, Any]] = []
+    body: list[list[object]] = []
+    for row, runs in stored.items():
+        averages = []
+        for one, seed in zip(runs, _seeds(cell, row), strict=False):
+            apart = distances(one.scores, one.truth)
+            averages.append(float(np.nanmean(apart)))
+            for k, name in enumerate(names):
+                positive = one.scores[one.truth[:, k], k]
+                negative = one.scores[~one.truth[:, k], k]
+                means = [
+                    float(part.mean()) if part.size else np.nan for part in (positive, negative)
+                ]
+                facts = {"method": row, "seed": seed, "label": name, "wasserstein": apart[k]}
+                records.append({**facts, "mean_positive": means[0], "mean_negative": means[1]})
+        spread = f" ± {np.std(averages, ddof=1):.4f}" if len(averages) > 1 else ""
+        body.append([row, len(averages), f"{np.mean(averages):.4f}{spread}"])
+    section = table(
+        f"{cell.where} · scores of positives and negatives",
+        ["method", "seeds", "1-Wasserstein distance"],
+        body,
+        "Between the test scores of a label's positives and negatives, averaged over labels with both. It "
+        "grows with separation and with the spread of the scores: compare methods whose scores mean "
+        "the same.",
+        lost,
+    )
+
+    def draw() -> Figure:
+        shown = list(stored)[:MOST_PANELS]
+        figure, axes = panels(len(shown), height=140)
+        for axis, row in zip(axes, shown, strict=True):
+            scores = np.concatenate([one.scores.ravel() for one in stored[row]])
+            truth = np.concatenate([one.truth.ravel() for one in stored[row]])
+            for i, (label, member) in enumerate((("positives", truth), ("negatives", ~truth))):
+                counts = np.histogram(scores[member], HISTOGRAM_BINS, (0, 1))[0]
+                _density(axis, counts, 0, 1, label, i)
+            axis.set_yscale("log")
+            place = f", {cell.where}" if axis is axes[0] else ""
+            finish(axis, f"{row}: test scores{place}", "", "density (log)")
+        axes[-1].set_xlabel("score, all labels and seeds together")
+        legend(axes[-1])
+        return figure
+
+    return Findings("scores", cell.where, section, records, draw, "Densities of test scores.")
+
+
+def _seeds(cell: Cell, row: str) -> list[int]:
+    return [run.spec.seed for run in cell.rows[row]]
+
+
+def _density(axis: Axes, counts: NDArray[Any], low: float, high: float, label: str, i: int) -> None:
+    edges = np.linspace(low, high, len(counts) + 1)
+    total = counts.sum() * (edges[1] - edges[0])
+    if total > 0:
+        axis.stairs(
+            counts / total,
+            edges,
+            color=HUES[i % 5],
+            linestyle=DASHES[i % 4],
+            linewidth=1.4,
+            fill=False,
+            label=label,
+        )
+
+
+def gradient_histograms(scores: NDArray[Any]) -> NDArray[Any]:
+    """Histograms of |p − y| from those of p: observed positives are learnt as 1, all others as 0."""
+    observed, *others = scores
+    return np.stack([observed[::-1], *others])
+
+
+def _training_entries(cell: Cell) -> Findings | None:
+    """HML's Figure 2: cosines (or scores) and gradient magnitudes of the training entries."""
+    found, missing = with_diagnostics(cell, "scores")
+    if not found:
+        return None
+    records: list[dict[str, Any]] = []
+    sums: dict[tuple[str, str], NDArray[Any]] = {}
+    for row, members in found.items():
+        for run, noted in members:
+            kinds = {
+                "score": (noted["scores"][-1], 0.0),
+                "cosine": (noted.arrays.get("cosines"), -1.0),
+            }
+            for kind, (counts, low) in kinds.items():
+                if counts is None:
+                    continue
+                last = counts if counts.ndim == 2 else counts[-1]
+                sums[row, kind] = sums.get((row, kind), 0) + last
+                edges = np.linspace(low, 1, HISTOGRAM_BINS + 1)
+                for group, bins in zip(GROUPS, last, strict=True):
+                    facts = {"method": row, "seed": run.spec.seed, "kind": kind, "entries": group}
+                    records += [
+                        {**facts, "from": float(a), "to": float(b), "count": float(n)}
+                        for a, b, n in zip(edges[:-1], edges[1:], bins, strict=True)
+                    ]
+    centres = (np.arange(HISTOGRAM_BINS) + 0.5) / HISTOGRAM_BINS
+    body = []
+    for row in found:
+        magnitudes = gradient_histograms(sums[row, "score"])
+        totals = magnitudes.sum(axis=1)
+        means = [
+            f"{m @ centres / t:.4f}" if t else "–" for m, t in zip(magnitudes, totals, strict=True)
+        ]
+        body.append([row, *means])
+    section = table(
+        f"{cell.where} · training entries",
+        ["method", *(f"mean |p − y|, {group}" for group in GROUPS)],
+        body,
+        "Of at most 2,048 training rows after the last epoch. y is 1 for observed positives and 0 for all "
+        "others, so that hidden positives are false negatives of a method that assumes them negative.",
+        missing.text,
+    )
+
+    def draw() -> Figure:
+        shown = list(found)[: MOST_PANELS // 2]
+        figure, axes = panels(2 * len(shown), height=135)
+        for i, row in enumerate(shown):
+            kind = "cosine" if (row, "cosine") in sums else "score"
+            for number, (group, counts) in enumerate(zip(GROUPS, sums[row, kind], strict=True)):
+                _density(axes[2 * i], counts, -1 if kind == "cosine" else 0, 1, group, number)
+            place = f", {cell.where}" if i == 0 else ""
+            finish(axes[2 * i], f"{row}: training entries{place}", kind, "density")
+            magnitudes = gradient_histograms(sums[row, "score"])
+            for number, (group, counts) in enumerate(zip(GROUPS, magnitudes, strict=True)):
+                _density(axes[2 * i + 1], counts, 0, 1, group, number)
+            axes[2 * i + 1].set_yscale("log")
+            finish(axes[2 * i + 1], f"{row}: gradients", "|p − y|", "density (log)")
+        legend(axes[-1])
+        return figure
+
+    return Findings("scores-training", cell.where, section, records, draw, "Training entries.")

@@ -1,0 +1,208 @@
+"""`analyse vdfd`: variance difference between feature distributions over epochs (BBAM, Figures 1, 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssmlbench.boards.analyses.contract import (
+    MOST_LINES,
+    Analysis,
+    Cell,
+    Findings,
+    Option,
+    label_names,
+    nothing,
+    table,
+    with_diagnostics,
+)
+from ssmlbench.boards.analyses.drawing import common_x, finish, legend, line, panels, styles_for
+from ssmlbench.boards.query import Query
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.protocol.diagnostics import ANGLE_COLUMNS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MANNERS = {"supervised": "by the true labels", "trained_on": "by labels and pseudo-labels"}
+"""The two manners, and which labels they read."""
+FEW_LABELS = 4
+
+
+class Vdfd(Analysis):
+    """var_pos − var_neg of the angles to a label's prototype, in both manners."""
+
+    name = "vdfd"
+    summary = "Variance difference between feature distributions per label over epochs."
+    options = (
+        Option("labels", "", "Labels of the second figure, by name or number from 0: 6,7,14,17."),
+        Option(
+            "of",
+            "",
+            "The method of the second figure; by default the best-ranked with pseudo-labels.",
+        ),
+    )
+
+    def find(
+        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+    ) -> list[Findings]:
+        """Two findings for each cell: methods side by side, and a few labels of one method."""
+        found: list[Findings] = []
+        for cell in cells:
+            found += _of_cell(cell, str(options.get("labels", "")), str(options.get("of", "")))
+        if not found:
+            raise nothing(
+                self.name,
+                "no run here has noted angles (runs made before they were noted have none, nor have "
+                "estimators)",
+                f"{cells[0].command} --method bbam,cap",
+            )
+        return found
+
+
+def difference(statistics: NDArray[Any]) -> NDArray[np.float64]:
+    """VDFD of each epoch and label: var_pos − var_neg; statistics: E × 6 × K."""
+    columns = {name: statistics[:, i] for i, name in enumerate(ANGLE_COLUMNS)}
+    vdfd: NDArray[np.float64] = columns["var_pos"].astype(np.float64) - columns["var_neg"]
+    return vdfd
+
+
+def summary_curve(statistics: NDArray[Any]) -> NDArray[np.float64]:
+    """The mean over labels of |VDFD| at each epoch; labels where it is not defined are left out."""
+    sizes = np.abs(difference(statistics))
+    counts = np.isfinite(sizes).sum(axis=1)
+    return np.where(counts > 0, np.nansum(sizes, axis=1) / np.maximum(counts, 1), np.nan)
+
+
+def _of_cell(cell: Cell, labels: str, of: str) -> list[Findings]:
+    found, missing = with_diagnostics(cell, "supervised")
+    if not found:
+        return []
+    first = next(iter(found.values()))[0][1]
+    names = label_names(cell, first["supervised"].shape[2])
+    records: list[dict[str, Any]] = []
+    curves: dict[str, dict[str, list[tuple[Any, Any]]]] = {}
+    for row, members in found.items():
+        for run, noted in members:
+            for manner in MANNERS:
+                records += _records(row, run.spec.seed, manner, noted.arrays, names)
+                curve = (noted["sample_epochs"], summary_curve(noted[manner]))
+                curves.setdefault(row, {}).setdefault(manner, []).append(curve)
+    body = []
+    for row, by_manner in curves.items():
+        last = [np.nanmean([ys[-1] for _, ys in by_manner[m]]) for m in MANNERS]
+        epochs = by_manner["supervised"][0][0]
+        body.append([row, len(by_manner["supervised"]), len(epochs), *(f"{v:.5f}" for v in last)])
+    section = table(
+        f"{cell.where} · VDFD",
+        ["method", "seeds", "noted epochs", "mean |VDFD|, true labels", "mean |VDFD|, trained on"],
+        body,
+        "VDFD = var_pos − var_neg of the angles (radians) between features and the label's prototype, the "
+        "mean feature of its positives; unbiased variances; averaged network, weak view, at most 2,048 "
+        "training rows. After the last epoch, mean over labels and seeds.",
+        "True labels: the supervised manner, which only the judge can compute. Trained on: labels and "
+        "trusted pseudo-labels; for a method that decides them in each batch, labelled rows only.",
+        missing.text,
+    )
+
+    def draw() -> Figure:
+        shown = list(curves)[:MOST_LINES]
+        styles = styles_for(shown)
+        figure, axes = panels(2, height=205)
+        for axis, (manner, about) in zip(axes, MANNERS.items(), strict=True):
+            for row in shown:
+                at, values = common_x(curves[row][manner])
+                line(axis, at, values, styles[row], row)
+            place = f", {cell.where}" if axis is axes[0] else ""
+            finish(axis, f"|VDFD| {about}{place}", "finished epochs", "mean |VDFD| (rad²)")
+            axis.set_ylim(bottom=0)
+        legend(axes[1])
+        return figure
+
+    whole = Findings("vdfd", cell.where, section, records, draw, "Mean |VDFD| over epochs.")
+    return [whole, _few_labels(cell, found, names, labels, of)]
+
+
+def _records(
+    row: str, seed: int, manner: str, arrays: Mapping[str, NDArray[Any]], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    found = []
+    statistics = arrays[manner]
+    vdfd = difference(statistics)
+    for e, epoch in enumerate(arrays["sample_epochs"]):
+        for k, name in enumerate(names):
+            facts = {"method": row, "seed": seed, "epoch": int(epoch), "label": name}
+            values = dict(zip(ANGLE_COLUMNS, map(float, statistics[e, :, k]), strict=True))
+            manner_name = "supervised" if manner == "supervised" else "semi-supervised"
+            found.append({**facts, "manner": manner_name, "vdfd": vdfd[e, k], **values})
+    return found
+
+
+def _few_labels(
+    cell: Cell, found: Mapping[str, Any], names: Sequence[str], labels: str, of: str
+) -> Findings:
+    if of and of not in found:
+        raise UserError(f"--of {of}: no such row in {cell.where}.{did_you_mean(of, found)}")
+    giving = [name for name, runs in found.items() if "pseudo_counts" in runs[0][1]]
+    row = of or next(iter([*giving, *found]))
+    members = found[row]
+    chosen = chosen_labels(labels, names, members[0][1]["supervised"][-1, 4])
+    body, records = [], []
+    for k in chosen:
+        for manner, about in MANNERS.items():
+            ends = [difference(noted[manner])[-1, k] for _, noted in members]
+            end = float(np.mean(ends))
+            body.append([names[k], about, f"{end:+.5f}" if np.isfinite(end) else "–"])
+            records += [
+                {"label": names[k], "manner": manner, "seed": run.spec.seed, "vdfd": float(end)}
+                for (run, _), end in zip(members, ends, strict=True)
+            ]
+    section = table(
+        f"{cell.where} · VDFD of single labels, {row}",
+        ["label", "manner", "VDFD after the last epoch"],
+        body,
+        left=2,
+    )
+
+    def draw() -> Figure:
+        styles = styles_for(list(MANNERS))
+        figure, axes = panels(len(chosen), height=130)
+        for axis, k in zip(axes, chosen, strict=True):
+            for manner, about in MANNERS.items():
+                noted_curves = [
+                    (n["sample_epochs"], difference(n[manner])[:, k]) for _, n in members
+                ]
+                at, values = common_x(noted_curves)
+                line(axis, at, values, styles[manner], about)
+            place = f" of {row}, {cell.where}" if axis is axes[0] else ""
+            finish(axis, f"Label {names[k]}{place}", "", "VDFD (rad²)")
+        axes[-1].set_xlabel("finished epochs")
+        legend(axes[-1])
+        return figure
+
+    title = f"VDFD of single labels of {row}."
+    return Findings("vdfd-labels", cell.where, section, records, draw, title)
+
+
+def chosen_labels(text: str, names: Sequence[str], counts: NDArray[Any]) -> list[int]:
+    """The labels that were typed, by name or number; else a few from the most frequent to the rarest."""
+    if not text:
+        order = np.argsort(-np.asarray(counts), kind="stable")
+        places = np.linspace(0, len(order) - 1, min(FEW_LABELS, len(order))).round().astype(int)
+        return [int(order[place]) for place in places]
+    found = []
+    for part in (piece.strip() for piece in text.split(",")):
+        if part in names:
+            found.append(list(names).index(part))
+        elif part.isdigit() and int(part) < len(names):
+            found.append(int(part))
+        else:
+            raise UserError(
+                f"--labels {part}: no such label; a name or a number from 0 to {len(names) - 1}."
+                f"{did_you_mean(part, names)}"
+            )
+    return list(dict.fromkeys(found))

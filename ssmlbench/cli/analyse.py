@@ -1,0 +1,90 @@
+"""`ssmlbench analyse NAME`: one command for each analysis; it parses and prints, no more."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ssmlbench.boards.analyses.contract import Analysis, Option
+from ssmlbench.boards.analyses.table import analyses_by_name
+from ssmlbench.cli.board_options import BoardOptions, board_numbers
+from ssmlbench.cli.options import wide_console
+from ssmlbench.cli.run_options import Command, in_panel, parameter, with_options
+
+analyse_app = typer.Typer(
+    help="Analyse finished runs: why, not only which.", no_args_is_help=True, add_completion=False
+)
+OwnOut = Annotated[Path, typer.Option(help="The folder that figures and numbers are written to.")]
+
+
+def _parameters(analysis: Analysis) -> list[inspect.Parameter]:
+    """The arguments and options that belong to one analysis."""
+    arguments = [
+        parameter(
+            name,
+            Annotated[str, typer.Argument(help="A row of the board.")],
+            inspect.Parameter.empty,
+        )
+        for name in analysis.arguments
+    ]
+    return [
+        *arguments,
+        *in_panel([_parameter(option) for option in analysis.options], "This analysis"),
+    ]
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    kind = str if option.default is None else type(option.default)
+    shown = option.default if option.default not in ("", None) else False
+    declared = typer.Option(option.flag, help=option.help, show_default=shown)
+    return parameter(option.name, Annotated[kind, declared], option.default)
+
+
+def _command(analysis: Analysis) -> Command:
+    own = _parameters(analysis)
+
+    if not analysis.needs_runs:
+
+        @with_options(own=own)
+        def alone(own: dict[str, Any], out: OwnOut = Path("analyses")) -> None:
+            from ssmlbench.boards.query import Query
+
+            show(analysis, [], Query(), own, out)
+
+        return alone
+
+    @with_options(own=own, options=BoardOptions, numbers=board_numbers())
+    def of_runs(
+        *,
+        own: dict[str, Any],
+        out: OwnOut = Path("analyses"),
+        options: BoardOptions,
+        numbers: dict[str, str | None],
+    ) -> None:
+        query = options.query(numbers)
+        show(analysis, options.boards(query), query, own, out)
+
+    return of_runs
+
+
+def show(analysis: Analysis, boards: Any, query: Any, own: dict[str, Any], out: Path) -> None:
+    """Make the analysis, print its tables and write its files."""
+    from ssmlbench.boards.analyses.contract import cells_of
+    from ssmlbench.boards.analyses.output import write_findings
+    from ssmlbench.boards.render import Document, print_document
+
+    found = analysis.find(cells_of(boards), query, own)
+    print_document(Document([findings.table for findings in found]), "table", wide_console())
+    with Console(stderr=True).status("drawing the figures"):
+        written = write_findings(found, out)
+    typer.echo(
+        f"{out}: {len(written)} files, {written[0].with_suffix('').name}.*" if written else ""
+    )
+
+
+for _name, _analysis in analyses_by_name().items():
+    analyse_app.command(_name, help=_analysis.summary)(_command(_analysis))
