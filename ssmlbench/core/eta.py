@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 REMEMBERED = 5
 """Epochs the time is judged by: few, since warm-up epochs are cheaper than the others."""
@@ -47,12 +47,20 @@ def run_eta(
     return max(0.0, (epochs - epoch) * seconds_per_epoch - min(since_epoch, seconds_per_epoch))
 
 
-def grid_eta(elapsed: float, made: float, left: float) -> float | None:
-    """Seconds left of a grid at its speed so far; None before there is one.
+def grid_eta(
+    running: Sequence[float | None], waiting: int, whole_run: float | None
+) -> float | None:
+    """Seconds left of a grid; None before any run has an estimate.
 
-    made, left: runs since it started and runs to make, both with the fractions of those under way.
+    It is made of the runs' own estimates, so that the two never contradict each other.
+    running: seconds left of each run that is being made. whole_run: seconds of one from start to end.
     """
-    return elapsed * left / made if made > 0 else None
+    known = [eta for eta in running if eta is not None]
+    if not known or (whole_run is None and (waiting or len(known) < len(running))):
+        return None
+    unknown = len(running) - len(known)
+    work = sum(known) + (waiting + unknown) * (whole_run or 0.0)
+    return max(*known, work / len(running), (whole_run or 0.0) if waiting else 0.0)
 
 
 def duration(seconds: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from ssmlbench.core.events import (
     Warned,
 )
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.grid.terminal import OwnTerminal, owns_terminal
 
 LOG_SECONDS = 10.0
 """A log gets a line of a running run this often at the most."""
@@ -70,17 +72,26 @@ class Display:
         self.rows: dict[str, RunRow] = {}
         self._clock = clock
         self._totals_printed = clock()
-        self._began: float | None = None  # when the first run reported
-        self._made = 0.0  # runs made since; of a resumed run, the part made here
+        self._run_seconds: list[float] = []  # of the runs made so far
         self._last: dict[str, float] = {}
         self._warned_of: set[tuple[str, str]] = set()  # (data set, warning about it)
         self._live: Live | None = None
+        self._terminal: OwnTerminal | None = None
         if console.is_terminal and not quiet:
+            own = owns_terminal(console)
+            self._terminal = OwnTerminal(console, self._say) if own else None
             self._live = Live(
-                get_renderable=self.table, console=console, refresh_per_second=2, transient=True
+                get_renderable=self.table,
+                console=console,
+                refresh_per_second=2,
+                transient=True,
+                redirect_stdout=not own,
+                redirect_stderr=not own,
             )
 
     def __enter__(self) -> Self:
+        if self._terminal:
+            self._terminal.__enter__()
         if self._live:
             self._live.start()
         return self
@@ -88,6 +99,8 @@ class Display:
     def __exit__(self, *exception: object) -> None:
         if self._live:
             self._live.stop()
+        if self._terminal:
+            self._terminal.__exit__(*exception)
 
     def report(self, spec: RunSpec, event: Event) -> None:
         """Show an event of a run: the grid's listener."""
@@ -113,8 +126,6 @@ class Display:
             self._say(f"warning: {where}: {text}", always=True)
 
     def _show_progress(self, spec: RunSpec, event: Event) -> None:
-        if self._began is None:
-            self._began = self._clock()
         row = self.rows.setdefault(spec.hash, RunRow(spec, epoch_ended=self._clock()))
         match event:
             case Resumed(epoch):
@@ -143,7 +154,7 @@ class Display:
         row.seconds_per_epoch = event.seconds_per_epoch
         if self._due(row.spec.hash):
             terms = " ".join(f"{name} {value:.4f}" for name, value in event.losses.items())
-            left = f", {duration(row.eta(self._clock()))} left" if row.seconds_per_epoch else ""
+            left = f", {duration(self.etas()[row.spec.hash])} left" if row.seconds_per_epoch else ""
             self._log(f"{row.spec}: epoch {event.epoch}/{event.epochs} {terms}{left}")
 
     def _close(self, spec: RunSpec, event: Closing) -> None:
@@ -152,7 +163,8 @@ class Display:
         count = f"[{self.closed}/{self.total}] "
         match event:
             case Done(mean_average_precision, seconds):
-                self._made += 1 - row.first / spec.epochs
+                if not row.first:
+                    self._run_seconds.append(seconds)
                 self._say(f"{count}{spec}: mAP {mean_average_precision:.4f} in {seconds:.0f} s")
             case AlreadyDone():
                 self._say(f"{count}{spec}: already done, nothing to do")
@@ -162,29 +174,38 @@ class Display:
 
     # ------------------------------------------------------------------ the whole grid
 
-    def eta(self) -> float | None:
-        """Seconds until all runs are made, at the speed so far; None before there is one."""
-        running = self.rows.values()
-        made = self._made + sum((row.epoch - row.first) / row.spec.epochs for row in running)
-        left = self.total - self.closed - sum(row.epoch / row.spec.epochs for row in running)
-        return None if self._began is None else grid_eta(self._clock() - self._began, made, left)
+    def etas(self) -> dict[str, float | None]:
+        """Seconds left of each run that is being made, by its hash."""
+        now = self._clock()
+        return {name: row.eta(now) for name, row in self.rows.items()}
 
-    def totals(self) -> str:
-        """The grid in one line."""
+    def eta(self, etas: dict[str, float | None]) -> float | None:
+        """Seconds until all runs are made, of the runs' own estimates; None before there is one."""
+        waiting = self.total - self.closed - len(self.rows)
+        running = [
+            row.seconds_per_epoch * row.spec.epochs
+            for row in self.rows.values()
+            if row.seconds_per_epoch is not None
+        ]
+        whole = [*self._run_seconds, *running]
+        return grid_eta(list(etas.values()), waiting, statistics.mean(whole) if whole else None)
+
+    def totals(self, etas: dict[str, float | None] | None = None) -> str:
+        """The grid in one line. etas: of the running runs, if they are known already."""
         failed = f", {self.failed} failed" if self.failed else ""
-        eta = self.eta()
+        eta = self.eta(self.etas() if etas is None else etas)
         left = f", about {duration(eta)} left" if eta is not None else ""
         return f"{self.closed} of {self.total} runs{failed}, {len(self.rows)} running{left}"
 
     def table(self) -> Table:
         """The live table of a terminal: the runs being made, and the totals below."""
-        table = Table(caption=self.totals(), caption_justify="left")
+        etas = self.etas()
+        table = Table(caption=self.totals(etas), caption_justify="left")
         for column in ("method", "data set", "regime", "seed"):
             table.add_column(column, overflow="fold")
         for column in ("epoch", "loss", "ETA"):
             table.add_column(column, justify="right")
-        now = self._clock()
-        for row in self.rows.values():
+        for name, row in self.rows.items():
             spec = row.spec
             table.add_row(
                 spec.variant,
@@ -193,7 +214,7 @@ class Display:
                 str(spec.seed),
                 f"{row.epoch}/{spec.epochs}" if row.doing == "training" else row.doing,
                 "-" if row.loss is None else f"{row.loss:.4f}",
-                duration(row.eta(now)),
+                duration(etas[name]),
             )
         return table
 

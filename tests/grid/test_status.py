@@ -276,8 +276,12 @@ def test_the_time_left_of_a_run_and_of_a_grid() -> None:
     assert run_eta(10, 40, 2.0, 0.5) == 59.5  # 30 epochs, half a second into the next
     assert run_eta(10, 40, 2.0, 50.0) == 58.0  # an epoch that is late is about to end
     assert run_eta(40, 40, 2.0, 50.0) == 0.0
-    assert grid_eta(50.0, 0.0, 2.0) is None
-    assert grid_eta(50.0, 0.25, 1.75) == 350.0
+    assert grid_eta([], 3, None) is None
+    assert grid_eta([None, None], 3, None) is None
+    assert grid_eta([600.0, 720.0], 0, 900.0) == 720.0  # never less than a run's own
+    assert grid_eta([60.0, 120.0], 4, 300.0) == 690.0  # (180 + 4 × 300) s of work, two at a time
+    assert grid_eta([60.0, None], 1, 300.0) == 330.0  # a run without an estimate counts as whole
+    assert grid_eta([10.0, 20.0], 1, 300.0) == 300.0  # the run that waits takes its time
 
 
 @pytest.mark.parametrize(
@@ -323,7 +327,7 @@ def test_the_live_table_has_a_row_a_run_and_the_totals() -> None:
     display.report(spec_of(0), epoch(10))
     out = io.StringIO()
     Console(file=out, width=150).print(display.table())
-    # 10 of 40 epochs of the first of two runs in 50 s: 70 epochs more take 350 s
+    # 30 epochs of 5 s of the first run, and 40 of the second: 350 s
     for word in ("bce", "semi-0.3", "10/40", "0.7500", "2 min", "0 of 2 runs", "about 6 min left"):
         assert word in out.getvalue(), out.getvalue()
 
