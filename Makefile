@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_RESULTS ?= results
 
-.PHONY: demo test lint types tests bench tables clean
+.PHONY: demo test lint types tests faults bench tables clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,10 @@ types: $(STAMP)
 
 tests: $(STAMP)
 	$(BIN)/pytest
+
+# Damages files at random, FAULT_TRIES times: SEED=7 make faults repeats a series.
+faults: $(STAMP)
+	FAULT_SEED=$${SEED:-$$RANDOM} FAULT_TRIES=$${TRIES:-300} $(BIN)/pytest -n 0 -m '' -s tests/faults
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py

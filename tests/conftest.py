@@ -14,6 +14,7 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+os.environ.setdefault("SSMLBENCH_FSYNC", "0")  # no test cuts the power
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 import ssmlbench
 from ssmlbench.cli.verbs import Verbs
-from ssmlbench.core.errors import PluginWarning, UserError
+from ssmlbench.core.errors import DISK_ERRORS, UserError, disk_error
+from ssmlbench.core.plain_warnings import show_plainly
 
 app = typer.Typer(
     name="ssmlbench",
@@ -30,26 +31,21 @@ def main() -> None:
     """The console script: a user's mistake is one line and exit code 2, never a traceback."""
     try:
         with warnings.catch_warnings():
-            _show_plugin_warnings_on_one_line()
+            show_plainly()
             app()
     except UserError as error:
         Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(2)
+    except OSError as error:
+        if error.errno not in DISK_ERRORS:
+            raise
+        Console(stderr=True).print(
+            f"error: {disk_error(error)}", style="red", markup=False, soft_wrap=True
+        )
+        sys.exit(2)
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped; the same command continues from here")
         sys.exit(130)
-
-
-def _show_plugin_warnings_on_one_line() -> None:
-    usual = warnings.showwarning
-
-    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
-        if issubclass(category, PluginWarning):
-            Console(stderr=True).print(f"warning: {message}", highlight=False, soft_wrap=True)
-        else:
-            usual(message, category, *rest, **more)
-
-    warnings.showwarning = show
 
 
 def _version(wanted: bool) -> None:

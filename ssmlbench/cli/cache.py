@@ -35,14 +35,14 @@ def list_features() -> None:
     for folder in folders:
         megabytes = folder.bytes / 2**20
         total += megabytes
-        if folder.complete:
-            about = folder.about
+        about = folder.about
+        if about is not None:
             view = about["view"] + (f" {about['draw'] + 1}" if about["view"] == "strong" else "")
             named = (about["dataset"], about["split"], view, about["backbone"], about["weights"])
             size = (str(about["rows"]), str(about["features"]))
         else:
             named, size = (folder.path.name, "", "", "", ""), ("", "")
-        state = "complete" if folder.complete else "begun"
+        state = "complete" if about is not None else "begun"
         table.add_row(*named, *size, f"{megabytes:.1f}", state)
     table.caption = f"{len(folders)} in {features_root()}, {total:.0f} MB"
     Console().print(table)

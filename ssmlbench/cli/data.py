@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad, load_plugins
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import DamagedFile, UserError
 
 if TYPE_CHECKING:
     from ssmlbench.data import Card, DatasetAdapter, Task
@@ -63,7 +63,7 @@ def verify_command(name: Name, data_dir: DataDir = None, plugin: PluginFiles = N
     console = Console()
     adapter = _adapter(name, plugin, None, data_dir)
     task = prepare_shown(adapter, False, console)
-    differences = damage(task)
+    differences = damage(task, adapter)
     table = Table(title=f"{adapter.name} {task.card.fingerprint}", title_justify="left")
     for column in ("", "published", "here", ""):
         table.add_column(column)
@@ -224,11 +224,24 @@ def histogram(card: Card) -> Table:
     return table
 
 
-def damage(task: Task) -> list[str]:
-    """List where the files on disk do not hold what the card says."""
-    return [
+def damage(task: Task, adapter: DatasetAdapter) -> list[str]:
+    """List where the files on disk are not as they were written, or not what the raw files give."""
+    from ssmlbench.data import recomputed_fingerprint
+
+    try:
+        task.verify()
+    except DamagedFile as damaged:
+        return [f"{damaged}; it is prepared again when it is used next"]
+    found = [
         f"the prepared {split} file does not fit its card; prepare it again"
         for split, positives in task.card.positives.items()
-        if (task.truth(split) == 1).sum(axis=0).tolist() != positives
+        if (task.truth(split) == 1).sum(axis=0, dtype=int).tolist() != positives
         or len(task.inputs(split)) != task.card.rows[split]
     ]
+    now = recomputed_fingerprint(adapter, task.card)
+    if now not in (None, task.card.fingerprint):
+        found.append(
+            f"fingerprint: the raw files now give {now}, {task.card.fingerprint} was prepared; "
+            f"`ssmlbench data prepare {task.card.name} --from FOLDER` prepares them again"
+        )
+    return found

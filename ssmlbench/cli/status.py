@@ -16,6 +16,7 @@ from rich.text import Text
 
 from ssmlbench.cli.options import ResultsFolders, wide_console
 from ssmlbench.core.eta import duration
+from ssmlbench.core.plain_text import printable
 from ssmlbench.core.suggestions import one_of
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def status(
         return
     states = read_states(folders)
     if format_ == "json":
-        console.print_json(json.dumps([state.as_dict() for state in states]))
+        typer.echo(json.dumps([state.as_dict() for state in states], indent=2))
     elif failed:
         _print_errors([state for state in states if state.state == "failed"], console)
     else:
@@ -79,7 +80,8 @@ def page(states: Sequence[RunState]) -> RenderableType:
         table.add_column(column, justify="right")
     counts = Counter((state.dataset, state.regime, state.state) for state in states)
     for dataset, regime in sorted({(state.dataset, state.regime) for state in states}):
-        table.add_row(dataset, regime, *(str(counts[dataset, regime, name]) for name in shown))
+        numbers = (str(counts[dataset, regime, name]) for name in shown)
+        table.add_row(_cell(dataset), _cell(regime), *numbers)
     parts: list[RenderableType] = [table]
     parts += [
         _listed(name, [state for state in states if state.state == name])
@@ -89,7 +91,7 @@ def page(states: Sequence[RunState]) -> RenderableType:
     unreadable = Counter(state.note for state in states if state.note)
     for note, count in unreadable.items():
         runs = "1 run" if count == 1 else f"{count} runs"
-        parts.append(Text(f"{runs} of another version, shown by folder name; {note}"))
+        parts.append(_cell(f"{runs} with a spec that cannot be read, shown by folder name; {note}"))
     return Group(*parts)
 
 
@@ -114,10 +116,11 @@ def _listed(name: str, states: Sequence[RunState]) -> Table:
         if name == "running":
             more = (duration(state.eta), state.where)
         elif name == "failed":
-            more = (str(state.attempts), state.error.splitlines()[0] if state.error else "")
+            more = (str(state.attempts), next(iter(state.error.splitlines()), ""))
         else:
             more = (state.where,)
-        table.add_row(state.method, state.dataset, state.regime, state.seed, _epoch(state), *more)
+        first = (state.method, state.dataset, state.regime, state.seed, _epoch(state))
+        table.add_row(*map(_cell, (*first, *more)))
     if name == "failed":
         table.caption = (
             "`ssmlbench status --failed` shows the errors in full; the next run tries again"
@@ -126,6 +129,11 @@ def _listed(name: str, states: Sequence[RunState]) -> Table:
         table.caption = f"… and {len(states) - SHOWN:,} more (--format json has them all)"
     table.caption_justify = "left"
     return table
+
+
+def _cell(text: str) -> Text:
+    """Any text as it is: brackets are no markup, and a terminal gets no control character."""
+    return Text(printable(text))
 
 
 def _epoch(state: RunState) -> str:
@@ -142,4 +150,4 @@ def _print_errors(states: Sequence[RunState], console: Console) -> None:
         head = f"{state.method} {state.dataset} {state.regime} seed {state.seed}"
         lines = [f"{head}: {state.error}", f"  {tries}, on {state.where}, in {state.folder}"]
         lines += [f"  {line}" for line in state.traceback.rstrip().splitlines()]
-        console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+        console.print(_cell("\n".join(lines)), soft_wrap=True)

@@ -26,6 +26,10 @@ VERBS = {
     "check": ("check:check", "Test a plugin file against the contract."),
     "new": ("plugins:new_app", "Write a plugin file to start from."),
     "data": ("data:data_app", "Prepare, show and verify data sets."),
+    "doctor": (
+        "doctor:doctor",
+        "Verify every stored file, repair what is damaged, sweep leftovers.",
+    ),
     "cache": ("cache:cache_app", "List or delete cached features of frozen encoders."),
 }
 """The module below `ssmlbench.cli` and the name in it, and the line in `ssmlbench --help`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections import deque
@@ -64,8 +65,8 @@ def grid_eta(
 
 
 def duration(seconds: float | None) -> str:
-    """`45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`; a dash for None."""
-    if seconds is None:
+    """`45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`; a dash for None or a number that is not finite."""
+    if seconds is None or not math.isfinite(seconds):
         return "-"
     seconds = max(0.0, seconds)
     if seconds < 99.5:

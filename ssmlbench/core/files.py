@@ -1,16 +1,25 @@
-"""Small files written whole or not at all, read back, and locked."""
+"""Files written whole or not at all, and on disk for good when a rename has published them.
+
+Every file of a run or of a cache is published here: filled under another name, flushed to the disk,
+renamed, and the folder flushed too, so that a power cut leaves the old file or the new one.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import secrets
+import shutil
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from filelock import BaseFileLock, FileLock, Timeout
+from ssmlbench.core.checksums import FIELD, checksum_holds, with_checksum
+from ssmlbench.core.errors import DamagedFile
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -18,36 +27,109 @@ if TYPE_CHECKING:
     R = TypeVar("R", bound=DataclassInstance)
 
 
+PART = ".part"
+"""How the name of an unfinished file ends. Nothing reads one; `ssmlbench doctor` sweeps them."""
+
+
 def temporary_beside(file: Path) -> Path:
-    """A name in the same folder, so that the rename that ends a write is atomic."""
-    return file.with_name(f".{file.name}.{os.getpid()}.part")
+    """A name in the same folder, so that the rename that ends a write is atomic.
+
+    No other thread, process or host has the same one.
+    """
+    own = f"{_host()}-{os.getpid()}-{secrets.token_hex(4)}"
+    return file.with_name(f".{file.name[:100]}.{own}{PART}")
+
+
+def _host() -> str:
+    return "".join(c if c.isalnum() or c == "-" else "_" for c in socket.gethostname())[:40]
 
 
 @contextmanager
-def atomic(file: Path) -> Iterator[Path]:
-    """Write a file whole or not at all: fill the path given, which is renamed to `file` at the end."""
+def atomic(file: Path, durable: bool = True) -> Iterator[Path]:
+    """Write a file whole or not at all: fill the path given, which is renamed to `file` at the end.
+
+    durable: wait until the disk has it. Files that are only of use while a process lives need not be.
+    """
     unfinished = temporary_beside(file)
     try:
         yield unfinished
+        if durable:
+            flush(unfinished)
         unfinished.replace(file)
+        if durable:
+            flush(file.parent)
     except BaseException:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
         raise
 
 
-def write_atomically(file: Path, content: str | bytes) -> None:
-    """Write text (UTF-8) or bytes to a file, whole or not at all."""
-    with atomic(file) as unfinished:
+def flush(path: Path) -> None:
+    """Wait until the disk has a file, or a folder's list of names.
+
+    With SSMLBENCH_FSYNC=0 it does not wait: quicker, but a power cut may lose what was written last.
+    """
+    if os.environ.get("SSMLBENCH_FSYNC") == "0":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some network file systems cannot flush a folder; the rename is as safe there as they are.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOSYS):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(file: Path, content: str | bytes, durable: bool = True) -> None:
+    """Write text (UTF-8) or bytes to a file, whole or not at all; durable as in `atomic`."""
+    with atomic(file, durable) as unfinished:
         unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def write_json(file: Path, values: Mapping[str, Any], durable: bool = True) -> None:
+    """Write a JSON object with its checksum, whole or not at all; durable as in `atomic`."""
+    write_atomically(file, json.dumps(with_checksum(values), indent=1), durable)
+
+
 def read_json(file: Path) -> dict[str, Any] | None:
-    """The JSON object in a file; None if the file is missing, incomplete or holds something else."""
+    """The JSON object in a file; None if the file is missing, damaged or holds something else."""
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    return values if isinstance(values, dict) else None
+    return values if isinstance(values, dict) and checksum_holds(values) else None
+
+
+def read_own_json(file: Path) -> dict[str, Any]:
+    """The JSON object in a file that this tool wrote, without its checksum.
+
+    A FileNotFoundError if it is missing, DamagedFile if its content is not what was written.
+    """
+    try:
+        values = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DamagedFile(file, f"it cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError):
+        raise DamagedFile(file, "not a whole JSON file") from None
+    if not isinstance(values, dict):
+        raise DamagedFile(file, "not a JSON object")
+    if not checksum_holds(values):
+        raise DamagedFile(file, "its content is not what was written")
+    values.pop(FIELD, None)
+    return values
+
+
+def publish_folder(unfinished: Path, folder: Path) -> None:
+    """Put a folder of finished files in the place of another one, on disk for good."""
+    for path in (*unfinished.rglob("*"), unfinished):
+        flush(path)
+    shutil.rmtree(folder, ignore_errors=True)
+    unfinished.rename(folder)
+    flush(folder.parent)
 
 
 def read_record(file: Path, record: type[R]) -> R | None:
@@ -75,25 +157,3 @@ def _fits(value: object, default: object) -> bool:
     if default is None or type(default) is float:
         return type(value) in (int, float)
     return type(value) is type(default)
-
-
-def acquire_telling(lock: BaseFileLock, waits: Callable[[], None]) -> None:
-    """Acquire a lock however long it takes; `waits` is called once if it is not free at once."""
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        waits()
-        lock.acquire(timeout=-1)
-
-
-def is_held(lock_file: Path) -> bool:
-    """Whether a living process holds the lock; it is taken for a moment to find out."""
-    if not lock_file.exists():
-        return False
-    try:
-        with FileLock(lock_file, timeout=0):
-            return False
-    except Timeout:
-        return True
-    except OSError:  # another user's file: not known
-        return False

@@ -7,7 +7,9 @@ for two runs to share a table are read from here.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -277,7 +279,11 @@ class RunSpec:
 
     def as_dict(self) -> dict[str, Any]:
         """The spec as JSON holds it."""
-        return {**dataclasses.asdict(self), "changed": list(self.changed)}
+        values = {name: getattr(self, name) for name in FIELDS}
+        copies = {
+            name: copy.deepcopy(value) for name, value in values.items() if type(value) is dict
+        }
+        return {**values, **copies, "changed": list(self.changed)}
 
     def portable(self) -> dict[str, Any]:
         """The spec as it reads on every machine."""
@@ -294,7 +300,7 @@ class RunSpec:
         """The spec that `as_dict` wrote."""
         return cls(**{**values, "changed": tuple(values.get("changed", ()))})
 
-    @property
+    @functools.cached_property
     def hash(self) -> str:
         """Twelve hex digits of everything that can change the run's number."""
         values = self.portable()

@@ -15,7 +15,7 @@ from ssmlbench.data.adapter import (
     label_string,
     numbered_lines,
 )
-from ssmlbench.data.prepare import check_source, is_prepared, prepare
+from ssmlbench.data.prepare import check_source, is_prepared, prepare, recomputed_fingerprint
 from ssmlbench.data.task import Card, Task
 
 __all__ = [
@@ -34,4 +34,5 @@ __all__ = [
     "label_string",
     "numbered_lines",
     "prepare",
+    "recomputed_fingerprint",
 ]

@@ -8,23 +8,29 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.checksums import file_facts
+from ssmlbench.core.errors import DamagedFile, DamageWarning, UserError
+from ssmlbench.core.files import publish_folder, read_own_json, write_json
+from ssmlbench.core.locks import Lock
 from ssmlbench.core.paths import cache_root
 from ssmlbench.data.adapter import DatasetAdapter, Kind
 from ssmlbench.data.label_lists import LabelCounts, LabelList
 from ssmlbench.data.published import differences_to_published
 from ssmlbench.data.row_checks import Ids, Problems, StoredRow, checked_rows
 from ssmlbench.data.row_contract import sound_label_names
-from ssmlbench.data.task import LABELS, Card, Task, inputs_file, labels_file
+from ssmlbench.data.task import LABELS, Card, Task, card_file, inputs_file, labels_file, read_card
 
-TASK_FORMAT = 4
+TASK_FORMAT = 5
 """Raised when the files of a task change; copies of another format are rewritten."""
 
 BATCH_ROWS = {"image": 50, "text": 1000, "vector": 500}
@@ -34,8 +40,12 @@ Report = Callable[[str, int], None]
 
 
 def is_prepared(adapter: DatasetAdapter) -> bool:
-    """Whether the task of this adapter's version is on disk."""
-    return (_folder(adapter) / "card.json").is_file()
+    """Whether the task of this adapter's version is on disk, undamaged as far as a look can tell."""
+    try:
+        read_card(_folder(adapter))
+    except (FileNotFoundError, DamagedFile):
+        return False
+    return True
 
 
 def prepare(
@@ -46,21 +56,62 @@ def prepare(
 ) -> Task:
     """The adapter's task, written on first use; processes that need the same one wait for a lock.
 
+    A damaged task is written again, from the raw files that its card names.
+
     skip_bad: leave bad rows out and count them on the card; without it they are a UserError.
     overwrite: write it even if it is already on disk.
     """
-    from filelock import FileLock
-
     folder = _folder(adapter)
     if overwrite or not is_prepared(adapter):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{folder}.lock"):
-            if overwrite or not is_prepared(adapter):
+        with Lock(f"{folder}.lock"):
+            if overwrite:
                 _write(adapter, folder, skip_bad, report)
+            elif not is_prepared(adapter):
+                _write_again(adapter, folder, skip_bad, report)
     task = Task(folder)
     if adapter.published is not None:
         task.unlike_published = differences_to_published(task.card, adapter.published)
     return task
+
+
+def _write_again(adapter: DatasetAdapter, folder: Path, skip_bad: bool, report: Report) -> None:
+    """Write a task that is missing, or one that is damaged and can be made again."""
+    try:
+        read_card(folder)
+    except FileNotFoundError:
+        pass
+    except DamagedFile as damaged:
+        with suppress(DamagedFile, TypeError):
+            card = Card(**read_own_json(card_file(folder)))
+            skip_bad = skip_bad or bool(card.skipped)
+            adapter = _with_recorded_source(adapter, card)
+        if not adapter.files_there and adapter.hub is None:
+            raise DamagedFile(
+                damaged.file,
+                f"{damaged.reason}, and the raw files of {adapter.name} are not there to make it again",
+                f"type `ssmlbench data prepare {adapter.name} --from FOLDER`",
+            ) from None
+        warnings.warn(f"{damaged}; {adapter.name} is prepared again", DamageWarning, stacklevel=2)
+    _write(adapter, folder, skip_bad, report)
+
+
+def _with_recorded_source(adapter: DatasetAdapter, card: Card) -> DatasetAdapter:
+    """The adapter on the raw folder that the card names, if it knows of none itself."""
+    known = adapter.folder is not None or not Path(card.source or ".missing").is_dir()
+    return adapter if known else type(adapter)(Path(card.source))
+
+
+def recomputed_fingerprint(adapter: DatasetAdapter, card: Card) -> str | None:
+    """The fingerprint that a task's raw files give now; None if they are not there."""
+    adapter = _with_recorded_source(adapter, card)
+    if not adapter.files_there:
+        return None
+    skip_bad = bool(card.skipped)
+    with tempfile.TemporaryDirectory(dir=cache_root(), prefix="verify-") as scratch:
+        (Path(scratch) / LABELS).mkdir()
+        names = _label_names(adapter)
+        card = _write_task(adapter, names, Path(scratch), skip_bad, lambda split, rows: None)
+    return card.fingerprint
 
 
 def _folder(adapter: DatasetAdapter) -> Path:
@@ -91,11 +142,9 @@ def _write(adapter: DatasetAdapter, folder: Path, skip_bad: bool, report: Report
         names = _label_names(adapter)
         (unfinished / LABELS).mkdir(parents=True)
         card = _write_task(adapter, names, unfinished, skip_bad, report)
-        (unfinished / "card.json").write_text(
-            json.dumps(asdict(card), indent=1, ensure_ascii=False), encoding="utf-8"
-        )
-        shutil.rmtree(folder, ignore_errors=True)
-        unfinished.rename(folder)
+        card = replace(card, files=file_facts(unfinished, unfinished.rglob("*.arrow")))
+        write_json(card_file(unfinished), asdict(card))
+        publish_folder(unfinished, folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 

@@ -5,7 +5,7 @@ It holds raw inputs and true labels; prepare.py writes it.
 
 from __future__ import annotations
 
-import json
+import functools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ssmlbench.core.checksums import FileFacts, verify_beside, verify_file
+from ssmlbench.core.errors import DamagedFile
+from ssmlbench.core.files import read_own_json
 from ssmlbench.data.adapter import Kind
 from ssmlbench.data.label_lists import label_matrix
 from ssmlbench.protocol.observation import Labels
@@ -42,6 +45,7 @@ class Card:
     labelled: dict[str, int] = field(default_factory=dict)  # by split: every label is known
     partly_labelled: dict[str, int] = field(default_factory=dict)  # some labels are unknown
     unlabelled: dict[str, int] = field(default_factory=dict)  # nothing is known
+    files: dict[str, FileFacts] = field(default_factory=dict)  # by name: size and checksum
 
     def mean_labels(self, *splits: str) -> float:
         """Positive labels of a row that has labels, on average over the splits named (or all)."""
@@ -74,6 +78,32 @@ def labels_file(folder: Path, split: str) -> Path:
     return folder / LABELS / f"{split}.arrow"
 
 
+def card_file(folder: Path) -> Path:
+    """The card in a task's folder."""
+    return folder / CARD
+
+
+def read_card(folder: Path) -> Card:
+    """The card of the task in a folder, whose files must be there as the card records them."""
+    file = card_file(folder)
+    found = file.stat()
+    card = _read_card(file, found.st_ino, found.st_mtime_ns, found.st_size)
+    verify_beside(file, card.files)
+    return card
+
+
+@functools.lru_cache(maxsize=64)
+def _read_card(file: Path, *version: int) -> Card:
+    """A grid of thousands of runs reads the card of a data set as often."""
+    try:
+        card = Card(**read_own_json(file))
+    except TypeError:
+        raise DamagedFile(file, "not a card of this version of ssmlbench") from None
+    if not card.files:
+        raise DamagedFile(file, "it has no checksums")
+    return card
+
+
 class Task:
     """A prepared data set: Arrow files on disk, read through memory maps."""
 
@@ -81,9 +111,12 @@ class Task:
     """How it differs from the data set that papers describe; `prepare` knows it from the adapter."""
 
     def __init__(self, folder: Path, card: Card | None = None):
-        """card: read from the folder if it is not given."""
+        """card: read from the folder if it is not given.
+
+        A DamagedFile if the card, or a file beside it, is not as it was written.
+        """
         self.folder = folder
-        self.card = card or Card(**json.loads((folder / CARD).read_text(encoding="utf-8")))
+        self.card = card or read_card(folder)
 
     @property
     def label_count(self) -> int:
@@ -100,7 +133,17 @@ class Task:
         import datasets
 
         files = {split: inputs_file(self.folder, split) for split in self.splits}
-        return {split: datasets.Dataset.from_file(str(file)) for split, file in files.items()}
+        return {s: datasets.Dataset.from_file(self._verified(file)) for s, file in files.items()}
+
+    def _verified(self, file: Path) -> str:
+        """The path of one of its files, whose content was compared with the card."""
+        verify_file(file, self.card.files[file.relative_to(self.folder).as_posix()])
+        return str(file)
+
+    def verify(self) -> None:
+        """Raise DamagedFile unless the content of every file is as it was written."""
+        for name in self.card.files:
+            self._verified(self.folder / name)
 
     def truth(self, split: str) -> Labels:
         """The true labels, N × K int8, -1 where the data set itself does not know.
@@ -111,7 +154,7 @@ class Task:
 
         file = labels_file(self.folder, split)
         sys.audit("ssmlbench.truth", str(file))  # the library opens files without a word to Python
-        lists = datasets.Dataset.from_file(str(file)).data["labels"].combine_chunks()
+        lists = datasets.Dataset.from_file(self._verified(file)).data["labels"].combine_chunks()
         return label_matrix(lists, self.label_count)
 
     def ids(self, split: str) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ssmlbench.core.events import Closing, Notify
+from ssmlbench.core.files import write_atomically
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.run_one import run_one
 
@@ -63,7 +64,5 @@ def _file_with(path: str, text: str) -> str:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     copy = folder / file.name
     if not copy.is_file() or copy.read_text(encoding="utf-8") != text:
-        part = copy.with_name(f".{copy.name}.{os.getpid()}")
-        part.write_text(text, encoding="utf-8")
-        part.replace(copy)
+        write_atomically(copy, text, durable=False)
     return str(copy)

@@ -9,22 +9,21 @@ other lives on, and a run can be made on another machine than its grid.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
-from ssmlbench.core.files import parse_record, read_record, write_atomically
+from ssmlbench.core.files import parse_record, read_record, write_json
+from ssmlbench.core.keep_alive import KeepAlive
+from ssmlbench.core.locks import Lock
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.heartbeat import KeepAlive, is_alive
+from ssmlbench.runs.heartbeat import is_alive
 
 RUN_DEPTH = 4
 """Folders from the results folder to a run: data set, regime, method, seed and hash."""
@@ -74,15 +73,15 @@ def queued(results: Path, specs: Sequence[RunSpec], engine: str) -> Iterator[Non
     """List these runs as queued while this process is in the block."""
     sweep(results)
     file = queue_folder(results) / f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(file.with_suffix(".lock"))
-    with lock:
+    lock = Lock(file.with_suffix(".lock"))
+    lock.acquire()
+    try:
         write_queue(file, results, specs, engine)
-        try:
-            with KeepAlive(file):
-                yield
-        finally:
-            remove_queue(file)
+        with KeepAlive(file):
+            yield
+    finally:
+        lock.release()  # the name is of this process only: nobody waits for it
+        remove_queue(file)
 
 
 def write_queue(
@@ -108,7 +107,7 @@ def write_queue(
     ]
     queue = QueueFile(engine, detached, socket.gethostname(), time.time(), runs, facts)
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, json.dumps(asdict(queue)))
+    write_json(file, asdict(queue), durable=False)
 
 
 def read_queues(results: Path) -> dict[Path, Queued]:
@@ -154,5 +153,5 @@ def remove_queue(file: Path) -> None:
     """Delete a queue file, its lock, and the folder if it was the last."""
     file.unlink(missing_ok=True)
     file.with_suffix(".lock").unlink(missing_ok=True)
-    if not any(file.parent.iterdir()):
+    with suppress(OSError):  # it holds the file of another grid
         file.parent.rmdir()

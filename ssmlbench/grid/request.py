@@ -112,11 +112,15 @@ def expand(plugins: Plugins, request: GridRequest) -> list[RunSpec]:
     from ssmlbench.runs.resolve import resolve
 
     request = _by_name(plugins, request.completed())
-    specs = [
-        resolve(plugins, request.settings, **request.fixed, **cell)
-        for cell in _cells(request.axes)
-        if not any(_matches(cell, table) for table in request.exclude)
-    ]
+    specs = []
+    of_cell: dict[tuple[Any, ...], RunSpec] = {}  # nothing but the seed itself depends on the seed
+    for cell in _cells(request.axes):
+        if any(_matches(cell, table) for table in request.exclude):
+            continue
+        rest = tuple(value for name, value in cell.items() if name != "seed")
+        if rest not in of_cell:
+            of_cell[rest] = resolve(plugins, request.settings, **request.fixed, **cell)
+        specs.append(dataclasses.replace(of_cell[rest], seed=cell["seed"]))
     if not specs:
         raise UserError("every run is excluded; nothing is left of the grid")
     return list({spec.hash: spec for spec in specs}.values())

@@ -90,7 +90,7 @@ def _state(path: Path, names: set[str], queued: Queued | None) -> RunState | Non
     if "progress.json" in names:
         progress = read_record(path / "progress.json", RunProgress)
     if "error.json" in names:
-        error = read_record(path / "error.json", Failure)
+        error = read_record(path / "error.json", Failure) or Failure()
     if progress is not None and _alive(path, progress):
         return _running(path, progress)
     # A run that started or failed after it was queued is no longer queued.

@@ -9,7 +9,7 @@ cell of a grid; `run --tuned` takes the winner, whatever the run's seed.
 from __future__ import annotations
 
 import dataclasses
-import json
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ssmlbench.core.errors import UserError
-from ssmlbench.core.files import write_atomically
+from ssmlbench.core.errors import DamagedFile, DamageWarning, UserError
+from ssmlbench.core.files import read_own_json, write_json
 from ssmlbench.core.hyperparameters import Search, ranges
 from ssmlbench.core.seeds import stream_seed
 from ssmlbench.core.spec import FIELDS, REGIME_NUMBERS, RunSpec, check_spec
@@ -168,7 +168,7 @@ def close(study: Study, results: Path) -> list[Record] | None:
     }
     file = study.file(results)
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, json.dumps(stored, indent=1))
+    write_json(file, stored)
     return records
 
 
@@ -205,18 +205,10 @@ def _tuned(spec: RunSpec, plugins: Plugins, results: Path) -> RunSpec:
     wanted = _cell(spec)
     fitting, others = [], []
     for file in sorted(studies_folder(results, spec).glob("*.json")):
-        try:
-            stored = json.loads(file.read_text(encoding="utf-8"))
-            base = parse_spec(stored["base"])
-            records = [Record(**trial) for trial in stored["trials"]]
-        except SchemaError as error:
-            raise UserError(
-                f"{file}: this version cannot read the study: {error}; move it away and tune again"
-            ) from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"{file}: not a study of ssmlbench ({type(error).__name__}); delete it and tune again"
-            ) from None
+        study = _read_study(file, spec, plugins, results)
+        if study is None:
+            continue
+        stored, base, records = study
         different = [k for k, v in _cell(base).items() if v != wanted[k]]
         different += ["search ranges"] if stored["space"] != space else []
         if different:
@@ -248,6 +240,46 @@ def _tuned(spec: RunSpec, plugins: Plugins, results: Path) -> RunSpec:
             **({"centre": centre} if centre else {}),
         },
     )
+
+
+def _read_study(
+    file: Path, spec: RunSpec, plugins: Plugins, results: Path
+) -> tuple[dict[str, Any], RunSpec, list[Record]] | None:
+    """A study's record; a damaged one is made again from its trials, or left out with a warning."""
+    try:
+        return _parse_study(file)
+    except DamagedFile as damaged:
+        if _close_again(file, spec, plugins, results):
+            warnings.warn(f"{damaged}; made again from its trials", DamageWarning, stacklevel=2)
+            return _parse_study(file)
+        warnings.warn(f"{damaged}; left out, tune again", DamageWarning, stacklevel=2)
+        return None
+    except FileNotFoundError:
+        return None
+
+
+def _parse_study(file: Path) -> tuple[dict[str, Any], RunSpec, list[Record]]:
+    stored = read_own_json(file)
+    try:
+        base = parse_spec(stored["base"])
+        _ = stored["space"]
+        return stored, base, [Record(**trial) for trial in stored["trials"]]
+    except SchemaError as error:
+        raise UserError(
+            f"{file}: this version cannot read the study: {error}; move it away and tune again"
+        ) from None
+    except (KeyError, TypeError) as error:
+        raise DamagedFile(file, f"not a study of ssmlbench ({type(error).__name__})") from None
+
+
+def _close_again(file: Path, spec: RunSpec, plugins: Plugins, results: Path) -> bool:
+    """Write a study's record again, if it is of the spec's cell and all its trials are finished."""
+    seed, _, trials = file.stem.replace("-", " ", 1).partition("-")
+    numbers = (seed.partition(" ")[0], trials)
+    if not all(number.isdecimal() for number in numbers):
+        return False
+    study = Study.of(dataclasses.replace(spec, seed=int(numbers[0])), plugins, int(numbers[1]))
+    return study.file(results) == file and close(study, results) is not None
 
 
 def _cell(spec: RunSpec) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The frozen-feature cache: an encoder runs once over each split and view, every later run reads.
 
-Files under <cache>/features/<data set>-<split>-<view>-<key>/: shards of half-precision rows, each
-written by an atomic rename, and about.json last. What is trained on the features is not in here.
+Files under <cache>/features/<data set>-<split>-<view>-<key>/: shards of half-precision rows, each with
+a checksum, and about.json last; a damaged one is computed again. What is trained on the features is not
+in here.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from filelock import FileLock
 from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
+from ssmlbench.core.checksums import FIELD, UNSTAMPED, append_trailer, stamp
 from ssmlbench.core.cpu import core_count
-from ssmlbench.core.errors import RunFailed, UserError
-from ssmlbench.core.events import Encoding, Notify, Waiting
-from ssmlbench.core.files import acquire_telling, atomic, write_atomically
+from ssmlbench.core.errors import DamagedFile, RunFailed, UserError
+from ssmlbench.core.events import Encoding, Notify, Waiting, Warned
+from ssmlbench.core.files import atomic, write_json
+from ssmlbench.core.locks import Lock, acquire_telling
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
@@ -40,8 +42,8 @@ from ssmlbench.inputs.views import PATCHES, View, is_identity
 
 HalfPrecisionFeatures = npt.NDArray[np.float16]
 
-VERSION = 1
-"""Raised when the same encoder, options and rows would give other features."""
+VERSION = 2
+"""Raised when the same encoder, options and rows would give other features, or files of another form."""
 
 SHARD_ROWS = 1024
 """Rows of a file of features: a kill loses at most the work on one such file."""
@@ -107,8 +109,9 @@ class FrozenEncoder:
         if not self.encoder.fitted:
             return self.encoder
         folder = self.folder("train", "plain", 0)
-        if not folder.complete and not folder.state_file.is_file():
+        if not folder.state_file.is_file() or folder.damaged_state():
             with self._locked(folder, "train plain"):
+                self._discard(folder.damaged_state(), folder)
                 self._fit(folder)
         return self.encoder.with_state(load_file(folder.state_file))
 
@@ -118,8 +121,10 @@ class FrozenEncoder:
             return
         self.notify(Encoding("fitting", 0, self.task.card.rows["train"]))
         state = self.encoder.fit(self.task.inputs("train"), self.options)
+        arrays = {name: np.array(value) for name, value in state.items()}
         with atomic(folder.state_file) as unfinished:
-            save_file({name: np.array(value) for name, value in state.items()}, unfinished)
+            save_file(arrays, unfinished, metadata={FIELD: UNSTAMPED})
+            stamp(unfinished)
 
     @property
     def options(self) -> EncoderOptions:
@@ -153,12 +158,22 @@ class FrozenEncoder:
     def features(self, split: str, view: str, draw: int = 0) -> Tensor:
         """The features of one draw of a view, from the cache; computed first if they are missing."""
         folder = self.folder(split, view, draw)
-        if not folder.complete:
+        if not folder.complete or folder.damaged():
             _ = self.fitted  # first, since it takes the lock of one of these folders itself
             with self._locked(folder, _name(split, view, draw)), all_cores():
-                if not folder.complete:  # another process may have computed them meanwhile
+                # Another process may have computed them meanwhile.
+                if self._discard(folder.damaged(), folder) or not folder.complete:
                     self._compute(folder, split, view, draw)
         return torch.cat([torch.from_numpy(np.load(file)) for file in folder.shards()])
+
+    def _discard(self, damaged: list[DamagedFile], folder: FeatureFolder) -> bool:
+        """Delete damaged files, which the caller makes again; whether there are any."""
+        for damage in damaged:
+            self.notify(Warned(f"{damage}; it is computed again"))
+            damage.file.unlink(missing_ok=True)
+        if damaged:
+            folder.about_file.unlink(missing_ok=True)
+        return bool(damaged)
 
     @contextmanager
     def _locked(self, folder: FeatureFolder, what: str) -> Iterator[None]:
@@ -170,7 +185,7 @@ class FrozenEncoder:
                 f"cannot write to {folder.path}: {error.strerror}; set SSMLBENCH_CACHE to a "
                 "folder that can be written to"
             ) from None
-        lock = FileLock(folder.lock_file)
+        lock = Lock(folder.lock_file)
         waits = f"waits for features another run computes ({what})"
         acquire_telling(lock, lambda: self.notify(Waiting(waits)))
         try:
@@ -198,7 +213,7 @@ class FrozenEncoder:
             "shards": shards,
         }
         self._check_weights_again(folder, shards)
-        write_atomically(folder.about_file, json.dumps(about, indent=1))
+        write_json(folder.about_file, about)
 
     def _check_weights_again(self, folder: FeatureFolder, shards: int) -> None:
         """Make sure that the weights are still those of the key, before the entry becomes valid.
@@ -268,8 +283,10 @@ def _name(split: str, view: str, draw: int) -> str:
 
 
 def _write_shard(file: Path, features: HalfPrecisionFeatures) -> None:
-    with atomic(file) as unfinished, unfinished.open("wb") as opened:
-        np.save(opened, features)
+    with atomic(file) as unfinished:
+        with unfinished.open("wb") as opened:
+            np.save(opened, features)
+        append_trailer(unfinished)
 
 
 @contextmanager

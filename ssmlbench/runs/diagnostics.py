@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssmlbench.core.files import atomic
+from ssmlbench.runs.folder import RunFolder
 
 FILE = "diagnostics.safetensors"
 
@@ -27,10 +28,11 @@ class Diagnostics:
 
     @classmethod
     def read(cls, folder: Path) -> Diagnostics | None:
-        """What a run's folder has; None if it has no such file or not a whole one."""
+        """What a run's folder has; None if it has no such file or a damaged one."""
         from safetensors import SafetensorError, safe_open
 
         try:
+            RunFolder(folder).verify(FILE)
             with safe_open(folder / FILE, framework="numpy") as stored:
                 arrays = {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118
                 names = json.loads((stored.metadata() or {}).get("label_names", "[]"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable
 
-from ssmlbench.core.errors import Diverged, RunFailed, UserError
+from ssmlbench.core.errors import DISK_ERRORS, Diverged, RunFailed, UserError, disk_error
 from ssmlbench.core.events import AlreadyDone, Done, Notify, Started, Waiting, Warned
-from ssmlbench.core.files import write_atomically
+from ssmlbench.core.files import write_json
+from ssmlbench.core.plain_warnings import show_plainly
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task, prepare
 from ssmlbench.plugins.loader import Plugins
@@ -61,16 +61,25 @@ def judge_run(
             if folder.finished:
                 return AlreadyDone()
             notify(Started())
-            write_atomically(folder.spec_file, json.dumps(spec.as_dict(), indent=1))
-            with Heartbeat(folder, spec.epochs, notify) as heartbeat:
-                result = _make(spec, open_data(), context, folder, train, heartbeat.notify)
+            if damage := folder.damage():
+                notify(Warned(f"{damage}; the run is made again"))
+            try:
+                write_json(folder.spec_file, spec.as_dict())
+                with Heartbeat(folder, spec.epochs, notify) as heartbeat:
+                    result = _make(spec, open_data(), context, folder, train, heartbeat.notify)
+            except Exception:
+                if not folder.finished and not folder.checkpoint_file.exists():
+                    folder.spec_file.unlink(missing_ok=True)
+                raise
             folder.error_file.unlink(missing_ok=True)
+    except (UserError, RunFailed):
+        raise
+    except OSError as error:
+        text = (
+            disk_error(error) if error.errno in DISK_ERRORS else f"{type(error).__name__}: {error}"
+        )
+        raise RunFailed(text) from error
     except Exception as error:
-        if not folder.finished and not folder.checkpoint_file.exists():
-            folder.spec_file.unlink(missing_ok=True)
-            folder.remove_if_empty(context.results)
-        if isinstance(error, UserError | RunFailed):
-            raise
         raise RunFailed(f"{type(error).__name__}: {error}") from error
     mean_average_precision = result["metrics"]["threshold"]["default"]["map"]
     return Done(mean_average_precision, result["cost"]["seconds"])
@@ -148,5 +157,6 @@ def open_task(spec: RunSpec, plugins: Plugins) -> Task:
 
 
 def quieten() -> None:
-    """Silence torch's own warnings: they say nothing about the user's run."""
+    """Silence torch's own warnings, which say nothing about the user's run; show ours plainly."""
+    show_plainly()
     warnings.filterwarnings("ignore", category=UserWarning, module="torch")

@@ -11,9 +11,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ssmlbench.core.checksums import FIELD, checksum_holds
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.runs.schema import MetricValues, Result, SchemaError, parse_result, parse_spec
+from ssmlbench.runs.index import WORTH_IT, RunIndex, stamp
+from ssmlbench.runs.schema import (
+    MetricValues,
+    Result,
+    SchemaError,
+    parse_result,
+    parse_spec,
+    parse_verified,
+)
 
 
 @dataclass
@@ -61,7 +70,12 @@ class Unreadable:
 def read_spec(file: Path) -> RunSpec | Unreadable:
     """The spec in a spec.json."""
     try:
-        return parse_spec(_load(file))
+        values = _load(file)
+        if isinstance(values, dict):
+            if not checksum_holds(values):
+                return Unreadable(file, "damaged, its content is not what was written")
+            values.pop(FIELD, None)
+        return parse_spec(values)
     except FileNotFoundError:
         return Unreadable(file, "no such file")
     except SchemaError as error:
@@ -91,16 +105,34 @@ def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
         if not root.is_dir():
             raise UserError(f"no results folder at {root}; `ssmlbench run` makes one")
         with _without_garbage_collection():
-            for path in run_paths(root):
+            paths = run_paths(root)
+            index = RunIndex(root)
+            if len(paths) >= WORTH_IT:
+                index.open()
+            for path in paths:
                 try:
-                    spec, result = parse_result(_load(f"{root}/{path}/result.json"))
+                    spec, result = _read_indexed(root, path, index)
                 except FileNotFoundError:
                     continue  # not finished
                 except SchemaError as error:
                     complaints.append(f"{root / path / 'result.json'}: left out, {error}")
                     continue
                 runs.append(Finished(spec, result, root / path))
+            if len(paths) >= WORTH_IT:
+                index.save()
     return runs, complaints
+
+
+def _read_indexed(root: Path, path: str, index: RunIndex) -> tuple[RunSpec, Result]:
+    """A result from the index if its file has not changed, else from the file."""
+    file = f"{root}/{path}/result.json"
+    now = stamp(file)
+    verified = index.get(path, now)
+    if verified is not None:
+        return parse_verified(verified)
+    spec, result = parse_result(_load(file))
+    index.put(path, now, dict(result))
+    return spec, result
 
 
 def run_paths(root: Path) -> list[str]:
@@ -127,8 +159,8 @@ def _load(file: Path | str) -> object:
         raise
     except OSError as error:
         raise SchemaError(f"cannot be read ({error.strerror})") from None
-    except ValueError:
-        raise SchemaError("not a whole JSON file") from None
+    except (ValueError, RecursionError):
+        raise SchemaError("damaged, not a whole JSON file") from None
 
 
 @contextmanager

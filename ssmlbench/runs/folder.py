@@ -1,10 +1,11 @@
-"""The results folder: one folder for each run, which is finished if and only if result.json exists.
+"""The results folder: one folder for each run, which is finished if and only if result.json is whole.
 
 Plain files in a fixed layout: two machines can write one shared folder, and results merge by copying.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import socket
 import time
@@ -13,11 +14,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
-
-from ssmlbench.core.errors import UserError
-from ssmlbench.core.files import acquire_telling, read_json, write_atomically
+from ssmlbench.core.checksums import FileFacts, verify_beside, verify_file
+from ssmlbench.core.errors import DamagedFile, UserError
+from ssmlbench.core.files import read_json, write_atomically, write_json
+from ssmlbench.core.locks import Lock, acquire_telling
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.runs.schema import is_damaged
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,42 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the run is finished."""
-        return self.result_file.is_file()
+        """Whether the run is finished: its result is there, and nothing of it is damaged."""
+        return self.result_file.is_file() and self.damage() is None
+
+    def damage(self) -> DamagedFile | None:
+        """What is wrong with the files of a finished run; None if nothing is, or if it has no result.
+
+        Cheap: of the files beside the result only those that were changed after it are read.
+        """
+        needed = (self.scores_file.name, self.history_file.name)
+        try:
+            verify_beside(self.result_file, self.recorded_files(), needed)
+        except FileNotFoundError:
+            return None
+        except DamagedFile as damaged:
+            return damaged
+        return None
+
+    def verify(self, name: str) -> None:
+        """Raise DamagedFile unless a file is as the result records it, where it does."""
+        try:
+            recorded = self.recorded_files()
+        except (OSError, DamagedFile):  # scores are worth reading without a result
+            return
+        if name in recorded:
+            verify_file(self.path / name, recorded[name])
+
+    def written_files(self) -> list[Path]:
+        """What a run leaves for readers beside its result: scores, history and more."""
+        while_made = (self.checkpoint_file, self.judgements_file)
+        found = [*self.path.glob("*.safetensors"), *self.path.glob("*.csv")]
+        return [file for file in found if file not in while_made]
+
+    def recorded_files(self) -> dict[str, FileFacts]:
+        """Size and checksum of the run's files as result.json has them; older results have none."""
+        found = self.result_file.stat()
+        return _recorded_files(self.result_file, found.st_ino, found.st_mtime_ns, found.st_size)
 
     @contextmanager
     def claim(self, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
@@ -94,8 +130,7 @@ class RunFolder:
         waits: called once, if another process holds it and this one has to wait.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.lock_file)
+            lock = Lock(self.lock_file)
             acquire_telling(lock, waits)
         except OSError as error:
             raise UserError(
@@ -105,29 +140,46 @@ class RunFolder:
         try:
             yield
         finally:
-            lock.release()
-            if self.finished:
-                self.lock_file.unlink(missing_ok=True)
+            # A folder in which nothing was written goes, with the empty ones above it.
+            empty = not any(self.path.glob("[!.]*"))
+            lock.release(remove=self.finished or empty)
+            if empty:
+                self._remove_empty_folders()
 
     def record_failure(self, spec: RunSpec, error: str, trace: str = "") -> None:
         """Write the error to error.json, for `status` and for readers of the folder."""
+        before = (read_json(self.error_file) or {}).get("attempts")
         facts = {
             "error": error,
             "traceback": trace,
             "time": time.time(),
-            "attempts": (read_json(self.error_file) or {}).get("attempts", 0) + 1,
+            "attempts": 1 + (before if isinstance(before, int) else 0),
             "host": socket.gethostname(),
         }
         with suppress(OSError):  # where nothing can be written, that is the error itself
             self.path.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.spec_file, json.dumps(spec.as_dict(), indent=1))
+            write_json(self.spec_file, spec.as_dict())
             write_atomically(self.error_file, json.dumps(facts, indent=1))
             self.progress_file.unlink(missing_ok=True)
 
-    def remove_if_empty(self, below: Path) -> None:
-        """Take away a folder in which nothing was written, and the empty ones above it."""
-        self.lock_file.unlink(missing_ok=True)
-        folder = self.path
-        while folder != below and folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
-            folder = folder.parent
+    def _remove_empty_folders(self) -> None:
+        with suppress(OSError):  # another process has begun to write there
+            for folder in (self.path, *self.path.parents[:3]):
+                folder.rmdir()
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def _recorded_files(result: Path, *version: int) -> dict[str, FileFacts]:
+    """The `files` of a result; DamagedFile if it is not a whole result."""
+    try:
+        values = json.loads(result.read_bytes())
+    except (ValueError, RecursionError):
+        raise DamagedFile(result, "not a whole JSON file") from None
+    except OSError as error:
+        raise DamagedFile(result, f"it cannot be read ({error.strerror})") from None
+    if not isinstance(values, dict) or not {"spec", "metrics"} <= values.keys():
+        raise DamagedFile(result, "it has no spec or no metrics")
+    if is_damaged(values):
+        raise DamagedFile(result, "its content is not what was written")
+    files: dict[str, FileFacts] = values.get("files", {})
+    return files

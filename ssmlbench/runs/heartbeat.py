@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -25,42 +24,10 @@ from ssmlbench.core.events import (
     TrainingStarted,
     Waiting,
 )
-from ssmlbench.core.files import is_held, write_atomically
+from ssmlbench.core.files import write_atomically
+from ssmlbench.core.keep_alive import KeepAlive, is_fresh
+from ssmlbench.core.locks import is_held
 from ssmlbench.runs.folder import RunFolder
-
-BEAT_SECONDS = 20.0
-FRESH_SECONDS = 90.0
-"""A file not touched for so long belongs to a process that is gone."""
-
-
-class KeepAlive:
-    """Touches a file every few seconds while the process lives: use as a context manager."""
-
-    def __init__(self, file: Path):
-        self.file = file
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._touch, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _touch(self) -> None:
-        while not self._stop.wait(BEAT_SECONDS):
-            with suppress(OSError):
-                os.utime(self.file)
-
-
-def is_fresh(file: Path) -> bool:
-    """Whether the file was touched a short time ago."""
-    try:
-        return time.time() - file.stat().st_mtime < FRESH_SECONDS
-    except OSError:
-        return False
 
 
 def is_alive(lock_file: Path, touched: Path, host: str) -> bool:
@@ -148,4 +115,4 @@ class Heartbeat:
     def _write(self) -> None:
         content = {**asdict(self._progress), "time": time.time()}
         with suppress(OSError):  # a full disk is reported when the checkpoint is written
-            write_atomically(self._file, json.dumps(content))
+            write_atomically(self._file, json.dumps(content), durable=False)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ssmlbench.core.files import read_json, write_atomically
+from ssmlbench.core.files import read_json, write_json
 from ssmlbench.protocol import decisions, matrices, metrics
 from ssmlbench.protocol.decisions import RULES, DecisionRule
 from ssmlbench.protocol.metrics import METRICS, Metric, evaluate_rules
@@ -92,9 +92,9 @@ def _compute(run: Finished) -> None:
         run.computed.reason = f"its scores cannot be read: {error}"
         return
     run.computed.metrics = values
-    text = json.dumps({"version": 1, "for": _written_for(run), "metrics": values}, indent=1)
+    kept = {"version": 1, "for": _written_for(run), "metrics": values}
     with suppress(OSError):  # a folder that cannot be written to: computed again next time
-        write_atomically(RunFolder(run.folder).computed_file, text)
+        write_json(RunFolder(run.folder).computed_file, kept)
 
 
 def _written_for(run: Finished) -> list[str]:

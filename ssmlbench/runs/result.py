@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from datetime import UTC, datetime
 
 import torch
 
 import ssmlbench
-from ssmlbench.core.files import write_atomically
+from ssmlbench.core.checksums import file_facts
+from ssmlbench.core.files import write_atomically, write_json
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
 from ssmlbench.protocol.judge import Judge
@@ -72,8 +72,9 @@ def write_result(
             "labels": task.label_count,
             "unlike_published": list(task.unlike_published),
         },
+        "files": file_facts(folder.path, folder.written_files()),
     }
-    write_atomically(folder.result_file, json.dumps(result, indent=1))
+    write_json(folder.result_file, result)
     return result
 
 
@@ -87,5 +88,5 @@ def write_diverged_trial(spec: RunSpec, folder: RunFolder, reason: str) -> Resul
         "diverged": reason,
         "cost": {"seconds": 0.0},
     }
-    write_atomically(folder.result_file, json.dumps(result, indent=1))
+    write_json(folder.result_file, result)
     return result

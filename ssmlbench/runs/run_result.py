@@ -14,6 +14,7 @@ from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import CONVENTIONS, METRICS
 from ssmlbench.runs.finished import Finished
+from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.metric_values import Unavailable, metric_value
 from ssmlbench.runs.scores import StoredScores
 
@@ -91,6 +92,7 @@ class RunResult:
         file = self.folder / "history.csv"
         if not file.is_file():
             raise UserError(f"{file} is missing: the run's history was deleted or not copied")
+        RunFolder(self.folder).verify(file.name)
         return pd.read_csv(file)
 
     def __repr__(self) -> str:

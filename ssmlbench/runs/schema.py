@@ -13,11 +13,15 @@ import typing
 from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict, cast
 
+from ssmlbench.core.checksums import FIELD, FileFacts, checksum_holds
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.regimes import REGIMES
 
-RESULT_VERSION = 2
-"""Raised when a field of result.json changes its meaning. Results without a version are version 1."""
+RESULT_VERSION = 3
+"""Raised when a field of result.json changes its meaning. Results without a version are version 1.
+
+Since 3 a result has the checksums of itself and of the files beside it.
+"""
 
 COST_FIELDS = ("seconds", "seconds_per_epoch", "peak_memory_mb")
 
@@ -62,6 +66,8 @@ class Result(TypedDict):
     made_with: NotRequired[MadeWith]
     data: NotRequired[DataFacts]
     diverged: NotRequired[str]
+    files: NotRequired[dict[str, FileFacts]]  # size and checksum of the files beside it
+    checksum: NotRequired[str]  # of this object
 
 
 class SchemaError(ValueError):
@@ -72,6 +78,8 @@ def parse_result(values: object) -> tuple[RunSpec, Result]:
     """The spec and the checked result of a result.json's content."""
     if not isinstance(values, dict) or "spec" not in values or "metrics" not in values:
         raise SchemaError("not a result of ssmlbench: it has no spec or no metrics")
+    if is_damaged(values):
+        raise SchemaError(DAMAGED)
     try:
         _check_mapping("made_with", values.get("made_with", {}))
         spec = parse_spec(with_precision(values["spec"], values.get("made_with", {})))
@@ -81,6 +89,22 @@ def parse_result(values: object) -> tuple[RunSpec, Result]:
         raise SchemaError(f"{error}{_written_by(values)}") from None
     values.setdefault("cost", {})
     return spec, cast(Result, values)
+
+
+def parse_verified(values: dict[str, Any]) -> tuple[RunSpec, Result]:
+    """The spec and the result of what `parse_result` has checked before."""
+    spec = with_precision(values["spec"], values.get("made_with", {}))
+    return RunSpec.from_dict(spec), cast(Result, values)
+
+
+DAMAGED = "damaged, its content is not what was written; the same `ssmlbench run` makes it again"
+
+
+def is_damaged(values: Mapping[str, Any]) -> bool:
+    """Whether a result lacks the checksum that its version has, or has another one than its content."""
+    version = values.get("version", 1)
+    lacks = isinstance(version, int) and version >= 3 and FIELD not in values
+    return lacks or not checksum_holds(values)
 
 
 def with_precision(spec: Any, made_with: Mapping[str, Any]) -> Any:

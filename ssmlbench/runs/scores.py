@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ssmlbench.core.files import atomic
 from ssmlbench.protocol.decisions import RULES
+from ssmlbench.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,9 @@ class StoredScores:
         from safetensors.numpy import load_file
 
         file = folder / "scores.safetensors"
+        if not file.exists():
+            raise FileNotFoundError(2, "no such file", str(file))
+        RunFolder(folder).verify(file.name)
         try:
             stored = load_file(file)
         except SafetensorError:

@@ -6,6 +6,7 @@ Tensors and JSON only; nothing in it can execute when it is read.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from ssmlbench.core.checksums import FIELD, UNSTAMPED, stamp, verify_stamp
+from ssmlbench.core.errors import DamagedFile, DamageWarning
 from ssmlbench.core.files import atomic
 from ssmlbench.kit.method import Method
 from ssmlbench.training.evaluation import Progress
@@ -51,18 +54,29 @@ class Checkpoint:
             for name, value in values.items()
         }
         with atomic(self.file) as unfinished:
-            save_file(flat, unfinished, metadata={"facts": json.dumps(facts)})
+            save_file(flat, unfinished, metadata={"facts": json.dumps(facts), FIELD: UNSTAMPED})
+            stamp(unfinished)
 
     def read(self) -> Stored | None:
-        """The last state that was written; None if the file is missing or incomplete."""
+        """The last state that was written; None if there is none.
+
+        A damaged file is deleted with a DamageWarning: the run starts from its beginning.
+        """
+        if not self.file.exists():
+            return None
         try:
+            verify_stamp(self.file)
             with safe_open(self.file, framework="pt") as stored:
                 sections: dict[str, dict[str, Tensor]] = {}
                 for key in stored.keys():  # noqa: SIM118 (not a dictionary)
                     section, _, name = key.partition("/")
                     sections.setdefault(section, {})[name] = stored.get_tensor(key)
                 return Stored(sections, json.loads(stored.metadata()["facts"]))
-        except (FileNotFoundError, SafetensorError, KeyError, TypeError, ValueError):
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            reason = error if isinstance(error, DamagedFile) else f"{self.file} is damaged"
+            text = f"{reason}; the run starts from its beginning"
+            warnings.warn(text, DamageWarning, stacklevel=2)
+            self.delete()
             return None
 
     def delete(self) -> None:

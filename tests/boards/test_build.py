@@ -292,7 +292,7 @@ def test_truncated_and_foreign_files_are_left_out_with_a_line(tmp_path: Path) ->
     found, complaints = read_finished([tmp_path])
     assert [run.spec.seed for run in found] == [2]
     assert len(complaints) == 2
-    assert "left out, not a whole JSON file" in complaints[0]
+    assert "left out, damaged, not a whole JSON file" in complaints[0]
     assert "left out, not a result of ssmlbench: it has no spec" in complaints[1]
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -23,6 +22,8 @@ from ssmlbench.cli import app
 from ssmlbench.cli.status import page
 from ssmlbench.core.eta import EpochTimer, duration, grid_eta, run_eta
 from ssmlbench.core.events import EpochEnded, Started, TrainingStarted, Waiting, Warned
+from ssmlbench.core.keep_alive import FRESH_SECONDS
+from ssmlbench.core.locks import Lock
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.display import Display
 from ssmlbench.grid.estimate import Remaining, estimate, steps_left
@@ -30,7 +31,7 @@ from ssmlbench.grid.queue_file import queued, read_queues, write_queue
 from ssmlbench.grid.status import read_states, state_of
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.heartbeat import FRESH_SECONDS, Heartbeat
+from ssmlbench.runs.heartbeat import Heartbeat
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -59,7 +60,7 @@ def states(results: Path) -> dict[str, str]:
 
 def test_a_run_whose_lock_is_held_is_running_with_epoch_and_eta(tmp_path: Path) -> None:
     folder = begin(tmp_path, spec_of())
-    with FileLock(folder.lock_file):
+    with Lock(folder.lock_file):
         (state,) = read_states([tmp_path])
     assert (state.state, state.epoch, state.epochs) == ("running", 3, 40)
     assert state.eta == pytest.approx((40 - 3) * 2.0, abs=1)
@@ -167,7 +168,7 @@ def test_the_page_lists_what_is_not_done(tmp_path: Path) -> None:
     folder = begin(tmp_path, spec_of())
     RunFolder.of(tmp_path, spec_of(1)).record_failure(spec_of(1), "it broke")
     out = io.StringIO()
-    with FileLock(folder.lock_file):
+    with Lock(folder.lock_file):
         Console(file=out, width=120).print(page(read_states([tmp_path])))
     assert "2 runs: 1 failed, 1 running" in out.getvalue()
     assert "3/40" in out.getvalue()
@@ -208,7 +209,7 @@ def test_files_of_another_version_give_a_state_and_the_reason(
         assert ended.exit_code == 0, ended.exception
     table = CliRunner().invoke(app, ["status", "--results", str(results)]).output
     assert "2 runs: 1 stopped, 1 failed" in table
-    assert ("1 run of another version" in table) == ("spec" in written)
+    assert ("1 run with a spec that cannot be read" in table) == ("spec" in written)
     assert ("fields that are unknown here: curriculum" in table) == (case == "newer")
 
 

@@ -22,8 +22,9 @@ from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import as_markdown, boards_document
 from ssmlbench.checks.methods import Broken, declares_itself
 from ssmlbench.cli import app
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import DamageWarning, UserError
 from ssmlbench.core.events import AlreadyDone, Done
+from ssmlbench.core.files import write_json
 from ssmlbench.core.hyperparameters import between, choice, faults, option
 from ssmlbench.core.spec import FIELDS, RunSpec
 from ssmlbench.data import Task
@@ -492,7 +493,7 @@ def test_a_study_over_other_ranges_does_not_count(
     record_study(study, tmp_path, [0.5, 0.6])
     stored = json.loads(study.file(tmp_path).read_text())
     stored["space"]["lr"] = "1e-05 to 1, log"
-    study.file(tmp_path).write_text(json.dumps(stored))
+    write_json(study.file(tmp_path), stored)
     with pytest.raises(UserError, match=r"one with other search ranges"):
         tuned_specs([ask()], plugins, tmp_path)
 
@@ -510,7 +511,10 @@ def test_a_file_that_is_no_study_is_named(plugins: Plugins, ask: Ask, tmp_path: 
     study = Study.of(ask(), plugins, 1)
     study.file(tmp_path).parent.mkdir(parents=True)
     study.file(tmp_path).write_text("{}")
-    with pytest.raises(UserError, match="not a study of ssmlbench"):
+    with (
+        pytest.warns(DamageWarning, match="not a study of ssmlbench"),
+        pytest.raises(UserError, match="--tuned: no study of"),
+    ):
         tuned_specs([ask()], plugins, tmp_path)
 
 
@@ -521,7 +525,7 @@ def test_a_study_or_trial_of_a_newer_version_is_named_with_the_reason(
     record_study(study, tmp_path, [0.5, 0.6])
     stored = json.loads(study.file(tmp_path).read_text())
     stored["base"]["curriculum"] = "easy-first"
-    study.file(tmp_path).write_text(json.dumps(stored))
+    write_json(study.file(tmp_path), stored)
     with pytest.raises(UserError, match=r"cannot read the study: .* unknown here: curriculum"):
         tuned_specs([ask()], plugins, tmp_path)
     for spec in study.specs():

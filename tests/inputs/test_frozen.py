@@ -360,12 +360,12 @@ def test_cache_list_and_clear(ssmlbench: Callable[..., Any], tiny: Plugins) -> N
 
 
 def test_what_is_being_computed_is_not_cleared(tiny: Plugins) -> None:
-    from filelock import FileLock
+    from ssmlbench.core.locks import Lock
 
     maker = frozen(tiny, asked(tiny, "tiny-vectors"))
     maker.inputs("test")
     folder = maker.folder("test", "plain", 0)
-    with FileLock(folder.lock_file):
+    with Lock(folder.lock_file):
         assert not folder.remove()
     assert folder.complete
     assert folder.remove()

@@ -12,6 +12,7 @@ import pytest
 
 from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.query import Query
+from ssmlbench.core.files import write_json
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.finished import Finished, Unreadable, read_finished, read_result, read_spec
 from ssmlbench.runs.folder import RunFolder
@@ -35,7 +36,7 @@ def write(root: Path, change: Change = lambda result: None, seed: int = 0) -> Pa
     change(result)
     folder = RunFolder.of(root, RunSpec("bce", "toy", pi=0.1, seed=seed))
     folder.path.mkdir(parents=True)
-    folder.result_file.write_text(json.dumps(result))
+    write_json(folder.result_file, result)
     return folder.path
 
 
@@ -131,7 +132,7 @@ def test_a_spec_file_is_read_or_named(tmp_path: Path) -> None:
     file.write_text(json.dumps(SPEC.as_dict()))
     assert read_spec(file) == SPEC
     file.write_text('{"method": "b')
-    assert read_spec(file) == Unreadable(file, "not a whole JSON file")
+    assert read_spec(file) == Unreadable(file, "damaged, not a whole JSON file")
     file.write_text(json.dumps({**SPEC.as_dict(), "noise": 0.1}))
     assert str(read_spec(file)) == f"{file}: its spec has fields that are unknown here: noise"
     file.unlink()

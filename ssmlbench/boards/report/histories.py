@@ -86,8 +86,10 @@ class PseudoLabels(Series):
 
 def read_history(run: Finished) -> History | None:
     """Read a run's history; None without a valid file, NaN for a number that cannot be read."""
+    folder = RunFolder(run.folder)
     try:
-        with RunFolder(run.folder).history_file.open(encoding="utf-8", newline="") as file:
+        folder.verify(folder.history_file.name)
+        with folder.history_file.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
         epochs = tuple(int(row["epoch"]) for row in rows)
         warm_up = sum(row["phase"] == "warm-up" for row in rows)

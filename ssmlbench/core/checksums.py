@@ -1,0 +1,214 @@
+"""Checksums of the files this tool writes, and their verification when a file is opened.
+
+Three places hold one: a JSON file's `checksum` field, the header of a safetensors file, and a trailer
+behind any other binary file. A folder's JSON file may also list the digests of files beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO, TypedDict
+
+from ssmlbench.core.errors import DamagedFile
+
+FIELD = "checksum"
+"""The field of a JSON object, or of a safetensors file's metadata, that holds its checksum."""
+
+UNSTAMPED = "0" * 64
+"""What the metadata of a safetensors file holds in place of its checksum until `stamp` is called."""
+
+TRAILER = b"\nsha256="
+TRAILER_BYTES = len(TRAILER) + 64
+
+LARGEST_HEADER = 100_000_000
+"""Of a safetensors file, by its specification."""
+
+
+class FileFacts(TypedDict):
+    """What is recorded of a file."""
+
+    bytes: int
+    sha256: str
+
+
+_verified: set[tuple[object, ...]] = set()
+"""The files that this process has verified, each as it was on disk then."""
+
+
+def digest_of(file: Path) -> str:
+    """The SHA-256 of a file, in hex."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def file_facts(folder: Path, files: Iterable[Path]) -> dict[str, FileFacts]:
+    """Size and SHA-256 of files, by their path below a folder: what the folder's JSON file records."""
+    return {
+        file.relative_to(folder).as_posix(): {
+            "bytes": file.stat().st_size,
+            "sha256": digest_of(file),
+        }
+        for file in sorted(files)
+    }
+
+
+def verify_file(file: Path, facts: FileFacts) -> None:
+    """Raise DamagedFile unless the file is as recorded; read once per process while it is unchanged.
+
+    A file that fails is marked as changed (its time is set to now), so that `verify_beside` sees it.
+    """
+    try:
+        _once(file, facts["sha256"], lambda: _compare(file, digest_of(file), facts["sha256"]))
+    except DamagedFile:
+        with suppress(OSError):
+            os.utime(file)
+        raise
+
+
+def verify_beside(
+    record: Path, files: Mapping[str, FileFacts], needed: Container[str] | None = None
+) -> None:
+    """Raise DamagedFile unless the files beside a JSON file are there, as it records them.
+
+    Cheap: only a file that was changed after the record was written is read.
+    needed: the files that may not be missing; all if it is None.
+    """
+    written = record.stat().st_mtime_ns
+    for name, facts in files.items():
+        file = record.parent / name
+        try:
+            found = file.stat()
+        except FileNotFoundError:
+            if needed is not None and name not in needed:
+                continue
+            raise DamagedFile(file, "it is missing") from None
+        if found.st_size != facts["bytes"]:
+            raise DamagedFile(file, f"it has {found.st_size:,} bytes, not {facts['bytes']:,}")
+        if found.st_mtime_ns > written:
+            verify_file(file, facts)
+
+
+# ------------------------------------------------------------------------------------ JSON objects
+
+
+def checksum_of(values: Mapping[str, Any]) -> str:
+    """The checksum of a JSON object's values, whatever the order of its keys and its white space."""
+    rest = {key: value for key, value in values.items() if key != FIELD}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def with_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The object as JSON holds it, with its checksum as the last field."""
+    rest = json.loads(json.dumps({key: value for key, value in values.items() if key != FIELD}))
+    return {**rest, FIELD: checksum_of(rest)}
+
+
+def checksum_holds(values: Mapping[str, Any]) -> bool:
+    """Whether the object has no checksum (older files have none), or the right one."""
+    return FIELD not in values or values[FIELD] == checksum_of(values)
+
+
+# ----------------------------------------------------------------------------- safetensors headers
+
+
+def stamp(file: Path) -> None:
+    """Put the checksum into the header of a safetensors file that was written with `UNSTAMPED`.
+
+    It is the SHA-256 of the whole file as it was before, with zeros in the place of the checksum.
+    """
+    digest = digest_of(file)
+    with file.open("r+b") as opened:
+        place = _place_of_checksum(opened)
+        if place is None:
+            raise ValueError(f"{file} has no {FIELD} in its metadata")
+        opened.seek(place)
+        opened.write(digest.encode())
+
+
+def verify_stamp(file: Path) -> None:
+    """Raise DamagedFile unless the file matches the checksum in its header."""
+    _once(file, "stamp", lambda: _compare_stamp(file))
+
+
+def _compare_stamp(file: Path) -> None:
+    with file.open("rb") as opened:
+        place = _place_of_checksum(opened)
+        if place is None:
+            raise DamagedFile(file, "its header has no checksum")
+        opened.seek(place)
+        recorded = opened.read(64)
+        opened.seek(0)
+        digest = hashlib.sha256(opened.read(place))
+        digest.update(UNSTAMPED.encode())
+        opened.seek(64, os.SEEK_CUR)
+        while block := opened.read(1 << 20):
+            digest.update(block)
+    _compare(file, digest.hexdigest().encode(), recorded)
+
+
+def _place_of_checksum(opened: BinaryIO) -> int | None:
+    """Where in a safetensors file the digits of its checksum are; None if it has none."""
+    opened.seek(0)
+    length = int.from_bytes(opened.read(8), "little")
+    if length > LARGEST_HEADER:
+        return None
+    key = f'"{FIELD}":"'.encode()
+    found = opened.read(length).find(key)
+    return None if found < 0 else 8 + found + len(key)
+
+
+# ---------------------------------------------------------------------------------------- trailers
+
+
+def append_trailer(file: Path) -> None:
+    """Append the SHA-256 of the file to it. Readers of .npy files ignore what follows the array."""
+    digest = digest_of(file)
+    with file.open("ab") as opened:
+        opened.write(TRAILER + digest.encode())
+
+
+def verify_trailer(file: Path) -> None:
+    """Raise DamagedFile unless the file ends with the checksum of what stands before it."""
+    _once(file, "trailer", lambda: _compare_trailer(file))
+
+
+def _compare_trailer(file: Path) -> None:
+    with file.open("rb") as opened:
+        left = max(0, os.fstat(opened.fileno()).st_size - TRAILER_BYTES)
+        digest = hashlib.sha256()
+        while left and (block := opened.read(min(left, 1 << 20))):
+            digest.update(block)
+            left -= len(block)
+        _compare(file, TRAILER + digest.hexdigest().encode(), opened.read())
+
+
+def failures(verify: Callable[[Path], None], file: Path) -> list[DamagedFile]:
+    """What one of the functions here raises of a file, as a list of one or none."""
+    try:
+        verify(file)
+    except DamagedFile as damaged:
+        return [damaged]
+    return []
+
+
+def _compare(file: Path, found: object, expected: object) -> None:
+    if found != expected:
+        raise DamagedFile(file, "its content is not what was written")
+
+
+def _once(file: Path, what: str, verify: Callable[[], None]) -> None:
+    """Call `verify`, unless this process did so and the file has not been touched since."""
+    try:
+        facts = file.stat()
+    except FileNotFoundError:
+        raise DamagedFile(file, "it is missing") from None
+    key = (file.absolute(), what, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    if key not in _verified:
+        verify()
+        _verified.add(key)

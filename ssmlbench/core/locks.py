@@ -1,0 +1,209 @@
+"""Locks between processes: at most one holder, free again when the holder's process has ended.
+
+Where the file system has flock, the kernel frees the lock of a killed process at once. Elsewhere, and
+with SSMLBENCH_LOCKS=lease, the holder owns a lease: a file that it touches every few seconds. Another
+process takes it over when it saw no touch for `FRESH_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import random
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from ssmlbench.core.keep_alive import FRESH_SECONDS, KeepAlive, is_fresh
+
+POLL_SECONDS = 0.05
+NO_FLOCK = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+class Busy(Exception):
+    """Another process holds the lock."""
+
+
+class Lock:
+    """A lock on a path, whose folder is made if need be. As a context manager it waits for the lock."""
+
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
+        self._descriptor: int | None = None
+        self._lease: _Lease | None = None
+
+    def acquire(self, wait: bool = True) -> None:
+        """Hold the lock; without `wait`, `Busy` is raised if another process has it."""
+        if os.environ.get("SSMLBENCH_LOCKS") != "lease":
+            try:
+                self._descriptor = _flocked(self.path, wait)
+                return
+            except OSError as error:
+                if error.errno not in NO_FLOCK:
+                    raise
+        lease = _Lease(self.path)
+        lease.acquire(wait)
+        self._lease = lease
+
+    def release(self, remove: bool = False) -> None:
+        """Let it go. remove: delete the file first, which is safe only while the lock is held."""
+        if remove:
+            self.path.unlink(missing_ok=True)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.release()
+
+
+def acquire_telling(lock: Lock, waits: Callable[[], None]) -> None:
+    """Acquire a lock however long it takes; `waits` is called once if it is not free at once."""
+    try:
+        lock.acquire(wait=False)
+    except Busy:
+        waits()
+        lock.acquire()
+
+
+def is_held(path: Path) -> bool:
+    """Whether a living process holds the lock on a path; it is taken for a moment to find out."""
+    if any(is_fresh(file) for _, file in _leases(path)):
+        return True
+    if not path.exists():
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # another user's file, or one that is gone: not known
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _flocked(path: Path, wait: bool) -> int:
+    """A descriptor of the file at `path`, locked. A file that was deleted meanwhile does not count."""
+    while True:
+        descriptor = _open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if _is_at(descriptor, path):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            raise Busy(str(path)) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        # The holder before us deleted the file: what we have locked, nobody else will ever open.
+        os.close(descriptor)
+
+
+def _open(path: Path, flags: int) -> int:
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The holder before us may delete the folder too.
+        with suppress(FileNotFoundError):
+            return os.open(path, flags | os.O_CLOEXEC, 0o666)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    held = os.fstat(descriptor)
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    return (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino)
+
+
+class _Lease:
+    """A file <path>.lease.<n>: only one process can create it, and the highest living n holds."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.file = path
+        self._token = secrets.token_bytes(16)
+        self._alive: KeepAlive | None = None
+        self._seen: dict[
+            Path, tuple[int, float]
+        ] = {}  # file → its time, and when we first saw that
+
+    def acquire(self, wait: bool) -> None:
+        while not self._try():
+            if not wait and not self._all_dead(_leases(self.path)):
+                raise Busy(str(self.path))
+            time.sleep(POLL_SECONDS * (1 + random.random()))
+        self._alive = KeepAlive(self.file)
+        self._alive.__enter__()
+
+    def _try(self) -> bool:
+        """Create the next lease if all others are dead; hold it if that is still so afterwards."""
+        others = _leases(self.path)
+        if not self._all_dead(others):
+            return False
+        number = 1 + max((n for n, _ in others), default=-1)
+        self.file = self.path.with_name(f"{self.path.name}.lease.{number}")
+        try:
+            descriptor = _open(self.file, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        except FileExistsError:
+            return False
+        try:
+            os.write(descriptor, self._token)
+        finally:
+            os.close(descriptor)
+        others = [(n, file) for n, file in _leases(self.path) if file != self.file]
+        if any(n > number for n, _ in others) or not self._all_dead(others):
+            self.file.unlink(missing_ok=True)
+            return False
+        for _, dead in others:
+            dead.unlink(missing_ok=True)
+        return True
+
+    def _all_dead(self, leases: list[tuple[int, Path]]) -> bool:
+        """Whether none was touched for FRESH_SECONDS by our own clock: those of two hosts may differ."""
+        alive = False
+        for _, file in leases:
+            try:
+                touched = file.stat().st_mtime_ns
+            except FileNotFoundError:
+                continue
+            if file not in self._seen or self._seen[file][0] != touched:
+                self._seen[file] = touched, time.monotonic()
+            alive |= time.monotonic() - self._seen[file][1] < FRESH_SECONDS
+        return not alive
+
+    def release(self) -> None:
+        if self._alive is not None:
+            self._alive.__exit__()
+        with suppress(OSError):
+            # Another process may have taken it over while this one was suspended.
+            if self.file.read_bytes() == self._token:
+                self.file.unlink()
+
+
+def _leases(path: Path) -> list[tuple[int, Path]]:
+    """The leases of a lock, with their numbers."""
+    start = f"{path.name}.lease."
+    try:
+        names = [file.name for file in path.parent.iterdir()]
+    except FileNotFoundError:
+        return []
+    ends = [name.removeprefix(start) for name in names if name.startswith(start)]
+    return [(int(end), path.with_name(f"{start}{end}")) for end in ends if end.isdecimal()]

@@ -1,0 +1,122 @@
+"""A lock has one holder at a time, whoever deletes its file, with flock and without."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import multiprocessing
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssmlbench.core import keep_alive, locks
+from ssmlbench.core.locks import Busy, Lock, acquire_telling, is_held
+
+
+@pytest.fixture(params=["flock", "no flock", "lease chosen"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "no flock":
+
+        def refuse(*arguments: Any) -> None:
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr(fcntl, "flock", refuse)
+    if request.param == "lease chosen":
+        monkeypatch.setenv("SSMLBENCH_LOCKS", "lease")
+    return request.param
+
+
+def stress(path: Path, rounds: int, inside: list[int], seen: list[int]) -> None:
+    for _ in range(rounds):
+        lock = Lock(path)
+        lock.acquire()
+        inside[0] += 1
+        seen.append(inside[0])
+        time.sleep(0)  # let others try
+        inside[0] -= 1
+        lock.release(remove=True)
+
+
+def test_there_is_never_a_second_holder_while_every_holder_deletes_the_file(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "POLL_SECONDS", 0.0005)
+    inside, seen = [0], list[int]()
+    rounds = 60 if kind == "flock" else 12
+    path = tmp_path / "folder" / ".lock"
+    threads = [threading.Thread(target=stress, args=(path, rounds, inside, seen)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 6 * rounds
+    assert set(seen) == {1}
+
+
+def test_a_lock_that_is_held_is_busy_and_known_to_be_held(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    told = []
+    with Lock(path):
+        assert is_held(path)
+        with pytest.raises(Busy):
+            Lock(path).acquire(wait=False)
+        waiter = threading.Thread(
+            target=lambda: acquire_telling(Lock(path), lambda: told.append("waits"))
+        )
+        waiter.daemon = True
+        waiter.start()
+        waiter.join(0.2)
+        assert told == ["waits"]
+    waiter.join(10)
+    assert not waiter.is_alive()
+
+
+def test_a_lock_is_free_after_its_release_even_if_the_folder_is_deleted(
+    kind: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "folder" / ".lock"
+    lock = Lock(path)
+    lock.acquire()
+    lock.release(remove=True)
+    path.parent.rmdir()
+    Lock(path).acquire(wait=False)
+
+
+def _hold_until_killed(path: Path, ready: Any) -> None:
+    Lock(path).acquire()
+    ready.send(True)
+    time.sleep(60)
+
+
+def test_the_lease_of_a_killed_process_is_taken_over_when_it_was_not_touched_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSMLBENCH_LOCKS", "lease")
+    monkeypatch.setattr(keep_alive, "BEAT_SECONDS", 0.05)
+    path = tmp_path / ".lock"
+    fork = multiprocessing.get_context("fork")
+    here, there = fork.Pipe()
+    holder = fork.Process(target=_hold_until_killed, args=(path, there))
+    holder.start()
+    assert here.recv()
+    monkeypatch.setattr(locks, "FRESH_SECONDS", 0.6)
+    waiting = Lock(path)
+    taken: list[float] = []
+
+    def take() -> None:
+        waiting.acquire()
+        taken.append(time.monotonic())
+
+    waiter = threading.Thread(target=take)
+    waiter.start()
+    waiter.join(1.2)
+    assert not taken, "the holder is alive and touches its lease"
+    holder.kill()
+    holder.join()
+    waiter.join(20)
+    assert taken
+    waiting.release()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,92 @@
+"""Files of older versions are read or refused with a reason: samples that those versions wrote."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from ssmlbench.boards.from_python import compare
+from ssmlbench.core.errors import DamageWarning
+from ssmlbench.data import prepare
+from ssmlbench.data.prepare import _folder
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs.finished import read_finished, read_spec
+from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.schema import RESULT_VERSION
+from ssmlbench.runs.scores import StoredScores
+from ssmlbench.training.checkpoint import Checkpoint
+from tests.support.tiny_models import write_data_plugin
+
+SAMPLES = Path(__file__).parent.parent / "samples"
+VERSIONS = [1, 2]
+
+
+def test_every_older_version_of_a_result_has_a_sample() -> None:
+    assert [*VERSIONS, 3] == list(range(1, RESULT_VERSION + 1)), "add a sample of the last version"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_result_of_an_older_version_is_read_with_its_scores(version: int) -> None:
+    root = SAMPLES / "runs" / f"version-{version}"
+    runs, complaints = read_finished([root])
+    assert not complaints
+    (run,) = runs
+    stored = json.loads((run.folder / "result.json").read_text())
+    assert stored.get("version", 1) == version
+    assert run.result["metrics"] == stored["metrics"]
+    scores = StoredScores.read(run.folder)
+    assert scores.scores.shape == scores.truth.shape == (20, 3)
+    assert RunFolder(run.folder).finished
+    assert read_spec(run.folder / "spec.json") == run.spec
+    printed = compare(root, metric="map").to_markdown()
+    assert f"{stored['metrics']['calibrated']['default']['map']:.4f}"[1:] in printed
+
+
+def test_a_result_of_a_newer_version_with_an_unknown_field_is_left_out_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "results"
+    shutil.copytree(SAMPLES / "runs" / "version-2", root)
+    (file,) = root.rglob("result.json")
+    values = json.loads(file.read_text())
+    values |= {"version": RESULT_VERSION + 1, "spec": {**values["spec"], "moon_phase": "full"}}
+    file.write_text(json.dumps({**values, "checksum": ""}))
+    runs, complaints = read_finished([root])
+    assert not runs
+    assert "damaged" in complaints[0], "its checksum is wrong"
+    from ssmlbench.core.files import write_json
+
+    write_json(file, values)
+    runs, complaints = read_finished([root])
+    assert not runs
+    assert "moon_phase" in complaints[0]
+    assert f"reads up to {RESULT_VERSION}" in complaints[0]
+    assert RunFolder(file.parent).finished, "it is whole: it must not be made again"
+
+
+def test_a_task_of_an_older_format_is_never_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+    adapter = Plugins([write_data_plugin(tmp_path)]).datasets["tiny-vectors"]()
+    old = tmp_path / "cache" / "tasks" / "tiny-vectors-v1.2"
+    shutil.copytree(SAMPLES / "tasks" / "format-2", old)
+    assert prepare(adapter).folder != old
+    shutil.rmtree(_folder(adapter))
+    shutil.copytree(old, _folder(adapter))  # even under the name of this version
+    with pytest.warns(DamageWarning, match="card.json is damaged: it has no checksums"):
+        task = prepare(adapter)
+    assert task.card.files
+
+
+def test_a_checkpoint_without_a_checksum_is_not_continued_from(tmp_path: Path) -> None:
+    file = tmp_path / "checkpoint.safetensors"
+    save_file({"network/w": torch.zeros(2)}, file, metadata={"facts": json.dumps({"epoch": 3})})
+    with pytest.warns(DamageWarning, match="no checksum; the run starts from its beginning"):
+        assert Checkpoint(file).read() is None
+    assert not file.exists()
