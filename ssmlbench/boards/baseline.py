@@ -56,7 +56,7 @@ def _baseline(board: Board, metric: Column, level: str, name: str) -> BoardRow |
     if name != "auto":
         named = [row for row in present if name in (row.name, row.variant)]
         return min(named, key=lambda row: (row.name != name, row.version), default=None)
-    if not REGIMES[board.regime].splits_rows:
+    if not REGIMES[board.regime].has_unlabelled_rows:
         return None
     sign = 1 if metric.higher_is_better else -1
     labelled = [row for row in present if row.uses == "labelled rows"]

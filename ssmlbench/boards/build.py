@@ -226,6 +226,11 @@ def _intervals(
     from ssmlbench.boards.bootstrap import bootstrap
     from ssmlbench.runs.scores import StoredScores
 
+    if any(run.spec.folds for run in runs):
+        raise UserError(
+            "--bootstrap resamples the rows of one test set, and each fold of --regime given has its "
+            "own; leave --bootstrap out: the spread over folds is shown"
+        )
     metrics = [key for key in cells if key in METRICS and len(cells[key].seeds) == len(runs)]
     try:
         scores = [StoredScores.read(run.folder) for run in runs]

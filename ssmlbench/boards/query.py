@@ -61,7 +61,8 @@ class Query:
     def wants(self, spec: RunSpec) -> bool:
         """Whether a run is shown."""
         return (
-            (not self.datasets or spec.dataset in self.datasets)
+            spec.judged_on != "nothing"
+            and (not self.datasets or spec.dataset in self.datasets)
             and (not self.regimes or spec.regime in self.regimes)
             and self.wants_number(spec.regime, spec.regime_number)
             and (not self.methods or spec.method in self.methods)

@@ -89,9 +89,12 @@ class Retried:
 
 @dataclass(frozen=True)
 class Done:
-    """The run finished, with this mAP (threshold rule, default convention) and training time."""
+    """The run finished, with this mAP (threshold rule, default convention) and training time.
 
-    map: float
+    map is None for a run that was judged on nothing.
+    """
+
+    map: float | None
     seconds: float
 
 

@@ -38,7 +38,7 @@ Projection = Literal["none", "mlp", "skip", "residual"]
 HeadStart = Literal["random", "zero"]
 RecipeName = Literal["paper", "features"]
 Pooling = Literal["masked", "all"]
-JudgedOn = Literal["test", "held-out"]
+JudgedOn = Literal["test", "held-out", "nothing"]
 Scaling = Literal["standard", "none"]
 Precision = Literal["float32", "bfloat16", "float16"]
 Learner = Literal["method", "estimator"]
@@ -95,8 +95,19 @@ class RunSpec:
         setting=True,
         training=True,
     )
-    # held-out: a trial of `tune`, on labelled rows it did not train on
+    folds: int | None = run_option(
+        None,
+        "given: judged by this many folds of the labelled rows, a fold for each seed; 0: train on all.",
+        panel=MEASURED,
+        default_text="5; none if the data set has test rows",
+        least=0,
+        setting=True,
+        added_later=True,
+    )
+    # held-out: a trial of `tune`, on labelled rows it did not train on; nothing: no row is left to judge
     judged_on: JudgedOn = run_option("test", setting=True, added_later=True)
+    # given: the method learns from rows of which some labels are known
+    partial_labels: bool = run_option(False, added_later=True)
 
     backbone: str = run_option(
         "small-cnn",
@@ -381,5 +392,9 @@ def check_spec(spec: RunSpec) -> None:
             "--epoch labelled counts rows, --epoch-steps and --recipe features count steps; use "
             "--recipe paper, or leave --epoch out"
         )
+    if spec.folds is not None and spec.regime != "given":
+        raise UserError(f"--folds is for --regime given, not for --regime {spec.regime}")
+    if spec.folds == 1:
+        raise UserError("--folds 1: must be at least 2; 0 trains on all labelled rows")
     if spec.judged_on == "held-out" and spec.selection == "oracle":
         raise UserError("tune never looks at the test set: --selection must be last or val")

@@ -165,7 +165,9 @@ class Display:
             case Done(mean_average_precision, seconds):
                 if not row.first:
                     self._run_seconds.append(seconds)
-                self._say(f"{count}{spec}: mAP {mean_average_precision:.4f} in {seconds:.0f} s")
+                judged = mean_average_precision
+                found = "trained" if judged is None else f"mAP {judged:.4f}"
+                self._say(f"{count}{spec}: {found} in {seconds:.0f} s")
             case AlreadyDone():
                 self._say(f"{count}{spec}: already done, nothing to do")
             case Failed(text):

@@ -58,7 +58,7 @@ class GridRequest:
 
     def completed(self, **defaults: Any) -> GridRequest:
         """The request with its defaults filled in; a UserError for a required option that is missing."""
-        own = {"regime": (RunSpec.regime,), "seed": (RunSpec.seed,)}
+        own = {"regime": (RunSpec.regime,)}
         request = dataclasses.replace(self, values={**own, **defaults, **self.values})
         for name, value in request.values.items():
             for one in value if OPTIONS[name].axis else (value,):
@@ -115,12 +115,16 @@ def expand(plugins: Plugins, request: GridRequest) -> list[RunSpec]:
     specs = []
     of_cell: dict[tuple[Any, ...], RunSpec] = {}  # nothing but the seed itself depends on the seed
     for cell in _cells(request.axes):
-        if any(_matches(cell, table) for table in request.exclude):
+        if cell["seed"] is not None and any(_matches(cell, table) for table in request.exclude):
             continue
         rest = tuple(value for name, value in cell.items() if name != "seed")
         if rest not in of_cell:
             of_cell[rest] = resolve(plugins, request.settings, **request.fixed, **cell)
-        specs.append(dataclasses.replace(of_cell[rest], seed=cell["seed"]))
+        specs += [
+            dataclasses.replace(of_cell[rest], seed=seed)
+            for seed in _seeds(cell["seed"], of_cell[rest])
+            if not any(_matches({**cell, "seed": seed}, table) for table in request.exclude)
+        ]
     if not specs:
         raise UserError("every run is excluded; nothing is left of the grid")
     return list({spec.hash: spec for spec in specs}.values())
@@ -150,12 +154,18 @@ def _cells(axes: Axes) -> Iterable[dict[str, Any]]:
         name for name in axes if name not in ("regime", "dataset", "method", "seed", *numbers)
     ]
     names = ("dataset", *numbers, "method", *others, "seed")
+    axes = {"seed": (None,), **axes}  # None: no seed was named
     for regime in axes["regime"]:
         values = [
             axes[name] if regime in numbers.get(name, (regime,)) else (None,) for name in names
         ]
         for cell in itertools.product(*values):
             yield {"regime": regime, **dict(zip(names, cell, strict=True))}
+
+
+def _seeds(named: int | None, spec: RunSpec) -> Iterable[int]:
+    """The seeds of a cell: the one that was named; else the first, or one for each fold."""
+    return range(spec.folds or 1) if named is None else (named,)
 
 
 def _matches(cell: Mapping[str, Any], table: Axes) -> bool:

@@ -58,6 +58,11 @@ class Study:
                 "draws too; rename it"
             )
         study = cls(base, {**fields, **free}, trials)
+        if base.folds or base.judged_on == "nothing":
+            raise UserError(
+                f"tune: data set {base.dataset} has no test rows, and trials would be chosen on rows "
+                "of the folds that judge the winner; add a test file"
+            )
         check_spec(study.spec(0))
         return study
 

@@ -19,8 +19,8 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol import metrics
 from ssmlbench.protocol.decisions import fit_rules
 from ssmlbench.protocol.diagnostics import Records, Sample, sampled_rows
-from ssmlbench.protocol.observation import Labels, Observation, observe
-from ssmlbench.protocol.regimes import UNKNOWN
+from ssmlbench.protocol.observation import Labels, Observation, RowIndex, observe
+from ssmlbench.protocol.regimes import REGIMES, UNKNOWN
 from ssmlbench.protocol.sealed import SealedTruth
 
 Float32Array = npt.NDArray[np.float32]
@@ -90,22 +90,25 @@ class Judge:
     def of(cls, spec: RunSpec, truth: Labels, test_truth: Labels | None) -> Judge:
         """The judge of a run. truth: of the training rows. A trial of `tune` needs no test labels."""
         observation = observe(truth, spec)
-        if spec.judged_on == "held-out":  # no hidden label is held, nor used
-            return cls(spec, observation, None, observation.labels[observation.validation])
+        if rows_from_train(spec):  # no hidden label is held, nor used
+            return cls(spec, observation, None, observation.labels[judged_rows(spec, observation)])
         assert test_truth is not None
-        return cls(spec, observation, SealedTruth(truth), test_truth)
+        hidden = None if REGIMES[spec.regime].as_given else SealedTruth(truth)
+        return cls(spec, observation, hidden, test_truth)
 
     def visible(self) -> Observation:
         """What training may know: copies, without the labels of the rows that were held out."""
         seen = self.observation
         labels = seen.labels.copy()
         labels[seen.validation] = UNKNOWN
+        labels[seen.judged] = UNKNOWN
         return replace(
             seen,
             labels=labels,
             labelled=seen.labelled.copy(),
             unlabelled=seen.unlabelled.copy(),
             validation=seen.validation.copy(),
+            judged=seen.judged.copy(),
             prior=seen.prior.copy(),
         )
 
@@ -189,6 +192,16 @@ class Judge:
 
     def _note(self, epoch: int, values: Mapping[str, float]) -> None:
         self.found.by_epoch.setdefault(epoch, {}).update(values)
+
+
+def rows_from_train(spec: RunSpec) -> bool:
+    """Whether the rows that are judged, if any, are training rows: the test set is not opened."""
+    return spec.judged_on != "test" or bool(spec.folds)
+
+
+def judged_rows(spec: RunSpec, observation: Observation) -> RowIndex:
+    """The training rows that such a run is judged on."""
+    return observation.validation if spec.judged_on == "held-out" else observation.judged
 
 
 def checked_scores(scores: Any, shape: tuple[int, ...], name: str) -> Float32Array:

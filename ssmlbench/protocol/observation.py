@@ -7,7 +7,7 @@ turning the true matrix into that one; nothing downstream knows the regime.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.protocol.regimes import REGIMES
+from ssmlbench.protocol.regimes import REGIMES, UNKNOWN
 
 VALIDATION_SHARE = 0.2
 """The part of the labelled rows that `--selection val` and `tune` hold out (the papers: 20 %)."""
@@ -33,6 +33,7 @@ class Observation:
     unlabelled  rows about which nothing is known
     validation  rows held out of `labelled` for `--selection val` or to judge a trial, else empty
     prior       K, the share of positives among the known labels
+    judged      rows of the fold that the run is judged on, in no pool; empty without `--folds`
     """
 
     labels: Labels
@@ -40,6 +41,7 @@ class Observation:
     unlabelled: RowIndex
     validation: RowIndex
     prior: npt.NDArray[np.float64]
+    judged: RowIndex = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def digest(self) -> str:
@@ -48,6 +50,7 @@ class Observation:
             self.labelled,
             self.unlabelled,
             self.validation,
+            self.judged,
             self.labels,
         ]
         return hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest()[:12]
@@ -62,11 +65,44 @@ def observe(truth: Labels, spec: RunSpec) -> Observation:
     """The observation of `spec`'s regime, split and seed on the true N × K labels."""
     regime, number = REGIMES[spec.regime], float(spec.regime_number or 0)
     drawn = regime.draw(truth, number, spec.split, spec.seed)
+    labels, unlabelled, judged = drawn.labels, drawn.unlabelled, drawn.labelled[:0]
     labelled, validation = drawn.labelled, drawn.labelled[:0]
+    if spec.folds:
+        labelled, judged = _fold(labels, labelled, spec)
     if spec.selection == "val" or spec.judged_on == "held-out":
         labelled, validation = _hold_out(labelled, spec.seed)
-    prior = regime.prior(drawn.labels[labelled], number)
-    return Observation(drawn.labels, labelled, drawn.unlabelled, validation, prior)
+    if drawn.partly is not None and spec.partial_labels:
+        labelled = np.concatenate([labelled, drawn.partly])
+    elif drawn.partly is not None:
+        labels[drawn.partly] = UNKNOWN
+        unlabelled = np.concatenate([unlabelled, drawn.partly])
+    prior = regime.prior(labels[labelled], number)
+    return Observation(labels, labelled, unlabelled, validation, prior, judged)
+
+
+def _fold(labels: Labels, labelled: RowIndex, spec: RunSpec) -> tuple[RowIndex, RowIndex]:
+    """The rows to learn from, and those of the fold that the seed names.
+
+    Seeds and folds are one axis: of k folds, seeds 0 to k - 1 are the folds of one shuffle of the
+    labelled rows, seeds k to 2k - 1 those of another.
+    """
+    folds = spec.folds or 0
+    shuffle, fold = divmod(spec.seed, folds)
+    if len(labelled) < 2 * folds:
+        raise UserError(
+            f"--folds {folds}: {len(labelled)} rows have all their labels known, and a fold needs two; "
+            "label more rows, or take fewer folds"
+        )
+    if spec.split == "stratified":
+        from iterstrat.ml_stratifiers import MultilabelStratifiedKFold
+
+        splitter = MultilabelStratifiedKFold(n_splits=folds, shuffle=True, random_state=shuffle)
+        parts = splitter.split(np.zeros((len(labelled), 1)), labels[labelled])
+        inside, outside = list(parts)[fold]
+        return labelled[inside], labelled[outside]
+    order = np.random.RandomState([shuffle, 2]).permutation(len(labelled))
+    outside = np.sort(order[fold::folds])
+    return np.delete(labelled, outside), labelled[outside]
 
 
 def _hold_out(labelled: RowIndex, seed: int) -> tuple[RowIndex, RowIndex]:

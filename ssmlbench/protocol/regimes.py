@@ -31,11 +31,14 @@ class Drawn:
     labels      N × K int8, 1 / 0 / -1
     labelled    rows about which something is known
     unlabelled  rows about which nothing is known
+    partly      rows of which some labels are known, where these are in neither pool yet: methods for
+                partial labels learn from them, for the others they are unlabelled
     """
 
     labels: Labels
     labelled: RowIndex
     unlabelled: RowIndex
+    partly: RowIndex | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,11 @@ class Regime:
     prior: Callable[[Labels, float], Prior]
     splits_rows: bool = False
     as_given: bool = False
+
+    @property
+    def has_unlabelled_rows(self) -> bool:
+        """Whether there may be rows of which nothing is known: what they buy can be asked."""
+        return self.splits_rows or self.as_given
 
     def labelled_count(self, rows: int, number: float | None) -> int:
         """How many of the training rows are labelled."""
@@ -106,6 +114,20 @@ def _partial_positive(truth: Labels, number: float, split: str, seed: int) -> Dr
     labels = _partial(truth, number, split, seed).labels
     labels[labels == 0] = UNKNOWN
     return _every_row(labels)
+
+
+def _given(truth: Labels, number: float, split: str, seed: int) -> Drawn:
+    import numpy as np
+
+    known = truth != UNKNOWN
+    whole, some = known.all(axis=1), known.any(axis=1)
+    parts = (np.flatnonzero(rows) for rows in (whole, ~some, some & ~whole))
+    labelled, unlabelled, partly = parts
+    if not len(labelled):
+        raise UserError(
+            "--regime given: no training row has all its labels known; at least a few must"
+        )
+    return Drawn(truth.copy(), labelled, unlabelled, partly)
 
 
 def _nothing_known(truth: Labels) -> Labels:
@@ -199,6 +221,13 @@ _ENTRIES = (
         _among_known,
     ),
     Regime("full", "everything is known: the oracle", _full, _among_known),
+    Regime(
+        "given",
+        "labels as they stand: nothing is hidden, unknown labels stay unknown",
+        _given,
+        _among_known,
+        as_given=True,
+    ),
 )
 REGIMES = {regime.name: regime for regime in _ENTRIES}
 """Every regime by its name."""

@@ -81,8 +81,8 @@ def judge_run(
         raise RunFailed(text) from error
     except Exception as error:
         raise RunFailed(f"{type(error).__name__}: {error}") from error
-    mean_average_precision = result["metrics"]["threshold"]["default"]["map"]
-    return Done(mean_average_precision, result["cost"]["seconds"])
+    judged = result["metrics"].get("threshold", {}).get("default", {})
+    return Done(judged.get("map"), result["cost"]["seconds"])
 
 
 def _make(
@@ -133,14 +133,16 @@ def _notes(task: Task, judge: Judge) -> list[str]:
     if skipped := sum(task.card.skipped.values()):
         notes.append(f"{skipped:,} bad rows of {task.card.name} were left out when it was prepared")
     if len(missing := judge.observation.labels_without_positive):
+        where = "from these labels" if judge.spec.regime == "given" else "at this seed and π"
         listed = ", ".join(names[k] for k in missing[:5]) + (", …" if len(missing) > 5 else "")
         notes.append(
             f"{len(missing)} of {len(names)} labels have no labelled positive ({listed}); nothing "
-            "can be learnt of them at this seed and π"
+            f"can be learnt of them {where}"
         )
-    if empty := metrics.empty_labels(judge.judged_truth):
+    if len(judge.judged_truth) and (empty := metrics.empty_labels(judge.judged_truth)):
+        kind = "held-out" if judge.spec.folds else "test"
         notes.append(
-            f"{empty} of {len(names)} labels have no test positive: left out of mAP and Macro-F1"
+            f"{empty} of {len(names)} labels have no {kind} positive: left out of mAP and Macro-F1"
         )
     return notes
 

@@ -11,7 +11,7 @@ import torch
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
 from ssmlbench.protocol.diagnostics import Records
-from ssmlbench.protocol.judge import Judge, Judgements
+from ssmlbench.protocol.judge import Judge, Judgements, rows_from_train
 from ssmlbench.training.checkpoint import Checkpoint
 
 
@@ -23,8 +23,8 @@ class StoredJudge(Judge):
     @classmethod
     def open(cls, spec: RunSpec, task: Task, file: Checkpoint) -> StoredJudge:
         """The judge of a run on a task. It goes on from what the file holds, if anything."""
-        held_out = spec.judged_on == "held-out"
-        judge = cls.of(spec, task.truth("train"), None if held_out else task.truth("test"))
+        test_truth = None if rows_from_train(spec) else task.truth("test")
+        judge = cls.of(spec, task.truth("train"), test_truth)
         assert isinstance(judge, cls)
         judge.file = file
         judge.found = _read(file)

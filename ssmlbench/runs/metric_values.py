@@ -61,6 +61,8 @@ def _computed(run: Finished) -> MetricValues:
         run.computed.metrics = {}
         if run.diverged:
             run.computed.reason = "the trial diverged"
+        elif run.spec.judged_on == "nothing":
+            run.computed.reason = "the run learnt from every labelled row and was judged on none"
         elif (kept := _read_stored(run)) is not None:
             run.computed.metrics = kept
         else:

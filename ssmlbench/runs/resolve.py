@@ -9,7 +9,7 @@ from typing import Any
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import parse_config
-from ssmlbench.core.spec import NUMBERS, RunSpec, check_spec
+from ssmlbench.core.spec import NUMBERS, JudgedOn, RunSpec, check_spec
 from ssmlbench.data import Card, DatasetAdapter, prepare
 from ssmlbench.inputs.encoders import (
     Encoder,
@@ -28,6 +28,8 @@ from ssmlbench.runs.recipes import Request, with_epoch_steps, with_recipe
 
 STRONG_VIEWS = 4
 """R: drawn strong views of a row that are cached under `--freeze`."""
+FOLDS = 5
+"""Of `--regime given`, for a data set without test rows."""
 
 
 def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> RunSpec:
@@ -40,7 +42,8 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     method = plugins.methods[typed["method"]]
     adapter = plugins.datasets[typed["dataset"]]
     regime = typed.setdefault("regime", "semi")
-    if regime not in method.regimes:
+    # Labels as they stand are those of a regime that every method for `semi` knows.
+    if regime not in method.regimes and not (REGIMES[regime].as_given and "semi" in method.regimes):
         raise UserError(
             f"method {method.name} does not support --regime {regime}; it supports "
             f"{', '.join(sorted(method.regimes))}"
@@ -95,6 +98,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     check_labels(card, REGIMES[regime])
     check_label_count(method, config, card)
     spec = dataclasses.replace(spec, weights=encoder.weights_id(options), data=card.fingerprint)
+    spec = _as_given(spec, method, card)
     if estimator:
         return spec.for_estimator()
     unlabelled = card.unlabelled["train"] if REGIMES[regime].as_given else 0
@@ -105,6 +109,22 @@ def check_label_count(method: type[Method | Estimator], config: Any, card: Card)
     """Raise a UserError if the data set has more labels than the method can do."""
     if issubclass(method, Method):
         method.check_labels(config, len(card.label_names))
+
+
+def _as_given(spec: RunSpec, method: type[Method | Estimator], card: Card) -> RunSpec:
+    """The spec of a run on labels as they stand, with what it is judged on filled in."""
+    if not REGIMES[spec.regime].as_given:
+        return spec
+    partial = "partial-positive" in method.regimes and bool(card.partly_labelled.get("train"))
+    spec = dataclasses.replace(spec, partial_labels=partial)
+    if spec.judged_on == "held-out" or (spec.folds is None and "test" in card.rows):
+        return spec
+    if spec.folds == 0:
+        judged_on: JudgedOn = "test" if "test" in card.rows else "nothing"
+        if spec.selection == "oracle" and judged_on == "nothing":
+            raise UserError("--selection oracle needs test rows; with --folds 0 take last or val")
+        return dataclasses.replace(spec, folds=None, judged_on=judged_on)
+    return dataclasses.replace(spec, folds=spec.folds or FOLDS)
 
 
 def check_labels(card: Card, regime: Regime) -> None:

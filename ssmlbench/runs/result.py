@@ -47,11 +47,13 @@ def write_result(
         "spec": spec.as_dict(),
         "hash": spec.hash,
         "observation": judge.observation.digest,
-        "metrics": evaluate_rules(outcome.scores, truth, outcome.rule_parameters),
+        "metrics": evaluate_rules(outcome.scores, truth, outcome.rule_parameters)
+        if len(truth)
+        else {},
         "selected_epoch": outcome.selected_epoch,
         "steps": outcome.steps,
         "uses": report.uses,
-        "labels_without_test_positive": empty_labels(truth),
+        "labels_without_test_positive": empty_labels(truth) if len(truth) else truth.shape[1],
         "notes": notes,
         "cost": {
             "seconds": float(history.seconds.sum()),

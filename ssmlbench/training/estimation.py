@@ -71,6 +71,8 @@ def features_of(inputs: SplitInputs, rows: RowNumbers) -> Features:
 
 def _scores(estimator: Estimator, inputs: SplitInputs, rows: RowNumbers) -> Float32Array:
     """The estimator's scores of some rows, a chunk at a time."""
+    if not len(rows):  # a run that is judged on nothing: scikit-learn refuses to score no rows
+        return np.zeros((0, estimator.labels), dtype=np.float32)
     parts = [rows[i : i + CHUNK_ROWS] for i in range(0, max(len(rows), 1), CHUNK_ROWS)]
     return np.concatenate(
         [

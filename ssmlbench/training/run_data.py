@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.splits import RowNumbers, SomeRows, SplitInputs
-from ssmlbench.protocol.judge import Judge, JudgeDesk
+from ssmlbench.protocol.judge import Judge, JudgeDesk, judged_rows, rows_from_train
 from ssmlbench.protocol.observation import Observation
 
 
@@ -41,8 +41,8 @@ def load_run_data(
     judge: JudgeDesk,
     load: Callable[[str], SplitInputs],
 ) -> RunData:
-    """The data of a run. load: split → inputs; a trial of `tune` does not open the test set."""
+    """The data of a run. load: split → inputs; the test set is opened if it is judged."""
     train = load("train")
-    held_out = spec.judged_on == "held-out"
-    test = SomeRows(train, observation.validation) if held_out else load("test")
+    rows = judged_rows(spec, observation)
+    test = SomeRows(train, rows) if rows_from_train(spec) else load("test")
     return RunData(train, test, observation, judge)

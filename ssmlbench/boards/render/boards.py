@@ -28,7 +28,7 @@ def other_data(board: Board) -> str:
 def row_name(board: Board, row: BoardRow, names: RowNames | None = None) -> str:
     """The row's name, with its marks: ° labelled rows only, † epoch selected on the test set."""
     name = names.of(row.name) if names else row.name
-    if REGIMES[board.regime].splits_rows and row.uses == "labelled rows":
+    if REGIMES[board.regime].has_unlabelled_rows and row.uses == "labelled rows":
         name += " °"
     if board.selection == "oracle" and not row.is_estimator:
         name += " †"
