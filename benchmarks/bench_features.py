@@ -80,7 +80,7 @@ def encoding_anew(plugins: Plugins) -> None:
         encoder = (
             Vector(example) if name == "cached" else Anew(cls(example, EncoderOptions.of(spec)))
         )
-        method = build_learner(spec, plugins, task)
+        method = build_learner(spec, plugins, task.label_count)
         trainer = Trainer(spec, method, encoder, run_data, TrainingContext(CPU))
         method.setup(trainer.pools)
         seconds[name] = epoch_seconds(trainer, spec.warmup_epochs)

@@ -63,7 +63,10 @@ def on_images(name: str, plugins: Plugins, encoder: str) -> Trainer:
     loader = SplitLoader(spec, cls, task, context.device)
     judge = Judge.of(spec, task.truth("train"), task.truth("test"))
     run_data = load_run_data(spec, judge.visible(), judge, loader.load)
-    method, built = build_learner(spec, plugins, task), build_encoder(spec, cls, run_data)
+    method, built = (
+        build_learner(spec, plugins, task.label_count),
+        build_encoder(spec, cls, run_data),
+    )
     return Trainer(spec, method, built, run_data, context)
 
 

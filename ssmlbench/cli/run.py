@@ -65,7 +65,9 @@ def command_of(where: Where, engine: dict[str, Any], results: Path) -> GridComma
     from ssmlbench.runs.execute import quieten
 
     quieten()
-    context = RunContext(results.resolve(), where.device, where.threads)
+    context = RunContext(
+        results.resolve(), where.device, where.threads, keep_model=where.keep_model
+    )
     options = engine_options(engine)
     dispatch = Dispatch(context, engine["engine"], where.jobs, where.workers, options)
     dispatch.check()

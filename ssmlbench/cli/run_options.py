@@ -169,6 +169,14 @@ class Where:
         int | None,
         typer.Option(help="Threads of a run that decode images.", show_default="the cores it has"),
     ] = None
+    keep_model: Annotated[
+        bool | None,
+        typer.Option(
+            "--keep-model/--no-keep-model",
+            help="Store each run's model, for `ssmlbench predict`.",
+            show_default="if it is at most 256 MB",
+        ),
+    ] = None
     quiet: Annotated[bool, typer.Option("--quiet", help="Only warnings and failures.")] = False
     dry_run: Annotated[
         bool,

@@ -51,6 +51,7 @@ def run(
     jobs: int = 1,
     threads: int | None = None,
     workers: int | None = None,
+    keep_model: bool | None = None,
     progress: bool = False,
     **options: Scalar,
 ) -> RunResult: ...
@@ -76,6 +77,7 @@ def run(
     jobs: int = 1,
     threads: int | None = None,
     workers: int | None = None,
+    keep_model: bool | None = None,
     progress: bool = False,
     **options: Any,
 ) -> RunResults: ...
@@ -100,6 +102,7 @@ def run(
     jobs: int = 1,
     threads: int | None = None,
     workers: int | None = None,
+    keep_model: bool | None = None,
     progress: bool = False,
     **options: Any,
 ) -> RunResult | RunResults:
@@ -125,6 +128,7 @@ def run(
     jobs: runs made at the same time. Above 1 worker processes make them: a script must then call
         this below `if __name__ == "__main__":`.
     threads, workers: CPU threads of a run, and those that decode its images.
+    keep_model: whether each run's model is stored, for `predict`; by default unless it is large.
     progress: show the progress on the terminal.
     options: every other option of `ssmlbench run`, with underscores: `epochs=20`, `freeze=True`.
     """
@@ -137,7 +141,7 @@ def run(
     for cls in filter(_is_class, _listed(method)):
         _add_class(plugins, cls, jobs)
     root = Path(results).expanduser().resolve()
-    dispatch = _dispatch(root, device, jobs, threads, workers)
+    dispatch = _dispatch(root, device, jobs, threads, workers, keep_model)
     prepare_data = _preparer(data_dir, skip_bad)
     specs = requested_specs(request, plugins, dispatch, prepare_data, root if tuned else None)
     failed = _make(specs, plugins, dispatch, jobs, progress)
@@ -235,14 +239,20 @@ def _fixed(option: RunOption, name: str, value: Any) -> Any:
 
 
 def _dispatch(
-    root: Path, device: str, jobs: int, threads: int | None, workers: int | None
+    root: Path,
+    device: str,
+    jobs: int,
+    threads: int | None,
+    workers: int | None,
+    keep_model: bool | None,
 ) -> Dispatch:
     from ssmlbench.grid.dispatch import Dispatch
     from ssmlbench.runs.context import RunContext
     from ssmlbench.runs.execute import quieten
 
     quieten()
-    dispatch = Dispatch(RunContext(root, device, threads), jobs=jobs, workers=workers)
+    context = RunContext(root, device, threads, keep_model=keep_model)
+    dispatch = Dispatch(context, jobs=jobs, workers=workers)
     dispatch.check()
     return dispatch
 

@@ -271,11 +271,16 @@ class FrozenEncoder:
 
     def _build(self, inputs: SplitInputs) -> Encoder:
         example = inputs.view(np.zeros(1, dtype=np.int64), "plain", stream(0, "example"))[0]
-        # Fixed seed, since all runs share the features; fork the generator, so that encoding in
-        # the middle of a run leaves the run's random numbers alone.
-        with torch.random.fork_rng(devices=()):
-            torch.manual_seed(stream_seed(0, "frozen network"))
-            return load_encoder(self.fitted, self.spec, example).eval().to(self.device)
+        return frozen_network(self.fitted, self.spec, example).to(self.device)
+
+
+def frozen_network(encoder: type[Encoder], spec: RunSpec, example: Tensor) -> Encoder:
+    """The encoder with the weights that the spec names, in eval mode."""
+    # Fixed seed, since all runs share the features; fork the generator, so that encoding in
+    # the middle of a run leaves the run's random numbers alone.
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(stream_seed(0, "frozen network"))
+        return load_encoder(encoder, spec, example).eval()
 
 
 def _name(split: str, view: str, draw: int) -> str:

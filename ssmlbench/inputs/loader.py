@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from ssmlbench.core.events import Notify
 from ssmlbench.core.spec import RunSpec
@@ -57,3 +59,20 @@ class SplitLoader:
             if split == "train":
                 return train.scaled(self._scale)
         return self.unscaled(split).scaled(self._scale)
+
+    @property
+    def encoder_state(self) -> dict[str, Tensor]:
+        """What a fitted encoder learnt from the training inputs, by name."""
+        if not (self.spec.freeze and self.encoder.fitted):
+            return {}
+        state = self.frozen.fitted.state
+        return {name: torch.from_numpy(np.array(array)) for name, array in state.items()}
+
+    @property
+    def scale_state(self) -> dict[str, Tensor]:
+        """The scale of the training rows; empty if vectors are not scaled."""
+        if self.spec.scaling != "standard":
+            return {}
+        if self._scale is None:
+            self._scale = Scale.of(self.unscaled("train"))
+        return {"mean": self._scale.mean, "deviation": self._scale.deviation}

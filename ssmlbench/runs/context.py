@@ -15,3 +15,4 @@ class RunContext:
     threads: int | None = None  # CPU threads of a run; None: the number its encoder declares
     workers: int = 0  # threads that read inputs which do not fit in memory
     cores: int | None = None  # the run's share of the cores, for an encoder that declares no number
+    keep_model: bool | None = None  # whether its model is stored; None: unless it is large

@@ -18,9 +18,10 @@ from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.heartbeat import Heartbeat
 from ssmlbench.runs.judgements import StoredJudge
+from ssmlbench.runs.model_card import write_model_card
 from ssmlbench.runs.result import write_diverged_trial, write_result
 from ssmlbench.runs.schema import Result
-from ssmlbench.runs.train import Assignment, TrainingReport, train_run
+from ssmlbench.runs.train import NOT_WANTED, Assignment, TrainingReport, train_run
 from ssmlbench.training.checkpoint import Checkpoint
 from ssmlbench.training.evaluation import Outcome
 
@@ -108,6 +109,7 @@ def _make(
         judge.visible(),
         judged,
         folder.checkpoint_file,
+        folder.weights_file,
     )
     try:
         report = train(assignment, judge, notify)
@@ -120,6 +122,12 @@ def _make(
         notify(Warned(str(error)))
         return result
     outcome = Outcome.of(report.trained, judge.found)
+    if report.model_declined:
+        folder.weights_file.unlink(missing_ok=True)
+        if report.model_declined != NOT_WANTED:
+            notify(Warned(f"its model is not kept: {report.model_declined}"))
+    else:
+        write_model_card(spec, folder, task, outcome)
     result = write_result(spec, folder, task, judge, outcome, report, [*notes, *outcome.notes])
     checkpoint.delete()
     judge.file.delete()

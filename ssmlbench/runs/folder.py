@@ -70,6 +70,16 @@ class RunFolder:
         return self.path / "judgements.safetensors"
 
     @property
+    def weights_file(self) -> Path:
+        """The arrays of the run's model, if it is kept."""
+        return self.path / "model.safetensors"
+
+    @property
+    def model_file(self) -> Path:
+        """What else is needed to use the model: labels, decision rules, encoder, versions."""
+        return self.path / "model.json"
+
+    @property
     def progress_file(self) -> Path:
         """How far the run is, while it is made."""
         return self.path / "progress.json"

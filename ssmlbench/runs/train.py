@@ -32,8 +32,11 @@ from ssmlbench.training.checkpoint import Checkpoint
 from ssmlbench.training.device import device_name, make_repeatable, pick_device
 from ssmlbench.training.estimation import estimator_seed, run_estimator
 from ssmlbench.training.evaluation import Trained
+from ssmlbench.training.model_file import MOST_BYTES, ModelFile
 from ssmlbench.training.run_data import RunData, load_run_data
 from ssmlbench.training.trainer import Trainer, TrainingContext
+
+NOT_WANTED = "no model was wanted"
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Assignment:
     observation: Observation
     judged_epochs: int  # a checkpoint of more epochs is not continued
     checkpoint_file: Path
+    model_file: Path
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class TrainingReport:
     device: str
     threads: int
     uses: Uses
+    model_declined: str = ""  # why no model is kept
 
 
 def train_run(
@@ -87,23 +92,41 @@ def _train(
     make_repeatable(thread_count(spec, encoder, context))
     task = Task(assignment.task_folder, assignment.card)
     loader = SplitLoader(spec, encoder, task, device, context.workers, notify)
-    learner = build_learner(spec, plugins, task)
+    learner = build_learner(spec, plugins, task.label_count)
     unscaled = isinstance(learner, Estimator) and not learner.scaled
     load = loader.unscaled if unscaled else loader.load
     run_data = load_run_data(spec, assignment.observation, judge, load)
     run_data.judged_epochs = assignment.judged_epochs
+    model_file = _model_file(assignment, loader, scaled=not unscaled)
+    threads = torch.get_num_threads()
     if isinstance(learner, Estimator):
         notify(TrainingStarted())
         trained = run_estimator(spec, learner, run_data, notify)
-        return TrainingReport(trained, "cpu", torch.get_num_threads(), learner.uses)
+        if model_file is not None:
+            model_file.keep_estimator(learner)
+        return TrainingReport(trained, "cpu", threads, learner.uses, _declined(model_file))
     trained_encoder = build_encoder(spec, encoder, run_data)
-    training = TrainingContext(
-        device, Checkpoint(assignment.checkpoint_file), notify, context.workers
-    )
+    checkpoint = Checkpoint(assignment.checkpoint_file)
+    training = TrainingContext(device, checkpoint, notify, context.workers, model_file)
     trainer = Trainer(spec, learner, trained_encoder, run_data, training)
     notify(TrainingStarted())
     trained = trainer.train()
-    return TrainingReport(trained, device_name(device), torch.get_num_threads(), learner.uses)
+    declined = _declined(model_file)
+    return TrainingReport(trained, device_name(device), threads, learner.uses, declined)
+
+
+def _model_file(assignment: Assignment, loader: SplitLoader, scaled: bool) -> ModelFile | None:
+    """Where the model is kept, with what inputs go through before it; None if none is wanted."""
+    keep = assignment.context.keep_model
+    if keep is False or assignment.spec.judged_on == "held-out":
+        return None
+    limit = None if keep else MOST_BYTES
+    inputs = {"encoder": loader.encoder_state, "scale": loader.scale_state if scaled else {}}
+    return ModelFile(Checkpoint(assignment.model_file), inputs, limit)
+
+
+def _declined(model_file: ModelFile | None) -> str:
+    return NOT_WANTED if model_file is None else model_file.declined
 
 
 def encoder_class(spec: RunSpec, plugins: Plugins) -> type[Encoder]:
@@ -141,13 +164,13 @@ def thread_count(spec: RunSpec, encoder: type[Encoder], context: RunContext) -> 
     return context.threads or trained.threads or context.cores
 
 
-def build_learner(spec: RunSpec, plugins: Plugins, task: Task) -> Method | Estimator:
-    """The spec's method or estimator, with its hyper-parameters."""
+def build_learner(spec: RunSpec, plugins: Plugins, labels: int) -> Method | Estimator:
+    """The spec's method or estimator, with its hyper-parameters. labels: K."""
     cls = plugins.methods[spec.method]
     if issubclass(cls, Estimator):
-        return cls(cls.Config(**copy.deepcopy(spec.config)), task.label_count, estimator_seed(spec))
+        return cls(cls.Config(**copy.deepcopy(spec.config)), labels, estimator_seed(spec))
     torch.manual_seed(stream_seed(spec.seed, "method"))
-    return build_method(cls, cls.Config(**copy.deepcopy(spec.config)), task.label_count)
+    return build_method(cls, cls.Config(**copy.deepcopy(spec.config)), labels)
 
 
 def build_encoder(spec: RunSpec, encoder: type[Encoder], run_data: RunData) -> Encoder:

@@ -6,6 +6,7 @@ No hidden or test label is known here: the judge has them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,52 +80,14 @@ class Progress:
     history: list[dict[str, Any]] = field(default_factory=list)  # a row for each epoch
 
 
-class Evaluator:
+class Scorer:
     """Runs a model over rows of any number, in eval mode."""
 
-    def __init__(
-        self,
-        spec: RunSpec,
-        method: Method,
-        model: Model,
-        run_data: RunData,
-        progress: Progress,
-        workers: int = 0,
-    ):
+    def __init__(self, spec: RunSpec, method: Method, model: Model, workers: int = 0):
         self.spec = spec
         self.method = method
         self.model = model
-        self.run_data = run_data
-        self.progress = progress
         self.workers = workers
-        self.recorder = Recorder(spec, run_data)
-
-    def pools(self, warmup_epochs: int) -> Pools:
-        """The training rows as a method sees them."""
-        return Pools(
-            self._pool("labelled"),
-            self._pool("unlabelled"),
-            epochs=self.spec.epochs,
-            warmup_epochs=warmup_epochs,
-            views=frozenset(self.run_data.train.views),
-        )
-
-    def _pool(self, name: str) -> Pool:
-        """A pool as a method gets it: copies, so that a method cannot change how it is judged."""
-        observation, device = self.run_data.observation, self.model.device
-        rows = self.run_data.rows[name]
-        prior = torch.from_numpy(observation.prior.copy())  # double: methods take int(π_k N) of it
-
-        def predict(model: str, view: str, outputs: tuple[str, ...]) -> Outputs:
-            purpose = ("pool views", name, view, self.progress.epoch)
-            watch = self.recorder.watch(name, model, view)
-            return self.predict(model, self.run_data.train, rows, view, purpose, outputs, watch)
-
-        return Pool(
-            torch.from_numpy(observation.labels[rows]).to(device),
-            (prior.float() if device.type == "mps" else prior).to(device),
-            predict,
-        )
 
     @torch.no_grad()
     def predict(
@@ -182,6 +145,54 @@ class Evaluator:
         found = scores.detach().float().cpu().numpy() if isinstance(scores, Tensor) else scores
         return checked_scores(found, (len(chosen), self.method.labels), self.spec.method)
 
+
+class Evaluator(Scorer):
+    """Scores of a run's rows, for its method and for its judge."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        method: Method,
+        model: Model,
+        run_data: RunData,
+        progress: Progress,
+        workers: int = 0,
+        keep: Callable[[int], None] = lambda epoch: None,
+    ):
+        """keep: called with each epoch whose scores are handed in: its model may be wanted."""
+        super().__init__(spec, method, model, workers)
+        self.run_data = run_data
+        self.progress = progress
+        self.keep = keep
+        self.recorder = Recorder(spec, run_data)
+
+    def pools(self, warmup_epochs: int) -> Pools:
+        """The training rows as a method sees them."""
+        return Pools(
+            self._pool("labelled"),
+            self._pool("unlabelled"),
+            epochs=self.spec.epochs,
+            warmup_epochs=warmup_epochs,
+            views=frozenset(self.run_data.train.views),
+        )
+
+    def _pool(self, name: str) -> Pool:
+        """A pool as a method gets it: copies, so that a method cannot change how it is judged."""
+        observation, device = self.run_data.observation, self.model.device
+        rows = self.run_data.rows[name]
+        prior = torch.from_numpy(observation.prior.copy())  # double: methods take int(π_k N) of it
+
+        def predict(model: str, view: str, outputs: tuple[str, ...]) -> Outputs:
+            purpose = ("pool views", name, view, self.progress.epoch)
+            watch = self.recorder.watch(name, model, view)
+            return self.predict(model, self.run_data.train, rows, view, purpose, outputs, watch)
+
+        return Pool(
+            torch.from_numpy(observation.labels[rows]).to(device),
+            (prior.float() if device.type == "mps" else prior).to(device),
+            predict,
+        )
+
     def select(self) -> None:
         """Hand the present epoch's scores to the judge if it is the last, or the best so far."""
         epoch, rows = self.progress.epoch + 1, None
@@ -200,6 +211,7 @@ class Evaluator:
         rows = np.concatenate(list(self.run_data.rows.values()))
         train_scores = self.scores(self.run_data.train, rows)
         self.run_data.judge.hand_in(epoch, train_scores, self.scores(self.run_data.test))
+        self.keep(epoch)
 
     def trained(self) -> Trained:
         """What training reports when it ends."""

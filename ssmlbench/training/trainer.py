@@ -29,6 +29,7 @@ from ssmlbench.training.checkpoint import Checkpoint, TrainingState
 from ssmlbench.training.device import peak_memory, reset_peak_memory
 from ssmlbench.training.evaluation import Evaluator, Progress, Trained
 from ssmlbench.training.model import Model
+from ssmlbench.training.model_file import ModelFile
 from ssmlbench.training.run_data import RunData
 
 LARGEST_DECAY = 50.0
@@ -43,6 +44,7 @@ class TrainingContext:
     checkpoint: Checkpoint | None = None  # None: nothing is saved
     notify: Notify = lambda event: None
     workers: int = 0  # threads that read and prepare inputs which are not in memory
+    model_file: ModelFile | None = None  # None: no model is kept
 
 
 class Trainer:
@@ -64,7 +66,7 @@ class Trainer:
         self.width = encoder.features
         self.progress = Progress()
         self.evaluator = Evaluator(
-            spec, method, self.model, run_data, self.progress, context.workers
+            spec, method, self.model, run_data, self.progress, context.workers, self._keep
         )
         self.pools = self.evaluator.pools(self.warmup_epochs)
         self.unchanged = UnchangedPools(self.pools)
@@ -237,6 +239,10 @@ class Trainer:
     @property
     def _state(self) -> TrainingState:
         return TrainingState(self.model, self.method, self.optimiser, self.scheduler, self.progress)
+
+    def _keep(self, epoch: int) -> None:
+        if self.context.model_file is not None:
+            self.context.model_file.keep_network(epoch, self.model, self.method)
 
     def _save(self) -> None:
         if self.context.checkpoint is not None:

@@ -165,9 +165,9 @@ def test_tuning_draws_no_learning_rate(
 
 
 def test_the_rows_that_a_learner_uses(golden: Plugins, plan: Callable[..., RunSpec]) -> None:
-    task = open_task(plan(), golden)
+    labels = open_task(plan(), golden).label_count
     uses = {
-        (name, *settings.values()): build_learner(plan(settings, method=name), golden, task).uses
+        (name, *settings.values()): build_learner(plan(settings, method=name), golden, labels).uses
         for name, settings in (
             ("bce", {}),
             ("cap", {}),

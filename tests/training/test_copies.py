@@ -105,7 +105,7 @@ def test_a_hyper_parameter_that_is_changed_in_place_does_not_change_the_spec() -
 
     spec = spec_for(Listed, "semi", config={"layers": [1, 2]})
     before = spec.hash
-    learner = build_learner(spec, Methods(), Task())  # type: ignore[arg-type]
+    learner = build_learner(spec, Methods(), Task().label_count)  # type: ignore[arg-type]
     learner.config.layers.append(3)
     assert spec.hash == before
 

@@ -1,0 +1,92 @@
+"""`ssmlbench predict`: labels for new rows, or for the data set's own unlabelled ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from ssmlbench.cli.options import PluginFiles, ResultsFolders, load_plugins, read_runs, warn
+from ssmlbench.core.errors import UserError
+
+
+def predict(
+    out: Annotated[Path, typer.Option(help="File to write: .csv, .jsonl or .parquet.")],
+    run: Annotated[
+        str | None, typer.Option(help="Hash of a finished run, its start, or the run's folder.")
+    ] = None,
+    best: Annotated[
+        bool, typer.Option("--best", help="The best row of the data set instead.")
+    ] = False,
+    input_: Annotated[
+        Path | None,
+        typer.Option(
+            "--input",
+            help="A table, a file of texts or arrays, or a folder of texts or images.",
+            show_default="the data set's own unlabelled rows",
+        ),
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="--best: of this data set.")] = None,
+    metric: Annotated[str, typer.Option(help="--best: by this metric.")] = "map",
+    decision: Annotated[
+        str, typer.Option(help="Rule that chooses labels: calibrated or threshold.")
+    ] = "calibrated",
+    column: Annotated[
+        str | None,
+        typer.Option(help="Column of the inputs, if it has another name than text, image…"),
+    ] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="Where the encoder is on this machine, if it has moved.")
+    ] = None,
+    results: ResultsFolders = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    plugin: PluginFiles = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Only warnings and errors.")] = False,
+) -> None:
+    """Write labels and probabilities of new rows with the model of a finished run."""
+    from ssmlbench.boards.query import column_key
+    from ssmlbench.data.plain_inputs import plain_inputs
+    from ssmlbench.runs.choose import best_run, run_folder
+    from ssmlbench.runs.execute import quieten
+    from ssmlbench.runs.predict import predict_rows, unlabelled_rows
+    from ssmlbench.runs.saved_model import SavedModel
+
+    if best == (run is not None):
+        raise UserError("name a run with --run HASH, or take the best one with --best: one of both")
+    quieten()
+    console = Console(stderr=True, quiet=quiet)
+    roots = results or [Path("results")]
+    if run is not None:
+        folder = run_folder(run, roots)
+    else:
+        name = Path(dataset).name if dataset and Path(dataset).is_dir() else dataset
+        chosen, why = best_run(read_runs(roots), name, column_key(metric), decision)
+        folder = chosen.folder
+        console.print(f"{folder}: {why}", markup=False, highlight=False, soft_wrap=True)
+    model = SavedModel(folder, load_plugins(plugin), backbone, device)
+    warn(model.notes)
+    if input_ is None:
+        total, rows = unlabelled_rows(model)
+    else:
+        total, rows = None, plain_inputs(input_, model.card.kind, column)
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("predicting"),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    ) as progress:
+        bar = progress.add_task("rows", total=total)
+        done = predict_rows(
+            model, rows, out, decision, lambda count: progress.update(bar, completed=count)
+        )
+    console.print(
+        f"{done:,} rows predicted by {model.spec.variant} (rule: {decision}); {out}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )

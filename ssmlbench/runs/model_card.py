@@ -1,0 +1,96 @@
+"""model.json: all that is needed to use a run's model, beside its arrays and its encoder's weights."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ssmlbench
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.files import write_atomically
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.data import Task
+from ssmlbench.protocol.decisions import RULES, Parameters
+from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.schema import SchemaError, parse_spec
+from ssmlbench.training.evaluation import Outcome
+
+MODEL_FORMAT = 1
+"""Raised when a field of model.json changes its meaning."""
+USABLE_RULES = tuple(name for name, rule in RULES.items() if not rule.mark)
+"""Decision rules that need no true labels."""
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What model.json says."""
+
+    spec: RunSpec
+    labels: list[str]
+    kind: str  # of the inputs: image, text or vector
+    rule_parameters: Parameters = field(default_factory=dict)
+    made_with: dict[str, str] = field(default_factory=dict)
+
+
+def write_model_card(spec: RunSpec, folder: RunFolder, task: Task, outcome: Outcome) -> None:
+    """Write model.json beside the arrays."""
+    card = task.card
+    content = {
+        "format": MODEL_FORMAT,
+        "hash": spec.hash,
+        "spec": spec.as_dict(),
+        "epoch": outcome.selected_epoch,
+        "kind": card.kind,
+        "labels": card.label_names,
+        "data": {"name": card.name, "fingerprint": card.fingerprint},
+        "rules": {
+            name: {p: _listed(outcome.rule_parameters[p]) for p in RULES[name].parameters}
+            for name in USABLE_RULES
+        },
+        "bytes": folder.weights_file.stat().st_size,
+        "made_with": versions(),
+    }
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    write_atomically(folder.model_file, text)
+
+
+def read_model_card(folder: Path) -> ModelCard:
+    """Read model.json; a UserError if the run keeps no model or one that this version cannot read."""
+    file = RunFolder(folder).model_file
+    try:
+        values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        if values["format"] > MODEL_FORMAT:
+            raise UserError(f"{file}: written by a newer ssmlbench; update this one")
+        parameters = {
+            name: np.array([math.inf if v is None else v for v in row], dtype=np.float32)
+            for rule in values["rules"].values()
+            for name, row in rule.items()
+        }
+        spec = parse_spec(values["spec"])
+        return ModelCard(spec, values["labels"], values["kind"], parameters, values["made_with"])
+    except FileNotFoundError:
+        raise UserError(
+            f"{folder} keeps no model: it was made with --no-keep-model, by an older version, or its model "
+            "is large; delete that folder and run it again with --keep-model"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SchemaError) as error:
+        raise UserError(f"{file} cannot be read ({type(error).__name__}: {error})") from None
+
+
+def versions() -> dict[str, str]:
+    """The versions that a model's scores may depend on."""
+    from importlib.metadata import version
+
+    libraries = {name: version(name) for name in ("torch", "scikit-learn", "numpy")}
+    return {"ssmlbench": ssmlbench.__version__, "python": platform.python_version(), **libraries}
+
+
+def _listed(values: np.ndarray[Any, Any]) -> list[float | None]:
+    """Numbers as JSON has them; None for a threshold that no score reaches."""
+    return [float(v) if math.isfinite(v) else None for v in values]

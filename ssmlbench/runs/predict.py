@@ -1,0 +1,155 @@
+"""Predictions of a kept model: rows in, a file with their labels and probabilities out."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.files import atomic
+from ssmlbench.core.paths import cache_root
+from ssmlbench.core.suggestions import one_of
+from ssmlbench.data.plain_inputs import PlainRow
+from ssmlbench.data.task import Task
+from ssmlbench.protocol.decisions import decide
+from ssmlbench.runs.model_card import USABLE_RULES
+from ssmlbench.runs.saved_model import SavedModel
+
+CHUNK_ROWS = 1024
+"""Rows that are in memory at a time."""
+SEPARATORS = ";|,"
+"""A label with one of these in its name makes CSV hold JSON lists instead of a;b;c."""
+
+
+class RowWriter(Protocol):
+    """Writes predictions of some rows."""
+
+    def __call__(self, ids: Sequence[str], chosen: Any, scores: Any) -> None:
+        """ids: of n rows; chosen: n × K label sets; scores: n × K."""
+
+
+def predict_rows(
+    model: SavedModel,
+    rows: Iterable[PlainRow],
+    out: Path,
+    decision: str = "calibrated",
+    report: Callable[[int], None] = lambda done: None,
+) -> int:
+    """Write the predictions of all rows, whole or not at all; returns how many there are.
+
+    report: called with the number of rows that are done, after each chunk.
+    """
+    one_of(decision, USABLE_RULES, "--decision")
+    if out.suffix not in WRITERS:
+        raise UserError(f"--out {out}: expected a file that ends with {', '.join(WRITERS)}")
+    if not out.parent.is_dir():
+        raise UserError(f"--out {out}: no such folder {out.parent}")
+    done, iterator = 0, iter(rows)
+    with atomic(out) as unfinished:
+        with WRITERS[out.suffix](unfinished, model.card.labels, decision) as write:
+            while chunk := list(islice(iterator, CHUNK_ROWS)):
+                ids, raws = zip(*chunk, strict=True)
+                scores = model.scores(raws)
+                parameters = model.card.rule_parameters
+                write(ids, decide(scores, decision, parameters=parameters), scores)
+                done += len(chunk)
+                report(done)
+        if not done:
+            raise UserError("there are no rows to predict")
+    return done
+
+
+def unlabelled_rows(model: SavedModel) -> tuple[int, Iterator[PlainRow]]:
+    """The rows of the model's own data set of which no label is known: how many, and the rows."""
+    task = _task_of(model)
+    rows = np.flatnonzero((task.truth("train") < 0).all(axis=1))
+    if not len(rows):
+        raise UserError(
+            f"data set {task.card.name} has no unlabelled rows; name a file or folder with --input"
+        )
+    ids, inputs = task.ids("train"), task.inputs("train")
+    return len(rows), ((ids[row], inputs[int(row)]) for row in rows)
+
+
+def _task_of(model: SavedModel) -> Task:
+    """The prepared data set that the model was made on, if it is on this machine."""
+    for card in sorted((cache_root() / "tasks").glob("*/card.json")):
+        try:
+            if json.loads(card.read_text(encoding="utf-8"))["fingerprint"] == model.spec.data:
+                return Task(card.parent)
+        except (OSError, ValueError, KeyError):
+            continue
+    raise UserError(
+        f"data set {model.spec.dataset} of this model is not prepared on this machine; name the rows "
+        "with --input"
+    )
+
+
+# -------------------------------------------------------------------------------------- writers
+
+
+def _names(labels: Sequence[str], chosen: Any) -> list[str]:
+    return [labels[int(k)] for k in np.flatnonzero(chosen)]
+
+
+@contextmanager
+def _csv_writer(file: Path, labels: Sequence[str], rule: str) -> Iterator[RowWriter]:
+    plain = not any(separator in label for label in labels for separator in SEPARATORS)
+    with file.open("w", encoding="utf-8", newline="") as opened:
+        writer = csv.writer(opened)
+        writer.writerow(["id", "labels", "rule", *(f"p({label})" for label in labels)])
+
+        def write(ids: Sequence[str], chosen: Any, scores: Any) -> None:
+            for identity, row, values in zip(ids, chosen, scores, strict=True):
+                names = _names(labels, row)
+                text = ";".join(names) if plain else json.dumps(names, ensure_ascii=False)
+                writer.writerow([identity, text, rule, *(f"{value:.6g}" for value in values)])
+
+        yield write
+
+
+@contextmanager
+def _jsonl_writer(file: Path, labels: Sequence[str], rule: str) -> Iterator[RowWriter]:
+    with file.open("w", encoding="utf-8") as opened:
+
+        def write(ids: Sequence[str], chosen: Any, scores: Any) -> None:
+            for identity, row, values in zip(ids, chosen, scores, strict=True):
+                probabilities = {k: float(f"{v:.6g}") for k, v in zip(labels, values, strict=True)}
+                record = {
+                    "id": identity,
+                    "labels": _names(labels, row),
+                    "rule": rule,
+                    "probabilities": probabilities,
+                }
+                opened.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+        yield write
+
+
+@contextmanager
+def _parquet_writer(file: Path, labels: Sequence[str], rule: str) -> Iterator[RowWriter]:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    columns = [("id", pa.string()), ("labels", pa.list_(pa.string())), ("rule", pa.string())]
+    schema = pa.schema([*columns, *((f"p({label})", pa.float32()) for label in labels)])
+    with ParquetWriter(file, schema) as writer:
+
+        def write(ids: Sequence[str], chosen: Any, scores: Any) -> None:
+            names = [_names(labels, row) for row in chosen]
+            own = [pa.array(list(ids)), pa.array(names, columns[1][1]), pa.array([rule] * len(ids))]
+            values = [pa.array(column) for column in np.ascontiguousarray(scores.T)]
+            writer.write_table(pa.Table.from_arrays([*own, *values], schema=schema))
+
+        yield write
+
+
+WRITERS = {".csv": _csv_writer, ".jsonl": _jsonl_writer, ".parquet": _parquet_writer}
+"""By the end of the file's name."""

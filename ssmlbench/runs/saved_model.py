@@ -1,0 +1,170 @@
+"""A kept model, ready to score raw inputs: from a run's folder and its encoder's weights alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.seeds import stream
+from ssmlbench.inputs.encoders import Encoder, EncoderOptions, Vector, find_encoder
+from ssmlbench.inputs.frozen import frozen_network
+from ssmlbench.inputs.scaling import Scale
+from ssmlbench.inputs.splits import Inputs, RowNumbers, SplitInputs
+from ssmlbench.inputs.views import View
+from ssmlbench.kit.estimator import Estimator
+from ssmlbench.kit.method import Method
+from ssmlbench.plugins.digest import code_digest, encoder_code
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.protocol.judge import Float32Array, checked_scores
+from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.model_card import ModelCard, read_model_card, versions
+from ssmlbench.runs.train import build_learner
+from ssmlbench.training.checkpoint import Checkpoint, Stored
+from ssmlbench.training.device import make_repeatable, pick_device
+from ssmlbench.training.estimation import features_of
+from ssmlbench.training.estimator_state import restore_estimator
+from ssmlbench.training.evaluation import Scorer
+from ssmlbench.training.model import Model
+
+
+class SavedModel:
+    """The model of a finished run."""
+
+    def __init__(
+        self, folder: Path, plugins: Plugins, backbone: str | None = None, device: str = "auto"
+    ):
+        """backbone: where the encoder is on this machine, if not where the run had it."""
+        self.card: ModelCard = read_model_card(folder)
+        stored = Checkpoint(RunFolder(folder).weights_file).read()
+        if stored is None:
+            file = RunFolder(folder).weights_file
+            raise UserError(f"{file} is missing or incomplete: copy the whole run folder")
+        self.spec = self.card.spec
+        if backbone is not None:
+            where = Path(backbone).expanduser()
+            here = str(where.absolute()) if where.is_dir() else backbone
+            self.spec = dataclasses.replace(self.spec, backbone=here)
+        self.device = pick_device(device)
+        self.options = EncoderOptions.of(self.spec)
+        self.encoder = find_encoder(plugins.encoders, self.spec.backbone, self.card.kind)
+        self.notes = self._differences(plugins)
+        if state := stored.tensors.get("encoder"):
+            arrays = {name: tensor.numpy() for name, tensor in state.items()}
+            self.encoder = self.encoder.with_state(arrays)
+        scale = stored.tensors.get("scale")
+        self.scale = Scale(scale["mean"], scale["deviation"]) if scale else None
+        self.learner = build_learner(self.spec, plugins, len(self.card.labels))
+        self._stored: Stored = stored
+        self._frozen: Encoder | None = None
+        self._scorer: Scorer | None = None
+        if isinstance(self.learner, Estimator):
+            arrays = {k: v.numpy() for k, v in stored.tensors.get("estimator", {}).items()}
+            restore_estimator(self.learner, arrays, stored.facts["estimator"])
+        make_repeatable(None)
+
+    def _differences(self, plugins: Plugins) -> list[str]:
+        """A line for everything that may make scores differ from those of the run."""
+        spec, made = self.spec, self.card.made_with
+        notes = []
+        method = plugins.methods[spec.method]
+        for name, then, now in (
+            (f"method {method.name}", spec.code, code_digest(method)),
+            (f"encoder {self.encoder.name}", spec.encoder_code, encoder_code(self.encoder)),
+        ):
+            if then != now:
+                notes.append(f"the code of {name} has changed since the model was made")
+        if spec.is_estimator and made.get("scikit-learn") != versions()["scikit-learn"]:
+            notes.append(
+                f"the model was made with scikit-learn {made.get('scikit-learn')}, here is "
+                f"{versions()['scikit-learn']}"
+            )
+        return notes
+
+    def scores(self, raws: Sequence[Any]) -> Float32Array:
+        """Scores in [0, 1] of raw inputs (texts, images, vectors): N × K."""
+        labels = len(self.card.labels)
+        if not len(raws):
+            return np.zeros((0, labels), dtype=np.float32)
+        inputs = self._inputs(raws)
+        if isinstance(self.learner, Estimator):
+            found = self.learner.scores(features_of(inputs, np.arange(len(inputs))))
+            return checked_scores(found, (len(raws), labels), self.spec.method)
+        if self._scorer is None:
+            self._scorer = self._network(inputs)
+        return self._scorer.scores(inputs)
+
+    def _inputs(self, raws: Sequence[Any]) -> SplitInputs:
+        """Raw inputs as the network or the estimator takes them."""
+        prepared = self.encoder.prepare(list(raws), self.options)
+        views = self.encoder.views(self.card.kind, True, self.options)
+        inputs = Inputs(prepared, views)
+        if not self.spec.freeze:
+            return inputs if self.scale is None else inputs.scaled(self.scale)
+        if self._frozen is None:
+            rows = np.zeros(1, dtype=np.int64)
+            example = inputs.view(rows, "plain", stream(0, "example"))[0]
+            self._frozen = frozen_network(self.encoder, self.spec, example).to(self.device)
+        return EncodedInputs(inputs, self._frozen, self.device, self.scale)
+
+    def _network(self, inputs: SplitInputs) -> Scorer:
+        """The trained network, built for inputs of this shape."""
+        method = cast(Method, self.learner)
+        example = inputs.view(np.zeros(1, dtype=np.int64), "plain", stream(0, "example"))[0]
+        if self.spec.freeze:
+            encoder: Encoder = Vector(example)
+        else:
+            # The file has all its weights: those it started from are not needed.
+            has_choice = "weights" in self.encoder.options
+            options = dataclasses.replace(self.options, weights="none") if has_choice else None
+            encoder = self.encoder(example, options or self.options)
+        model = Model(self.spec, method, encoder, self.device)
+        try:
+            for network in (model.network, model.averaged_network):
+                network.load_state_dict(dict(self._stored.tensors["network"]))
+        except (RuntimeError, KeyError) as error:
+            reason = str(error).strip().splitlines()[-1].strip()
+            raise UserError(f"the stored weights do not fit these inputs: {reason}") from None
+        method.load_state(dict(self._stored.tensors.get("method", {})))
+        for name, value in self._stored.facts["method"].items():
+            setattr(method, name, value)
+        return Scorer(self.spec, method.to(self.device), model)
+
+
+class EncodedInputs:
+    """Rows whose features are computed when a view is asked for, rounded as cached ones are."""
+
+    on_the_fly = False
+
+    def __init__(
+        self, inputs: Inputs, encoder: Encoder, device: torch.device, scale: Scale | None = None
+    ):
+        self.inputs = inputs
+        self.encoder = encoder
+        self.device = device
+        self.scale = scale
+        self.views: dict[str, View] = inputs.views
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @torch.inference_mode()
+    def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
+        """Features of one view of the rows."""
+        size = self.encoder.batch_rows
+        parts = [rows[i : i + size] for i in range(0, max(len(rows), 1), size)]
+        batches = (self.inputs.view(part, view, generator) for part in parts)
+        features = torch.cat(
+            [self.encoder(b.to(self.device)).float().half().cpu() for b in batches]
+        )
+        return (features if self.scale is None else self.scale(features)).float()
+
+    def scaled(self, scale: Any) -> EncodedInputs:
+        """The same rows with every vector put through `scale`."""
+        return EncodedInputs(self.inputs, self.encoder, self.device, scale)
