@@ -16,6 +16,8 @@ from typer.core import TyperCommand, TyperGroup
 VERBS = {
     "run": ("run:run", "Train one run, or every combination of the lists given."),
     "tune": ("tune:tune", "Search hyper-parameters, judged on held-out labelled rows."),
+    "recommend": ("recommend:recommend", "Find what works on your data, and label its rows."),
+    "show": ("show:show", "Show one finished run: metrics, and results for each label."),
     "predict": ("predict:predict", "Label new rows with the model of a finished run."),
     "status": ("status:status", "Show how the runs of a results folder are doing."),
     "compare": ("compare:compare", "Print leaderboards of the finished runs."),

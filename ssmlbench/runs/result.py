@@ -12,10 +12,11 @@ from ssmlbench.core.checksums import file_facts
 from ssmlbench.core.files import write_atomically, write_json
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
-from ssmlbench.protocol.judge import Judge
+from ssmlbench.protocol.judge import Judge, judged_rows, rows_from_train
 from ssmlbench.protocol.metrics import empty_labels, evaluate_rules
 from ssmlbench.runs.diagnostics import Diagnostics
 from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.per_label import per_label
 from ssmlbench.runs.schema import RESULT_VERSION, Result
 from ssmlbench.runs.scores import StoredScores
 from ssmlbench.runs.train import TrainingReport
@@ -35,10 +36,13 @@ def write_result(
     import pandas as pd
 
     truth = judge.judged_truth == 1
-    StoredScores(outcome.scores, truth, outcome.rule_parameters).write(folder.scores_file)
+    names = list(task.card.label_names)
+    ids = judged_ids(spec, task, judge)
+    stored = StoredScores(outcome.scores, truth, outcome.rule_parameters, names, ids)
+    stored.write(folder.scores_file)
     noted = {**judge.found.records.arrays(), **judge.label_counts()}
     if noted:
-        Diagnostics(noted, list(task.card.label_names)).write(folder.path)
+        Diagnostics(noted, names).write(folder.path)
     history = pd.DataFrame(outcome.history)
     write_atomically(folder.history_file, history.to_csv(index=False))
     semi = history[history.phase == "semi"] if (history.phase == "semi").any() else history
@@ -76,8 +80,18 @@ def write_result(
         },
         "files": file_facts(folder.path, folder.written_files()),
     }
+    if len(truth):
+        result["per_label"] = per_label(outcome.scores, truth, outcome.rule_parameters, names)
     write_json(folder.result_file, result)
     return result
+
+
+def judged_ids(spec: RunSpec, task: Task, judge: Judge) -> list[str]:
+    """What the data set calls each row that was judged."""
+    if not rows_from_train(spec):
+        return task.ids("test")
+    ids = task.ids("train")
+    return [ids[row] for row in judged_rows(spec, judge.observation)]
 
 
 def write_diverged_trial(spec: RunSpec, folder: RunFolder, reason: str) -> Result:

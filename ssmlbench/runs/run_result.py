@@ -63,6 +63,19 @@ class RunResult:
             raise UserError(f"decision {decision!r}: {reasons[True]}")
         return values
 
+    def per_label(self) -> pd.DataFrame:
+        """Return support, precision, recall, F1, AP and threshold of each label (calibrated)."""
+        import pandas as pd
+
+        found = self._run.result.get("per_label")
+        if found is None:
+            raise UserError(
+                f"{self.folder} has no results per label: it was judged on nothing, or made before they "
+                "were stored"
+            )
+        columns = {name: values for name, values in found.items() if name != "rule"}
+        return pd.DataFrame(columns).set_index("label")
+
     @property
     def cost(self) -> dict[str, float]:
         """What it took: `seconds`, `seconds_per_epoch`, `peak_memory_mb`."""

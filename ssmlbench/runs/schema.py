@@ -16,6 +16,7 @@ from typing import Any, NotRequired, TypedDict, cast
 from ssmlbench.core.checksums import FIELD, FileFacts, checksum_holds
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.regimes import REGIMES
+from ssmlbench.runs.per_label import PerLabel
 
 RESULT_VERSION = 3
 """Raised when a field of result.json changes its meaning. Results without a version are version 1.
@@ -62,6 +63,7 @@ class Result(TypedDict):
     steps: NotRequired[int]
     uses: NotRequired[str]  # "labelled rows" or "both pools": the training rows it learnt from
     labels_without_test_positive: NotRequired[int]
+    per_label: NotRequired[PerLabel]
     notes: NotRequired[list[str]]
     made_with: NotRequired[MadeWith]
     data: NotRequired[DataFacts]

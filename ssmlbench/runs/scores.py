@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,19 +14,27 @@ from ssmlbench.core.files import atomic
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.runs.folder import RunFolder
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 @dataclass(frozen=True)
 class StoredScores:
-    """Test scores and truth (rows × labels), and the fitted parameters of the decision rules."""
+    """Test scores and truth (rows × labels), and the fitted parameters of the decision rules.
+
+    Runs made before they were stored have no names of labels and ids of rows.
+    """
 
     scores: NDArray[Any]
     truth: NDArray[np.bool_]
     parameters: dict[str, NDArray[Any]] = field(default_factory=dict)
+    label_names: list[str] = field(default_factory=list)
+    row_ids: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, folder: Path) -> StoredScores:
         """The scores in a run's folder; an OSError or ValueError says what is wrong with them."""
-        from safetensors import SafetensorError
+        from safetensors import SafetensorError, safe_open
         from safetensors.numpy import load_file
 
         file = folder / "scores.safetensors"
@@ -38,7 +47,18 @@ class StoredScores:
             raise ValueError(f"{file} is not a whole safetensors file") from None
         if not {"scores", "truth"} <= stored.keys():
             raise ValueError(f"{file} has no scores or no truth")
-        return cls(stored.pop("scores"), stored.pop("truth") == 1, stored)
+        with safe_open(file, framework="numpy") as opened:
+            names = opened.metadata() or {}
+        labels, ids = (json.loads(names.get(key, "[]")) for key in ("labels", "ids"))
+        return cls(stored.pop("scores"), stored.pop("truth") == 1, stored, labels, ids)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The scores as a table: a row for each row of the test set, a column for each label."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            self.scores, index=self.row_ids or None, columns=self.label_names or None
+        )
 
     def write(self, file: Path) -> None:
         """Write the file whole or not at all."""
@@ -49,8 +69,9 @@ class StoredScores:
             "truth": self.truth.astype(np.uint8),
             **self.parameters,
         }
+        names = {"labels": json.dumps(self.label_names), "ids": json.dumps(self.row_ids)}
         with atomic(file) as unfinished:
-            save_file(tensors, unfinished)
+            save_file(tensors, unfinished, metadata=names)
 
     def lacking(self, rule: str) -> list[str]:
         """The parameters of a decision rule that were not stored: the run is older than the rule."""
