@@ -41,7 +41,10 @@ def on_images(name: str, plugins: Plugins) -> Trainer:
     judge = Judge.of(spec, task.truth("train"), task.truth("test"))
     loader = SplitLoader(spec, cls, task, torch.device("cpu"))
     run_data = load_run_data(spec, judge.visible(), judge, loader.load)
-    method, built = build_learner(spec, plugins, task), build_encoder(spec, cls, run_data)
+    method, built = (
+        build_learner(spec, plugins, task.label_count),
+        build_encoder(spec, cls, run_data),
+    )
     return Trainer(spec, method, built, run_data, TrainingContext())
 
 

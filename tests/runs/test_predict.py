@@ -34,6 +34,7 @@ class HalfLabelled(DatasetAdapter):
 
     name = "half-labelled"
     kind = "text"
+    backbone = "tfidf"
 
     def label_names(self) -> list[str]:
         return ["food", "traffic", "weather; or not"]

@@ -37,7 +37,11 @@ def footnotes(board: Board) -> list[str]:
         notes.append("Trials of a study, judged on held-out labelled rows: not on the test set.")
     if CONVENTIONS[board.convention]:
         notes.append(CONVENTIONS[board.convention])
-    over = f"{board.setting['folds']} folds of the labelled rows" if board.setting["folds"] else "seeds"
+    over = (
+        f"{board.setting['folds']} folds of the labelled rows"
+        if board.setting["folds"]
+        else "seeds"
+    )
     notes.append(f"{setting_text(board.setting)}; mean ± std over {over}; rows by average rank.")
     if any(cell.interval for row in board.rows for cell in row.cells.values()):
         notes.append(
@@ -73,7 +77,9 @@ def data_notes(board: Board) -> list[str]:
 def _learner_notes(board: Board) -> list[str]:
     """What the rows learn from, which are estimators, and how they are compared."""
     notes = []
-    if REGIMES[board.regime].has_unlabelled_rows and any(r.uses == "labelled rows" for r in board.rows):
+    if REGIMES[board.regime].has_unlabelled_rows and any(
+        r.uses == "labelled rows" for r in board.rows
+    ):
         others = (
             "use both pools" if all(r.uses for r in board.rows) else "use both pools or are old"
         )
