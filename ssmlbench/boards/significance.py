@@ -24,6 +24,8 @@ MIN_METHODS = 3
 """Friedman's test of two methods is a sign test; Wilcoxon's is the better one there."""
 MIN_BLOCKS = 5
 """Below this the χ² distribution does not approximate Friedman's statistic."""
+MIN_RESAMPLED_BLOCKS = 3
+"""Below this resampled blocks say nothing about the spread of a rank."""
 ROUGH_BLOCKS = 10
 """Below this Friedman's p is only rough (Demšar, 2006)."""
 
@@ -159,6 +161,24 @@ def average_ranks(values: NDArray[np.float64], higher_is_better: bool) -> NDArra
 
     ranks = rankdata(-values if higher_is_better else values, axis=1)
     return np.asarray(ranks.mean(axis=0), dtype=np.float64)
+
+
+def rank_intervals(
+    values: NDArray[np.float64], higher_is_better: bool, draws: int = 2000, seed: int = 0
+) -> NDArray[np.float64] | None:
+    """Return the 95 % interval of each method's average rank over resampled blocks, methods × 2.
+
+    None below 3 blocks: two blocks have three different resamples.
+    """
+    from scipy.stats import rankdata
+
+    if len(values) < MIN_RESAMPLED_BLOCKS:
+        return None
+    ranks = rankdata(-values if higher_is_better else values, axis=1)
+    random = np.random.default_rng(seed)
+    drawn = random.integers(len(values), size=(draws, len(values)))
+    averages = ranks[drawn].mean(axis=1)
+    return np.asarray(np.quantile(averages, [0.025, 0.975], axis=0).T, dtype=np.float64)
 
 
 def friedman(values: NDArray[np.float64], higher_is_better: bool = True) -> Friedman:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from ssmlbench.boards.analyses.contract import Analysis, Option
+from ssmlbench.boards.analyses.contract import Analysis, Findings, Option
 from ssmlbench.boards.analyses.table import analyses_by_name
+from ssmlbench.cli.analyse_variants import ablation, sensitivity
 from ssmlbench.cli.board_options import BoardOptions, board_numbers
 from ssmlbench.cli.options import wide_console
 from ssmlbench.cli.run_options import Command, in_panel, parameter, with_options
@@ -74,17 +76,23 @@ def _command(analysis: Analysis) -> Command:
 def show(analysis: Analysis, boards: Any, query: Any, own: dict[str, Any], out: Path) -> None:
     """Make the analysis, print its tables and write its files."""
     from ssmlbench.boards.analyses.contract import cells_of
+
+    show_findings(analysis.find(cells_of(boards), query, own), out)
+
+
+def show_findings(found: Sequence[Findings], out: Path) -> None:
+    """Print the tables of the findings and write their files."""
     from ssmlbench.boards.analyses.output import write_findings
     from ssmlbench.boards.render import Document, print_document
 
-    found = analysis.find(cells_of(boards), query, own)
     print_document(Document([findings.table for findings in found]), "table", wide_console())
     with Console(stderr=True).status("drawing the figures"):
         written = write_findings(found, out)
-    typer.echo(
-        f"{out}: {len(written)} files, {written[0].with_suffix('').name}.*" if written else ""
-    )
+    stems = dict.fromkeys(file.with_suffix("").name for file in written)
+    typer.echo(f"{out}: {', '.join(f'{stem}.*' for stem in stems)}")
 
 
 for _name, _analysis in analyses_by_name().items():
     analyse_app.command(_name, help=_analysis.summary)(_command(_analysis))
+analyse_app.command("ablation")(ablation)
+analyse_app.command("sensitivity")(sensitivity)

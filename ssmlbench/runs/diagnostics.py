@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ssmlbench.core.errors import DamagedFile
 from ssmlbench.core.files import atomic
 from ssmlbench.runs.folder import RunFolder
 
@@ -28,16 +29,18 @@ class Diagnostics:
 
     @classmethod
     def read(cls, folder: Path) -> Diagnostics | None:
-        """What a run's folder has; None if it has no such file or a damaged one."""
+        """What a run's folder has; None if it has no such file; a DamagedFile if it is not as written."""
         from safetensors import SafetensorError, safe_open
 
+        if not (folder / FILE).is_file():
+            return None
+        RunFolder(folder).verify(FILE)
         try:
-            RunFolder(folder).verify(FILE)
             with safe_open(folder / FILE, framework="numpy") as stored:
                 arrays = {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118
                 names = json.loads((stored.metadata() or {}).get("label_names", "[]"))
         except (OSError, SafetensorError, ValueError):
-            return None
+            raise DamagedFile(folder / FILE, "it is not a whole safetensors file") from None
         return cls(arrays, list(map(str, names)))
 
     def write(self, folder: Path) -> None:

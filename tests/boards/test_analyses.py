@@ -268,6 +268,17 @@ def test_runs_without_a_side_file_still_give_what_their_scores_allow(tmp_path: P
         assert analyses_by_name()[name].find(cells(tmp_path), Query(), {})
 
 
+def test_a_damaged_side_file_is_left_out_and_named(tmp_path: Path) -> None:
+    write_run(tmp_path, 0.5, noted(), seed=0)
+    folder = write_run(tmp_path, 0.5, noted(), seed=1, method="bbam")
+    file = folder / "diagnostics.safetensors"
+    file.write_bytes(file.read_bytes()[:-40])
+    whole, _ = analyses_by_name()["vdfd"].find(cells(tmp_path), Query(), {})
+    assert {record["method"] for record in whole.records} == {"cap"}
+    assert str(file) in whole.table.notes[-1]
+    assert analyses_by_name()["labels"].find(cells(tmp_path), Query(), {})
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

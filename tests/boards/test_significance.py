@@ -287,3 +287,28 @@ def test_a_single_method_is_no_comparison(tmp_path: Path) -> None:
     for gather in (significance.blocks_over_cells, significance.blocks_over_seeds):
         text = as_markdown(statistics_document(gather(boards, METRICS["map"])))
         assert "No test: fewer than two methods" in text
+
+
+def test_the_interval_of_a_rank_is_that_of_scipys_bootstrap() -> None:
+    from scipy import stats
+
+    found = significance.rank_intervals(DEMSAR, higher_is_better=True, draws=4000)
+    assert found is not None
+    ranks = stats.rankdata(-DEMSAR, axis=1)
+    for method in range(4):
+        expected = stats.bootstrap(
+            (ranks[:, method],),
+            np.mean,
+            n_resamples=4000,
+            method="percentile",
+            rng=np.random.default_rng(5),
+        ).confidence_interval
+        assert found[method] == pytest.approx([expected.low, expected.high], abs=0.08)
+
+
+def test_ranks_that_never_change_have_no_width_and_two_blocks_no_interval() -> None:
+    always = np.array([[0.9, 0.5, 0.1]] * 4)
+    found = significance.rank_intervals(always, higher_is_better=True)
+    assert found is not None
+    assert found.tolist() == [[1, 1], [2, 2], [3, 3]]
+    assert significance.rank_intervals(always[:2], higher_is_better=True) is None

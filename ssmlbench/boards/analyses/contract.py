@@ -12,7 +12,7 @@ from ssmlbench.boards.board import Board, level_of
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render.document import Panel, TableSection, texts
 from ssmlbench.boards.report.series import where
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.spec import REGIME_NUMBERS
 from ssmlbench.runs.diagnostics import Diagnostics
 from ssmlbench.runs.finished import Finished
@@ -116,17 +116,21 @@ def cells_of(boards: Sequence[Board]) -> list[Cell]:
 class Missing:
     """Runs that lack a file, and the one line that says so."""
 
-    what: str  # "diagnostics.safetensors"
+    what: str  # "scores.safetensors", or an array of the side file
     rows: dict[str, str] = field(default_factory=dict)  # row → the folder of one of its runs
+    damaged: list[str] = field(default_factory=list)  # what is wrong with a file
 
-    def note(self, name: str, folder: Path) -> None:
-        """Note that a run of a row lacks it."""
+    def note(self, name: str, folder: Path, error: Exception | None = None) -> None:
+        """Note that a run of a row lacks it, or that its file is damaged."""
         self.rows.setdefault(name, str(folder))
+        if isinstance(error, DamagedFile):
+            self.damaged.append(str(error))
 
     @property
     def text(self) -> str:
-        """Which rows are left out; empty if none."""
-        return f"without {self.what}: {', '.join(self.rows)}" if self.rows else ""
+        """Which rows are left out, and which files are damaged; empty if none."""
+        lines = [f"left out, without {self.what}: {', '.join(self.rows)}"] if self.rows else []
+        return "; ".join([*lines, *self.damaged])
 
 
 def with_scores(cell: Cell) -> tuple[dict[str, list[StoredScores]], Missing]:
@@ -137,8 +141,8 @@ def with_scores(cell: Cell) -> tuple[dict[str, list[StoredScores]], Missing]:
         for run in runs:
             try:
                 found.setdefault(name, []).append(StoredScores.read(run.folder))
-            except (OSError, ValueError):
-                missing.note(name, run.folder)
+            except (OSError, ValueError) as error:
+                missing.note(name, run.folder, error)
     return found, missing
 
 
@@ -150,7 +154,11 @@ def with_diagnostics(
     missing = Missing(array)
     for name, runs in cell.rows.items():
         for run in runs:
-            noted = Diagnostics.read(run.folder)
+            try:
+                noted = Diagnostics.read(run.folder)
+            except DamagedFile as error:
+                missing.note(name, run.folder, error)
+                continue
             if noted is not None and array in noted:
                 found.setdefault(name, []).append((run, noted))
             else:
@@ -158,11 +166,19 @@ def with_diagnostics(
     return found, missing
 
 
+def side_file(run: Finished) -> Diagnostics | None:
+    """What a run noted; None if it has no readable side file."""
+    try:
+        return Diagnostics.read(run.folder)
+    except DamagedFile:
+        return None
+
+
 def label_names(cell: Cell, labels: int) -> list[str]:
     """The labels' names, from a run that stored them; else numbers counted from 0."""
     for runs in cell.rows.values():
         for run in runs:
-            noted = Diagnostics.read(run.folder)
+            noted = side_file(run)
             if noted is not None and len(noted.label_names) == labels:
                 return noted.label_names
     return [str(number) for number in range(labels)]

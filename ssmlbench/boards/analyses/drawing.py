@@ -65,7 +65,9 @@ def finish(axes: Axes, title: str, x: str, y: str, named_rows: bool = False) -> 
     axes.set_ylabel(y)
     axes.grid(axis="x" if named_rows else "y")
     axes.set_axisbelow(True)
-    if not named_rows:
+    if named_rows:
+        axes.locator_params(axis="x", nbins=5)
+    else:
         plain_numbers(axes.yaxis)
 
 

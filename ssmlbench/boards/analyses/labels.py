@@ -15,6 +15,7 @@ from ssmlbench.boards.analyses.contract import (
     Findings,
     label_names,
     nothing,
+    side_file,
     table,
     with_scores,
 )
@@ -30,7 +31,6 @@ from ssmlbench.boards.analyses.drawing import (
 from ssmlbench.boards.query import Query
 from ssmlbench.protocol.decisions import decide
 from ssmlbench.protocol.metrics import average_precision
-from ssmlbench.runs.diagnostics import Diagnostics
 from ssmlbench.runs.scores import StoredScores
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _train_counts(cell: Cell, truth: NDArray[np.bool_]) -> tuple[NDArray[Any], s
     """Positives of each label in the training rows, or in the test rows of runs that did not note them."""
     for runs in cell.rows.values():
         for run in runs:
-            noted = Diagnostics.read(run.folder)
+            noted = side_file(run)
             if noted is not None and "label_counts" in noted:
                 return noted["label_counts"], "positives in the training rows"
     return truth.sum(axis=0), "positives in the test rows"

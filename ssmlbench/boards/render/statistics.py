@@ -56,9 +56,14 @@ def _ranks(blocks: Blocks) -> tuple[TableSection, Mapping[str, Any]]:
     means = blocks.values.mean(axis=0)
     stds = blocks.values.std(axis=0, ddof=1 if len(blocks.values) > 1 else 0)
     order = sorted(range(len(ranks)), key=lambda i: (ranks[i], blocks.names[i]))
-    rows = [
-        texts(blocks.names[i], f"{ranks[i]:.2f}", f"{means[i]:.4f} ± {stds[i]:.4f}") for i in order
-    ]
+    intervals = significance.rank_intervals(blocks.values, better)
+
+    def rank(i: int) -> str:
+        if intervals is None:
+            return f"{ranks[i]:.2f}"
+        return f"{ranks[i]:.2f} [{intervals[i, 0]:.2f}, {intervals[i, 1]:.2f}]"
+
+    rows = [texts(blocks.names[i], rank(i), f"{means[i]:.4f} ± {stds[i]:.4f}") for i in order]
     record: dict[str, Any] = {
         "metric": blocks.metric.key,
         "regime": blocks.regime,
@@ -66,10 +71,13 @@ def _ranks(blocks: Blocks) -> tuple[TableSection, Mapping[str, Any]]:
         "blocks": list(blocks.blocks),
         "methods": list(blocks.names),
         "average_ranks": ranks.tolist(),
+        "rank_intervals": None if intervals is None else intervals.tolist(),
         "left_out": list(blocks.left_out),
         "skipped": list(blocks.skipped),
     }
     notes, warning = [f"Average ranks and mean ± std over {blocks.about}."], ""
+    if intervals is not None:
+        notes[0] += " In brackets: 95 % of the average ranks over resampled blocks."
     try:
         test = significance.friedman(blocks.values, better)
         after = significance.nemenyi(blocks.values, better)

@@ -10,6 +10,7 @@ from ssmlbench.boards.board import Board
 from ssmlbench.boards.columns import COSTS
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import title
+from ssmlbench.boards.report.analyses import analysis_sections
 from ssmlbench.boards.report.critical_difference import critical_differences
 from ssmlbench.boards.report.histories import CellHistories
 from ssmlbench.boards.report.series import Series, cost_quality, dots, named, over_levels
@@ -74,6 +75,19 @@ def report_sections(boards: Sequence[Board], query: Query) -> list[FigureSection
         found[0].notes.append(
             f"{len(boards) - len(main)} of the {len(boards)} leaderboards are separate and have no figures."
         )
+    return [*found, *_analyses(main, query)]
+
+
+def _analyses(boards: Sequence[Board], query: Query) -> list[FigureSection]:
+    found = []
+    for section in analysis_sections(boards, query):
+        by_place: dict[str, Group] = {}
+        for figure in section.figures:
+            by_place.setdefault(figure.where, Group(figure.where)).series.append(figure)
+        heading = f"Analysis: {section.name}"
+        key = f"analysis-{section.name}"
+        groups = list(by_place.values())
+        found.append(FigureSection(key, heading, section.summary, groups, section.notes))
     return found
 
 

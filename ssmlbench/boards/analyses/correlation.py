@@ -1,0 +1,193 @@
+"""`analyse correlation`: the labels' weight vectors against their co-occurrence (HML, Eq. 8, Figure 6)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssmlbench.boards.analyses.contract import (
+    Analysis,
+    Cell,
+    Findings,
+    Option,
+    label_names,
+    nothing,
+    table,
+    with_diagnostics,
+)
+from ssmlbench.boards.analyses.drawing import panels
+from ssmlbench.boards.query import Query
+from ssmlbench.boards.report.style import INK, plain_numbers
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.runs.finished import Finished
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_LABELS = 30
+SCALE, MARGIN = 20.0, 0.3
+"""HML's s and m, for a method that has none."""
+Values = NDArray[np.float64]
+
+
+class Correlation(Analysis):
+    """Corr(i, j) = σ(s cos(angle between w_i and w_j + m)), and Jaccard of the labels' rows."""
+
+    name = "correlation"
+    summary = "Label embeddings against co-occurrence: clustered heat map and rank correlation."
+    options = (
+        Option("of", "", "The row that is shown; by default the best-ranked."),
+        Option("threshold", 0.0, "Only labels with a partner of at least this Jaccard."),
+    )
+
+    def find(
+        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+    ) -> list[Findings]:
+        """One finding for each cell whose runs noted weights and pairs."""
+        threshold = float(options.get("threshold", 0.0))
+        if not 0 <= threshold <= 1:
+            raise UserError(f"--threshold {threshold:g}: must lie in [0, 1]")
+        found = []
+        for cell in cells:
+            rows, _ = with_diagnostics(cell, "head_weights")
+            rows = {n: [m for m in runs if "pair_counts" in m[1]] for n, runs in rows.items()}
+            rows = {name: runs for name, runs in rows.items() if runs}
+            if rows:
+                found.append(_of_cell(cell, rows, str(options.get("of", "")), threshold))
+        if not found:
+            raise nothing(
+                self.name,
+                "no run here has noted its classifier's weights (nor have estimators, nor more than 512 "
+                "labels)",
+                f"{cells[0].command} --method hml",
+            )
+        return found
+
+
+def embedding_correlation(weights: NDArray[Any], scale: float, margin: float) -> Values:
+    """HML's Eq. 8: σ(s · cos(arccos(w_i·w_j / |w_i||w_j|) + m)), K × K."""
+    unit = weights / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-12)
+    angles = np.arccos(np.clip(unit @ unit.T, -1, 1))
+    found: Values = 1 / (1 + np.exp(-scale * np.cos(angles + margin)))
+    return found
+
+
+def jaccard(pairs: NDArray[Any]) -> Values:
+    """|i ∧ j| / |i ∨ j| of the training rows, from counts of pairs; 0 where neither occurs."""
+    counts = np.diag(pairs).astype(np.float64)
+    either = counts[:, None] + counts[None] - pairs
+    found: Values = np.where(either > 0, pairs / np.maximum(either, 1), 0.0)
+    return found
+
+
+def rank_correlation(a: Values, b: Values) -> float:
+    """Spearman's ρ over the pairs of different labels."""
+    from scipy.stats import spearmanr
+
+    above = np.triu_indices(len(a), 1)
+    if len(above[0]) < 3:
+        return math.nan
+    return float(spearmanr(a[above], b[above]).statistic)
+
+
+def cluster_order(similarity: Values) -> list[int]:
+    """The order of the leaves of average-linkage clustering: similar labels are neighbours."""
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    if len(similarity) < 3:
+        return list(range(len(similarity)))
+    distance = 1 - (similarity + similarity.T) / 2
+    np.fill_diagonal(distance, 0)
+    return [int(i) for i in leaves_list(linkage(squareform(distance, checks=False), "average"))]
+
+
+def scale_and_margin(run: Finished) -> tuple[float, float]:
+    """S and m of a run's method: HML's, where it has no angular margin."""
+    config = run.spec.config
+    scale = config.get("scale", SCALE)
+    margin = config.get("margin", MARGIN) if run.spec.method == "hml" else MARGIN
+    numbers = [value if isinstance(value, int | float) else None for value in (scale, margin)]
+    return float(numbers[0] or SCALE), float(MARGIN if numbers[1] is None else numbers[1])
+
+
+def _of_cell(cell: Cell, rows: Mapping[str, Sequence[Any]], of: str, threshold: float) -> Findings:
+    if of and of not in rows:
+        raise UserError(f"--of {of}: no such row in {cell.where}.{did_you_mean(of, rows)}")
+    shown = of or next(iter(rows))
+    names = label_names(cell, len(next(iter(rows.values()))[0][1]["label_counts"]))
+    body: list[list[object]] = []
+    records: list[dict[str, Any]] = []
+    learnt: dict[str, Values] = {}
+    truth = jaccard(next(iter(rows.values()))[0][1]["pair_counts"])
+    for row, members in rows.items():
+        found = []
+        for run, noted in members:
+            corr = embedding_correlation(noted["head_weights"][-1], *scale_and_margin(run))
+            found.append(corr)
+            rho = rank_correlation(corr, truth)
+            records.append({"kind": "rank", "method": row, "seed": run.spec.seed, "spearman": rho})
+        learnt[row] = np.mean(found, axis=0)
+        rhos = [r["spearman"] for r in records if r.get("method") == row and r["kind"] == "rank"]
+        spread = f" ± {np.std(rhos, ddof=1):.3f}" if len(rhos) > 1 else ""
+        body.append([row, len(rhos), f"{np.mean(rhos):+.3f}{spread}"])
+    for i in range(len(names)):
+        for j in range(i + 1, len(names)):
+            pair = {"kind": "pair", "method": shown, "label": names[i], "with": names[j]}
+            records.append({**pair, "correlation": learnt[shown][i, j], "jaccard": truth[i, j]})
+    section = table(
+        f"{cell.where} · label correlation",
+        ["method", "seeds", "Spearman's ρ"],
+        body,
+        "Between Corr(i, j) of the final classifier's weights and Jaccard of the labels over "
+        "the true labels of the training rows (read by the judge alone), over all pairs of labels.",
+        "A linear head's weights are normalised; s and m are the method's own, or HML's 20 and 0.3.",
+    )
+    partner = truth - np.diag(np.diag(truth))
+    kept = np.flatnonzero(partner.max(axis=1) >= threshold) if threshold else np.arange(len(names))
+    if len(kept) > MOST_LABELS:
+        kept = np.sort(np.argsort(-partner.max(axis=1), kind="stable")[:MOST_LABELS])
+    if not len(kept):
+        raise UserError(
+            f"--threshold {threshold:g}: no label of {cell.where} has such a partner; the largest Jaccard "
+            f"is {partner.max():.3f}"
+        )
+
+    def draw() -> Figure:
+        part = np.ix_(kept, kept)
+        order = cluster_order(truth[part])
+        size = min(330.0, 90 + 14.0 * len(kept))
+        figure, axes = panels(2, height=size)
+        labels = [names[kept[i]] for i in order]
+        maps = (
+            (f"Learnt: Corr of {shown}, {cell.where}", learnt[shown]),
+            ("Data: Jaccard of the true labels", truth),
+        )
+        for axis, (title, values) in zip(axes, maps, strict=True):
+            _heat_map(axis, values[part][np.ix_(order, order)], labels, title)
+        return figure
+
+    return Findings("correlation", cell.where, section, records, draw, "Label correlation.")
+
+
+def _heat_map(axis: Axes, values: Values, labels: Sequence[str], title: str) -> None:
+    shown = values.copy()
+    np.fill_diagonal(shown, np.nan)
+    mesh = axis.pcolormesh(shown, cmap="Greys", vmin=0, edgecolors="white", linewidth=0.4)
+    axis.invert_yaxis()
+    axis.set_aspect("equal")
+    short = [label if len(label) <= 14 else f"{label[:13]}…" for label in labels]
+    places = np.arange(len(labels)) + 0.5
+    axis.set_xticks(places, short, rotation=70, ha="right", fontsize=7)
+    axis.set_yticks(places, short, fontsize=7)
+    axis.tick_params(length=0)
+    axis.set_title(title, loc="left", fontsize=9.5, fontweight="bold")
+    bar = axis.figure.colorbar(mesh, ax=axis, shrink=0.8)
+    bar.ax.tick_params(labelcolor=INK, labelsize=7.5)
+    plain_numbers(bar.ax.yaxis)

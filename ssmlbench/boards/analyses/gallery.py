@@ -1,0 +1,215 @@
+"""`analyse gallery`: test rows with their input, their true labels and each method's labels."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssmlbench.boards.analyses.contract import (
+    Analysis,
+    Cell,
+    Findings,
+    Option,
+    label_names,
+    nothing,
+    table,
+    with_scores,
+)
+from ssmlbench.boards.analyses.drawing import panels
+from ssmlbench.boards.query import Query
+from ssmlbench.boards.report.style import HUES, INK
+from ssmlbench.boards.report.text import clean
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.paths import cache_root
+from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.data.task import CARD, Task
+from ssmlbench.runs.scores import StoredScores
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_METHODS = 4
+RIGHT, WRONG = "✓", "✗"
+
+
+class Gallery(Analysis):
+    """Rows drawn by a seed, or those on which two methods differ most."""
+
+    name = "gallery"
+    summary = "Test rows with input, truth and each method's labels; where two methods differ most."
+    options = (
+        Option("rows", 6, "Test rows that are shown."),
+        Option("seed", 0, "Draws the rows."),
+        Option(
+            "differ", "", "Two rows of the board, A,B: the test rows on which they differ most."
+        ),
+        Option("top", 3, "Labels that are shown of each method."),
+    )
+    in_report = False
+
+    def find(
+        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+    ) -> list[Findings]:
+        """One finding for each cell with scores; inputs from the prepared data set, if it is here."""
+        for name in ("rows", "top"):
+            if options[name] < 1:
+                raise UserError(f"--{name} {options[name]}: must be at least 1")
+        found = []
+        for cell in cells:
+            stored, _ = with_scores(cell)
+            if stored:
+                found.append(_of_cell(cell, stored, options))
+        if not found:
+            raise nothing(self.name, "no run here has scores.safetensors", cells[0].command)
+        return found
+
+
+def prepared_task(fingerprint: str) -> Task | None:
+    """The prepared data set with a fingerprint, if it is in this machine's cache."""
+    for card in sorted((cache_root() / "tasks").glob(f"*/{CARD}")):
+        try:
+            facts = json.loads(card.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if facts.get("fingerprint") == fingerprint:
+            return Task(card.parent)
+    return None
+
+
+def most_different(a: NDArray[Any], b: NDArray[Any], count: int) -> list[int]:
+    """The rows with the largest mean |score difference| over labels, largest first."""
+    apart = np.abs(np.asarray(a, dtype=np.float64) - b).mean(axis=1)
+    return [int(row) for row in np.argsort(-apart, kind="stable")[:count]]
+
+
+def _of_cell(
+    cell: Cell, stored: Mapping[str, Sequence[StoredScores]], options: Mapping[str, Any]
+) -> Findings:
+    firsts = {row: runs[0] for row, runs in stored.items()}
+    truth = next(iter(firsts.values())).truth
+    names = label_names(cell, truth.shape[1])
+    count = min(options["rows"], len(truth))
+    shown = list(firsts)[:MOST_METHODS]
+    if options["differ"]:
+        pair = [part.strip() for part in str(options["differ"]).split(",")]
+        if len(pair) != 2:
+            raise UserError(f"--differ {options['differ']}: two rows of the board, e.g. bce,cap")
+        for name in pair:
+            if name not in firsts:
+                raise UserError(
+                    f"--differ {name}: no such row in {cell.where}.{did_you_mean(name, firsts)}"
+                )
+        shown = pair
+        rows = most_different(firsts[pair[0]].scores, firsts[pair[1]].scores, count)
+        how = f"the rows on which {pair[0]} and {pair[1]} differ most"
+    else:
+        drawn = np.random.default_rng(options["seed"]).choice(len(truth), count, replace=False)
+        rows = sorted(int(row) for row in drawn)
+        how = f"rows drawn with seed {options['seed']}"
+    spec = next(iter(cell.rows.values()))[0].spec
+    task = prepared_task(spec.data)
+    inputs = _inputs(task, rows, len(truth))
+    records: list[dict[str, Any]] = []
+    body = []
+    lines: dict[int, list[tuple[str, list[tuple[str, float, bool]]]]] = {}
+    for row in rows:
+        true = [names[k] for k in np.flatnonzero(truth[row])]
+        for method in shown:
+            scores = firsts[method].scores[row]
+            best = np.argsort(-scores, kind="stable")[: options["top"]]
+            top = [(names[k], float(scores[k]), bool(truth[row, k])) for k in best]
+            lines.setdefault(row, []).append((method, top))
+            for place, (label, score, right) in enumerate(top, start=1):
+                facts = {"row": row, "method": method, "place": place, "label": label}
+                records.append({**facts, "score": score, "right": right, "true": ", ".join(true)})
+            text = ", ".join(f"{RIGHT if ok else WRONG} {label} {s:.2f}" for label, s, ok in top)
+            body.append([row, ", ".join(true) or "none", method, text])
+    section = table(
+        f"{cell.where} · gallery",
+        ["test row", "true labels", "method", f"its {options['top']} best labels"],
+        body,
+        f"{how[0].upper()}{how[1:]}; the first seed of each method. {RIGHT}: a true label; {WRONG}: not.",
+        ""
+        if inputs
+        else "The prepared data set is not in this machine's cache: no inputs are shown.",
+        left=4,
+    )
+
+    def draw() -> Figure:
+        height = 46 + 15 * len(shown)
+        figure, axes = panels(len(rows), height=max(height, 96))
+        for axis, row in zip(axes, rows, strict=True):
+            true = ", ".join(names[k] for k in np.flatnonzero(truth[row])) or "none"
+            title = f"Test row {row}" + (f", {cell.where}" if row == rows[0] else "")
+            _draw_row(axis, title, inputs.get(row), f"true: {true}", lines[row])
+        return figure
+
+    return Findings("gallery", cell.where, section, records, draw, f"Test rows: {how}.")
+
+
+def _inputs(task: Task | None, rows: Sequence[int], count: int) -> dict[int, Any]:
+    """Row → its input, as an image (H × W or H × W × 3) or a text; vectors are not shown."""
+    if task is None or task.card.kind == "vector" or task.card.rows.get("test") != count:
+        return {}
+    inputs = task.inputs("test")
+    return {row: inputs[row] for row in rows}
+
+
+def _draw_row(
+    axis: Axes,
+    title: str,
+    shown: Any,
+    true: str,
+    lines: Sequence[tuple[str, Sequence[tuple[str, float, bool]]]],
+) -> None:
+    axis.set_title(title, loc="left", fontsize=9.5, fontweight="bold")
+    axis.set_axis_off()
+    left = 0.0
+    if isinstance(shown, np.ndarray) and shown.ndim >= 2:
+        image = axis.inset_axes((0.0, 0.0, 0.3, 0.98))
+        image.imshow(_as_image(shown), cmap="gray")
+        image.set_axis_off()
+        left = 0.33
+    y = 0.97
+    if isinstance(shown, str):
+        for part in textwrap.wrap(clean(shown), 62)[:2]:
+            axis.text(0, y, part, fontsize=7.5, va="top", transform=axis.transAxes)
+            y -= 0.13
+    wrapped = textwrap.shorten(clean(true), 60 if not left else 40, placeholder=" …")
+    axis.text(left, y, wrapped, fontsize=8.5, va="top", fontweight="bold", transform=axis.transAxes)
+    for method, top in lines:
+        y -= 0.19
+        text = ", ".join(
+            f"{RIGHT if ok else WRONG} {label} {score:.2f}" for label, score, ok in top
+        )
+        colour = HUES[2] if all(ok for _, _, ok in top) else INK
+        line = textwrap.shorten(
+            clean(f"{method}: {text}"), 66 if not left else 46, placeholder=" …"
+        )
+        axis.text(
+            left,
+            y,
+            line,
+            fontsize=8,
+            va="top",
+            color=colour,
+            transform=axis.transAxes,
+        )
+
+
+def _as_image(values: NDArray[Any]) -> NDArray[Any]:
+    """H × W or H × W × 3, with values that matplotlib takes."""
+    image = np.asarray(values)
+    if image.ndim == 3 and image.shape[0] in (1, 3) and image.shape[2] not in (1, 3):
+        image = np.moveaxis(image, 0, 2)
+    if image.ndim == 3 and image.shape[2] == 1:
+        image = image[:, :, 0]
+    if image.dtype.kind == "f" and image.max() > 1:
+        image = image / image.max()
+    return image

@@ -1,0 +1,78 @@
+"""The analyses in the report: a section for each whose data the runs have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ssmlbench.boards.board import Board
+from ssmlbench.boards.query import Query
+from ssmlbench.boards.report.series import Series
+from ssmlbench.core.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ssmlbench.boards.analyses.contract import Findings
+
+CELLS = 4
+"""Levels of boards that are analysed in a report; `ssmlbench analyse` does all."""
+RUNS = 100
+"""Runs of a level up to which it is analysed in a report."""
+
+
+@dataclass(frozen=True)
+class AnalysisFigure(Series):
+    """The figure of one finding."""
+
+    heading: str
+    text: str
+    draw: Callable[[], Figure]
+
+    @property
+    def title(self) -> str:
+        """What the figure shows."""
+        return self.heading
+
+    @property
+    def alt(self) -> str:
+        """The figure in words."""
+        return self.text
+
+
+@dataclass(frozen=True)
+class AnalysisSection:
+    """What one analysis found."""
+
+    name: str
+    summary: str
+    figures: list[AnalysisFigure]
+    notes: list[str]
+
+
+def analysis_sections(boards: Sequence[Board], query: Query) -> list[AnalysisSection]:
+    """One for each analysis with data; an analysis without data is left out."""
+    from ssmlbench.boards.analyses.contract import cells_of
+    from ssmlbench.boards.analyses.table import analyses_by_name
+
+    cells = [c for c in cells_of(boards) if sum(map(len, c.rows.values())) <= RUNS][:CELLS]
+    found = []
+    for analysis in analyses_by_name().values() if cells else ():
+        if not (analysis.in_report and analysis.needs_runs):
+            continue
+        options = {option.name: option.default for option in analysis.options}
+        try:
+            findings = analysis.find(cells, query, options)
+        except UserError:
+            continue
+        figures = [_figure(each) for each in findings]
+        notes = list(dict.fromkeys(note for each in findings for note in each.table.notes))
+        found.append(AnalysisSection(analysis.name, analysis.summary, figures, notes))
+    return found
+
+
+def _figure(found: Findings) -> AnalysisFigure:
+    return AnalysisFigure(
+        found.where, found.table.title, found.alt or found.table.title, found.draw
+    )

@@ -1,0 +1,217 @@
+"""Correlation, gallery, ablation and sensitivity; and the analyses in the report."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit
+from sklearn.metrics import jaccard_score
+from typer.testing import CliRunner
+
+from ssmlbench.boards.analyses.correlation import (
+    cluster_order,
+    embedding_correlation,
+    jaccard,
+    rank_correlation,
+)
+from ssmlbench.boards.analyses.gallery import most_different
+from ssmlbench.boards.analyses.output import write_findings
+from ssmlbench.boards.analyses.table import analyses_by_name
+from ssmlbench.boards.analyses.variants import (
+    VariantRuns,
+    ablation_findings,
+    paired,
+    sensitivity_findings,
+)
+from ssmlbench.boards.build import build_boards
+from ssmlbench.boards.query import Query
+from ssmlbench.boards.report.analyses import analysis_sections
+from ssmlbench.cli import app
+from ssmlbench.core.errors import UserError
+from ssmlbench.grid.request import GridRequest
+from ssmlbench.grid.variants import BASE, ablations, values_of
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs.finished import read_finished
+from tests.boards.test_analyses import noted
+from tests.support.analysed_runs import TRUTH, cells, write_run
+
+RANDOM = np.random.default_rng(8)
+REQUEST = GridRequest({"method": ("bbam",), "dataset": ("toy",), "pi": (0.1,)})
+
+
+# -------------------------------------------------------------------------------- label correlation
+
+
+def test_the_correlation_of_embeddings_is_equation_8() -> None:
+    weights = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
+    found = embedding_correlation(weights, 20.0, 0.3)
+    assert found[0, 2] == pytest.approx(expit(20 * math.cos(0.3)))  # the same direction
+    assert found[0, 1] == pytest.approx(expit(20 * math.cos(math.pi / 2 + 0.3)))
+
+
+def test_jaccard_and_its_rank_correlation_are_those_of_sklearn_and_scipy() -> None:
+    truth = RANDOM.random((50, 4)) < 0.4
+    found = jaccard(truth.T.astype(float) @ truth.astype(float))
+    assert found[1, 3] == pytest.approx(jaccard_score(truth[:, 1], truth[:, 3]))
+    other = RANDOM.random((4, 4))
+    above = np.triu_indices(4, 1)
+    expected = stats.spearmanr(found[above], other[above]).statistic
+    assert rank_correlation(found, other) == pytest.approx(expected)
+
+
+def test_similar_labels_are_neighbours_in_the_heat_map() -> None:
+    similarity = np.eye(4)
+    similarity[0, 2] = similarity[2, 0] = similarity[1, 3] = similarity[3, 1] = 0.9
+    order = cluster_order(similarity)
+    assert abs(order.index(0) - order.index(2)) == 1
+    assert abs(order.index(1) - order.index(3)) == 1
+
+
+def test_correlation_and_gallery_are_found_and_written(tmp_path: Path) -> None:
+    for method, quality in (("cap", 0.6), ("bce", 0.4)):
+        for seed in (0, 1):
+            write_run(tmp_path / "r", quality, noted(), method=method, seed=seed)
+    found = cells(tmp_path / "r")
+    options: dict[str, Any] = {"of": "bce", "threshold": 0.05}
+    (correlation,) = analyses_by_name()["correlation"].find(found, Query(), options)
+    pair = next(r for r in correlation.records if r["kind"] == "pair")
+    assert pair["jaccard"] == pytest.approx(5 / (30 + 60 - 5))
+    options = {"rows": 3, "seed": 1, "differ": "cap,bce", "top": 2}
+    (gallery,) = analyses_by_name()["gallery"].find(found, Query(), options)
+    assert len(gallery.records) == 3 * 2 * 2  # rows, methods, labels
+    right = gallery.records[0]
+    label = ["sun", "sea", "sand"].index(right["label"])
+    assert right["right"] == bool(TRUTH[right["row"], label])
+    assert len(write_findings([correlation, gallery], tmp_path / "out")) == 10
+    for bad, message in (
+        ({"of": "cat"}, "--of cat: no such row"),
+        ({"threshold": 2.0}, "--threshold 2"),
+        ({"threshold": 0.99}, "no label of"),
+    ):
+        with pytest.raises(UserError, match=message):
+            analyses_by_name()["correlation"].find(found, Query(), bad)
+    wrong = {"rows": 3, "seed": 1, "differ": "cap,cat", "top": 2}
+    with pytest.raises(UserError, match="--differ cat"):
+        analyses_by_name()["gallery"].find(found, Query(), wrong)
+
+
+def test_the_rows_on_which_two_methods_differ_most_come_first() -> None:
+    a, b = np.zeros((4, 2)), np.zeros((4, 2))
+    b[2], b[1] = 0.9, 0.3
+    assert most_different(a, b, 2) == [2, 1]
+
+
+# -------------------------------------------------------------------------------------- variants
+
+
+def test_ablations_are_the_method_as_it_is_and_each_declared_change(plugins: Plugins) -> None:
+    variants = {variant.name: variant for variant in ablations(REQUEST, plugins)}
+    assert next(iter(variants)) == BASE
+    assert variants["without balancing"].request.settings == {"bbam.balance": "false"}
+    assert variants["every negative"].request.settings == {"bbam.negatives_per_positive": "none"}
+    other = variants["CAP's pseudo-labels, no angles"].request
+    assert other.values["method"] == ("cap",)
+    assert other.settings == {"cap.loss": "bce"}
+
+
+def test_hmls_tables_4_and_5_are_its_ablations(plugins: Plugins) -> None:
+    request = GridRequest({"method": ("hml",), "dataset": ("toy",), "regime": ("single-positive",)})
+    changes = [dict(variant.changes) for variant in ablations(request, plugins)]
+    for wanted in (
+        *({"head": "linear"}, {"adaptive": "true"}),  # Table 4, beside HML as it is
+        *({"margin": "0"}, {"margin_on": "positives"}, {"margin_on": "negatives"}),  # Table 5
+    ):
+        assert wanted in changes
+
+
+def test_sensitivity_goes_over_the_declared_range_one_at_a_time_or_together(
+    plugins: Plugins,
+) -> None:
+    alone = values_of(REQUEST, plugins, ["scale", "margin_size"], {}, together=False)
+    scales = [v.changes["scale"] for v in alone if "scale" in v.changes]
+    assert (scales[0], scales[-1]) == ("5", "40")
+    assert "20" in scales  # the default
+    assert all(len(variant.changes) == 1 for variant in alone)
+    typed = {"scale": ("10", "20"), "margin_size": ("0.2",)}
+    both = values_of(REQUEST, plugins, ["scale", "margin_size"], typed, together=True)
+    assert [dict(v.changes) for v in both] == [
+        {"scale": "10", "margin_size": "0.2"},
+        {"scale": "20", "margin_size": "0.2"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "typed", "message"),
+    [
+        (["scal"], {}, "has no such hyper-parameter. Did you mean scale"),
+        (["smoothing"], {}, "declares no range"),
+        (["scale"], {"scale": ("x",)}, "must be a number"),
+        (["scale"], {"margin": ("1",)}, "margin is not in --param"),
+    ],
+    ids=["unknown", "no range", "not a number", "another"],
+)
+def test_what_cannot_be_varied_is_one_line(
+    parameters: list[str], typed: dict[str, tuple[str, ...]], message: str, plugins: Plugins
+) -> None:
+    with pytest.raises(UserError, match=message):
+        values_of(REQUEST, plugins, parameters, typed, together=False)
+
+
+def test_differences_are_paired_by_seed_with_a_t_interval() -> None:
+    ours, base = {0: 0.5, 1: 0.6, 2: 0.9, 7: 0.1}, {0: 0.4, 1: 0.6, 2: 0.7}
+    mean, low, high, seeds = paired(ours, base)
+    test = stats.ttest_rel([0.5, 0.6, 0.9], [0.4, 0.6, 0.7]).confidence_interval(0.95)
+    assert (mean, seeds) == (pytest.approx(0.1), 3)
+    assert (low, high) == (pytest.approx(test.low), pytest.approx(test.high))
+    assert math.isnan(paired({0: 1.0, 1: 2.0}, {0: 1.0, 1: 1.0})[1])
+
+
+def test_findings_of_variants_have_every_metric_and_are_drawn(tmp_path: Path) -> None:
+    for scale, quality in ((10.0, 0.3), (20.0, 0.5)):
+        for seed in (0, 1, 2):
+            config = {"config": {"scale": scale}, "changed": ("scale",)}
+            write_run(tmp_path / "r", quality, method="bbam", seed=seed, **config)
+    runs, _ = read_finished([tmp_path / "r"])
+    variants = [
+        VariantRuns(
+            name, {"scale": name}, [r for r in runs if r.spec.config["scale"] == float(name)]
+        )
+        for name in ("20", "10")
+    ]
+    query = Query(metrics=("map", "hamming"))
+    ablation = ablation_findings("bbam", "toy", variants, query)
+    worse = next(r for r in ablation.records if (r["variant"], r["metric"]) == ("10", "map"))
+    assert worse["difference"] < 0
+    assert worse["seeds"] == 3
+    curve = sensitivity_findings("bbam", "toy", variants, ["scale"], False, query)
+    assert {record["scale"] for record in curve.records} == {"10", "20"}
+    assert len(write_findings([ablation, curve], tmp_path / "out")) == 10
+
+
+def test_the_commands_refuse_what_they_cannot_run() -> None:
+    def said(*words: str) -> str:
+        return str(CliRunner().invoke(app, ["analyse", *words]).exception)
+
+    where = ("--dataset", "multidigits", "--pi", "0.1")
+    assert "declares no ablations" in said("ablation", "--method", "fixmatch", *where)
+    assert "is of one method" in said("ablation", "--method", "cap,bbam", *where)
+    assert "one or two" in said("sensitivity", "--method", "bbam", "--param", "a,b,c", *where)
+
+
+# ---------------------------------------------------------------------------------------- report
+
+
+def test_the_report_has_a_section_for_each_analysis_with_data(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_run(tmp_path, 0.5, noted(), seed=seed)
+    runs, _ = read_finished([tmp_path])
+    sections = analysis_sections(build_boards(runs, Query()), Query())
+    names = [section.name for section in sections]
+    assert {"labels", "pseudo-labels", "scores", "vdfd", "correlation"} <= set(names)
+    assert not {"theory", "pair", "budget"} & set(names)  # no runs, two rows, two levels
+    assert all(section.figures for section in sections)
