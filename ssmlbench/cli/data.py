@@ -6,17 +6,19 @@ Nothing here trains, so torch is never imported.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ssmlbench.cli.data_options import data_options, data_parameters
 from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad, load_plugins
+from ssmlbench.cli.run_options import with_options
 from ssmlbench.core.errors import DamagedFile, UserError
 
 if TYPE_CHECKING:
@@ -33,8 +35,10 @@ Name = Annotated[str, typer.Argument(help="A data set, or the path of your own."
 
 
 @data_app.command("prepare")
+@with_options(own=data_parameters())
 def prepare_command(
     name: Name,
+    own: dict[str, Any],
     from_: Annotated[
         Path | None, typer.Option("--from", help="The folder of its raw files; prepares it again.")
     ] = None,
@@ -46,7 +50,7 @@ def prepare_command(
     from ssmlbench.data import is_prepared
 
     console = Console()
-    adapter = _adapter(name, plugin, from_, data_dir)
+    adapter = _adapter(name, plugin, from_, data_dir, own)
     if from_ is not None and not from_.exists():
         raise UserError(f"--from {from_}: no such folder")
     if is_prepared(adapter) and from_ is None:
@@ -56,12 +60,15 @@ def prepare_command(
 
 
 @data_app.command("verify")
-def verify_command(name: Name, data_dir: DataDir = None, plugin: PluginFiles = None) -> None:
+@with_options(own=data_parameters())
+def verify_command(
+    name: Name, own: dict[str, Any], data_dir: DataDir = None, plugin: PluginFiles = None
+) -> None:
     """Compare a data set with its published statistics; exit code 1 when something differs."""
     from ssmlbench.data.published import compare_statistics, differences_to_published
 
     console = Console()
-    adapter = _adapter(name, plugin, None, data_dir)
+    adapter = _adapter(name, plugin, None, data_dir, own)
     task = prepare_shown(adapter, False, console)
     differences = damage(task, adapter)
     table = Table(title=f"{adapter.name} {task.card.fingerprint}", title_justify="left")
@@ -98,9 +105,13 @@ def list_command(data_dir: DataDir = None, plugin: PluginFiles = None) -> None:
 
 
 def _adapter(
-    name: str, plugin: list[str] | None, source: Path | None, data_dir: Path | None
+    name: str,
+    plugin: list[str] | None,
+    source: Path | None,
+    data_dir: Path | None,
+    own: Mapping[str, Any],
 ) -> DatasetAdapter:
-    plugins = load_plugins(plugin)
+    plugins = load_plugins(plugin, data_options(own))
     return plugins.datasets[plugins.data_set(name)](source, data_dir)
 
 

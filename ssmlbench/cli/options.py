@@ -13,6 +13,7 @@ from rich.console import Console
 from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:
+    from ssmlbench.core.data_options import DataOptions
     from ssmlbench.plugins.loader import Plugins
     from ssmlbench.runs.finished import Finished
 
@@ -73,11 +74,11 @@ def wide_console() -> Console:
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=160)
 
 
-def load_plugins(files: list[str] | None) -> Plugins:
-    """The built-in and installed plugins, and those of the files."""
+def load_plugins(files: list[str] | None, data_options: DataOptions | None = None) -> Plugins:
+    """The built-in and installed plugins, and those of the files; own data is read as said."""
     from ssmlbench.plugins.loader import Plugins
 
-    return Plugins(files or ())
+    return Plugins(files or (), data_options)
 
 
 def key_values(texts: Sequence[str] | None, option: str, example: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from ssmlbench.cli.data_options import data_options, data_parameters
 from ssmlbench.cli.dispatch import GridCommand, engine_options, engine_parameters
 from ssmlbench.cli.options import load_plugins
 from ssmlbench.cli.run_options import RequestOptions, Where, in_panel, run_parameters, with_options
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
 @with_options(
     typed=run_parameters(),
     source=RequestOptions,
+    own=data_parameters(),
     where=Where,
     engine=in_panel(engine_parameters(), WHERE),
 )
 def run(
     typed: dict[str, Any],
     source: RequestOptions,
+    own: dict[str, Any],
     where: Where,
     engine: dict[str, Any],
     seeds: Annotated[
@@ -53,7 +56,7 @@ def run(
         typed["seed"] = first_seeds(seeds)
     request = source.request(typed)
     command = command_of(where, engine, where.results)
-    plugins = load_plugins([*request.plugins])
+    plugins = load_plugins([*request.plugins], data_options(own))
     specs = specs_of(request, plugins, source, command, where.results if tuned else None)
     command.make(specs, plugins)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ssmlbench.cli.data_options import data_options, data_parameters
 from ssmlbench.cli.dispatch import engine_parameters
 from ssmlbench.cli.options import load_plugins
 from ssmlbench.cli.run import command_of, specs_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 @with_options(
     typed=run_parameters(without=("seed",)),
     source=RequestOptions,
+    own=data_parameters(),
     where=Where,
     engine=in_panel(engine_parameters(), WHERE),
 )
@@ -29,6 +31,7 @@ def tune(
     ],
     typed: dict[str, Any],
     source: RequestOptions,
+    own: dict[str, Any],
     where: Where,
     engine: dict[str, Any],
     seed: Annotated[
@@ -47,7 +50,7 @@ def tune(
     results = where.results
     request = source.request({**typed, "seed": (seed,)})
     command = command_of(where, engine, trials_root(results))
-    plugins = load_plugins([*request.plugins])
+    plugins = load_plugins([*request.plugins], data_options(own))
     bases = specs_of(request, plugins, source, command)
     studies = [Study.of(base, plugins, trials) for base in bases]
     for note in dict.fromkeys(held_out_note(base, plugins) for base in bases):

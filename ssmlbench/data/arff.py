@@ -1,197 +1,221 @@
-"""Feature vectors in Mulan's layout: NAME-train.arff, NAME-test.arff, and NAME.xml with the labels.
+"""Feature vectors in ARFF files: Mulan's layout, with the labels in an XML file, or MEKA's.
 
-Read here, a line at a time, so that an error names its line, a bad row can be left out, and there
-is no dependency: liac-arff streams such files too but stops at the first bad row, and SciPy's reader
-refuses sparse files.
+The rows are in NAME-train.arff and NAME-test.arff, or all in NAME.arff.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 from xml.etree import ElementTree
 
 import numpy as np
-import numpy.typing as npt
 
+from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
-from ssmlbench.data.adapter import SPLITS, BadRow, Row, numbered_lines
-from ssmlbench.data.user_files import UserFiles
+from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.data.adapter import BadRow, Row
+from ssmlbench.data.arff_syntax import ArffHeader, Attribute, read_header, read_values
+from ssmlbench.data.records import check_plain
+from ssmlbench.data.user_files import PARTS, UserFiles
 
-QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-ATTRIBUTE = re.compile(rf"@attribute\s+({QUOTED}|\S+)\s+(.+)", re.IGNORECASE)
-CELL = re.compile(rf"\s*(?:\d+\s+)?(?:{QUOTED})\s*(?=,|$)|[^,]*")
-"""A quoted value, after its index in a sparse row, or anything up to the next comma."""
-NUMERIC = ("numeric", "real", "integer")
-
-
-@dataclass(frozen=True)
-class Attribute:
-    """A column of the file."""
-
-    name: str
-    values: tuple[str, ...]  # of a nominal attribute; empty for a number
-
-    def number(self, text: str) -> float:
-        """Read a number as it is, a nominal value as the number it spells or as its position."""
-        text = unquoted(text)
-        if not self.values:
-            return float(text)
-        position = self.values.index(text)
-        try:
-            return float(text)
-        except ValueError:
-            return float(position)
-
-    @property
-    def absent(self) -> float:
-        """The value in a sparse row that does not name the attribute."""
-        return self.number(self.values[0]) if self.values else 0.0
+LAYOUT = """
+NAME-train.arff
+NAME-test.arff                  or all rows in NAME.arff, without test rows or with --holdout
+NAME-unlabelled.arff            optional: training rows whose labels are not known
+NAME.xml                        the labels: <label name=…> each (Mulan);
+                                or `-C 6` in the @relation: the first 6 attributes (MEKA)
+"""
+Key = tuple[str, int]
+"""The name of an attribute, and how often the name came before."""
 
 
 class ArffFiles(UserFiles):
-    """A Mulan data set: two ARFF files and the XML with the names of its labels."""
+    """A data set of ARFF files: Mulan's, or MEKA's."""
 
-    layout = "NAME-train.arff\nNAME-test.arff\nNAME.xml     the labels: <label name=…> each"
+    layout = LAYOUT
     kind = "vector"
     backbone = "vector"
+    base: ClassVar[Path]  # FOLDER/NAME
 
     @classmethod
-    def at(cls, path: Path) -> type[ArffFiles]:
-        """Build the data set class of NAME.arff, NAME-train.arff or NAME-test.arff."""
-        base = path.with_name(re.sub(r"[-_](train|test)$", "", path.stem))
-        for needed in (*(arff_file(base, split) for split in SPLITS), Path(f"{base}.xml")):
-            if not needed.is_file():
-                raise UserError(
-                    f"data set {path}: {needed.name} is not in the same folder; Mulan's layout is "
-                    f"{base.name}-train.arff, {base.name}-test.arff and {base.name}.xml"
-                )
-        return cls.named(base)  # path/NAME, without -train.arff
+    def at(cls, path: Path, options: DataOptions) -> type[ArffFiles]:
+        """Build the data set class of a folder, of NAME.arff, or of a file of its parts."""
+        base = _only_base(path) if path.is_dir() else _base(path)
+        if not arff_files(base):
+            raise UserError(
+                f"data set {path}: there is no {base.name}.arff or {base.name}-train.arff"
+            )
+        if "train" not in arff_files(base):
+            raise UserError(
+                f"data set {path}: {base.name}-train.arff is not in the same folder; Mulan's layout "
+                f"is {base.name}-train.arff, {base.name}-test.arff and {base.name}.xml"
+            )
+        cls._label_names_at(base)
+        return cls.named(base, options, base=base)  # named after NAME, without -train.arff
 
     @classmethod
     def raw_folder(cls) -> Path:
-        """Return the folder of the three files."""
-        return cls.home.parent
+        """Return the folder of the files."""
+        return cls.base.parent
 
     def source_files(self) -> list[Path]:
-        """Return the three files."""
-        return [*(arff_file(self.home, split) for split in SPLITS), Path(f"{self.home}.xml")]
+        """Return the ARFF files and the XML."""
+        xml = xml_file(self.base)
+        return [*arff_files(self.base).values(), *([xml] if xml.exists() else [])]
 
-    @cached_property
-    def _labels(self) -> list[str]:
-        file = Path(f"{self.home}.xml")
+    def parts(self) -> tuple[str, ...]:
+        """Return the parts that have a file."""
+        return tuple(arff_files(self.base))
+
+    @classmethod
+    def _label_names_at(cls, base: Path) -> list[str]:
+        """Return the labels of the XML, or else those that MEKA's @relation counts."""
+        file = xml_file(base)
+        if not file.exists():
+            train = arff_files(base)["train"]
+            if (names := read_header(train)[0].meka_labels) is None:
+                raise UserError(
+                    f"{train}: which attributes are labels? {file.name} is not in the same folder "
+                    "(Mulan's layout), and its @relation has no `-C NUMBER` (MEKA's)"
+                )
+            return names
+        check_plain(file)
         try:
             tree = ElementTree.parse(file)
-        except ElementTree.ParseError as error:
+        except (ElementTree.ParseError, ValueError, LookupError) as error:
             raise UserError(f"{file}: not XML ({error})") from None
         return [e.get("name", "") for e in tree.iter() if e.tag.rpartition("}")[2] == "label"]
 
+    @cached_property
+    def _labels(self) -> list[str]:
+        return self._label_names_at(self.base)
+
     def label_names(self) -> list[str]:
-        """Return the labels of the XML, in its order."""
+        """Return the labels in the order of the XML or of the attributes."""
         return self._labels
 
-    def rows(self, split: str) -> Iterator[Row | BadRow]:
-        """Yield the rows of a split as vectors of all attributes that are no labels."""
-        file = arff_file(self.home, split)
-        attributes, lines = read_header(file)
-        column = {attribute.name: k for k, attribute in enumerate(attributes)}
-        absent = [name for name in self._labels if name not in column]
+    @cached_property
+    def _first(self) -> ArffHeader:
+        """The header of the training file, which all other files are matched with."""
+        return read_header(arff_files(self.base)["train"])[0]
+
+    def part_rows(self, part: str) -> Iterator[Row | BadRow]:
+        """Yield the rows as vectors of all attributes that are no labels, as train orders them."""
+        file = arff_files(self.base)[part]
+        header, lines = read_header(file)
+        column, attributes = matched(file, header.attributes, self._first.attributes)
+        by_name = {name: k for (name, _), k in column.items()}
+        absent = [name for name in self._labels if name not in by_name]
         if absent:
-            raise UserError(f"{file}: no attribute {absent[0]!r}, a label in {self.home.name}.xml")
-        label_columns = np.array([column[name] for name in self._labels])
-        features = np.setdiff1d(np.arange(len(attributes)), label_columns)
+            raise UserError(f"{file}: no attribute {absent[0]!r}, a label in {self.base.name}.xml")
+        label_columns = np.array([by_name[name] for name in self._labels], dtype=int)
+        flagged = set(label_columns.tolist())
+        features = np.array([k for k in column.values() if k not in flagged], dtype=int)
+        for name, k in zip(self._labels, label_columns, strict=True):
+            check_values(file, name, attributes[k])
         empty = np.array([attribute.absent for attribute in attributes])
         for number, line in lines:
             where = self.where(file, number)
-            values = read_values(line, attributes, empty)
+            values = read_values(line, attributes, empty, flagged)
             if isinstance(values, str):
                 yield BadRow(where, values)
                 continue
             flags = values[label_columns]
-            if not np.isin(flags, (0.0, 1.0)).all():
+            unknown = np.isnan(flags) | (flags == -1)
+            if not (unknown | (flags == 0) | (flags == 1)).all():
                 yield BadRow(where, "a label is neither 0 nor 1", "unknown label")
                 continue
-            yield Row(values[features].astype(np.float32), tuple(np.flatnonzero(flags)), "", where)
+            yield Row(
+                values[features].astype(np.float32),
+                tuple(np.flatnonzero(flags == 1)),
+                where=where,
+                unknown=tuple(np.flatnonzero(unknown)),
+            )
 
 
-def arff_file(base: Path, split: str) -> Path:
-    """Return NAME-train.arff, or NAME_train.arff where only that exists."""
-    hyphen, low = (base.with_name(f"{base.name}{c}{split}.arff") for c in "-_")
-    return low if low.is_file() and not hyphen.is_file() else hyphen
+def matched(
+    file: Path, here: list[Attribute], first: list[Attribute]
+) -> tuple[dict[Key, int], list[Attribute]]:
+    """Match the attributes of a file by name with those of the training file.
+
+    Return the column of each attribute, in the order of the training file, and the attributes of the
+    file with the codes of the training file.
+    """
+    ours, theirs = keyed(here), keyed(first)
+    for key in theirs:
+        if key not in ours:
+            hint = did_you_mean(key[0], {a.name for a in here})
+            raise UserError(f"{file}: no attribute {key[0]!r}, which the training file has.{hint}")
+    for key in ours:
+        if key not in theirs:
+            raise UserError(f"{file}: attribute {key[0]!r} is not in the training file")
+    coded = list(here)
+    for key, k in ours.items():
+        mine, other = here[k], first[theirs[key]]
+        if mine.type_ != other.type_:
+            raise UserError(
+                f"{file}: attribute {key[0]!r} is {mine.type_}, in the training file it is "
+                f"{other.type_}"
+            )
+        coded[k] = mine.coded_as(other)
+    return {key: ours[key] for key in theirs}, coded
 
 
-def cells_of(text: str) -> list[str]:
-    """Split at commas that are not inside quotes."""
-    if "'" not in text and '"' not in text:
-        return text.split(",")
-    cells, at = [], 0
-    while at <= len(text):
-        match = CELL.match(text, at)
-        assert match is not None  # it matches an empty cell too
-        cells.append(match[0])
-        at = match.end() + 1
-    return cells
+def keyed(attributes: list[Attribute]) -> dict[Key, int]:
+    """The column of each attribute by its name; a name that comes again is another attribute."""
+    columns: dict[Key, int] = {}
+    counts: dict[str, int] = {}
+    for k, attribute in enumerate(attributes):
+        again = counts[attribute.name] = counts.get(attribute.name, -1) + 1
+        columns[attribute.name, again] = k
+    return columns
 
 
-def unquoted(text: str) -> str:
-    """Take the quotes off, and the backslashes inside them."""
-    text = text.strip()
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-        return re.sub(r"\\(.)", r"\1", text[1:-1])
-    return text
+def check_values(file: Path, name: str, attribute: Attribute) -> None:
+    """Raise a UserError for a label of -1 and 1: elsewhere, -1 is unknown."""
+    values = set(attribute.codes.values())
+    if -1 in values and 0 not in values:
+        raise UserError(
+            f"{file}: label {name!r} is one of {{{', '.join(attribute.values)}}}; write 0 for a "
+            "negative label, 1 for a positive and ? for an unknown one"
+        )
 
 
-def read_header(file: Path) -> tuple[list[Attribute], Iterator[tuple[int, str]]]:
-    """Return the attributes, and the numbered lines of the data that follow."""
-    attributes: list[Attribute] = []
-    lines = ((n, line.strip()) for n, line in numbered_lines(file))
-    lines = ((n, line) for n, line in lines if line and not line.startswith("%"))
-    for number, line in lines:
-        if line.lower().startswith("@data"):
-            return attributes, lines
-        if line.lower().startswith("@attribute"):
-            match = ATTRIBUTE.match(line)
-            domain = match[2].strip() if match else ""
-            if match and domain.startswith("{") and "}" in domain:
-                values = cells_of(domain[1 : domain.rindex("}")])
-                attributes.append(Attribute(unquoted(match[1]), tuple(map(unquoted, values))))
-            elif match and domain.lower().split()[0] in NUMERIC:
-                attributes.append(Attribute(unquoted(match[1]), ()))
-            else:
-                raise UserError(
-                    f"{file} line {number}: expected @attribute NAME numeric or {{a,b}}, found "
-                    f"{line[:60]!r}"
-                )
-    raise UserError(f"{file}: no @data line in it")
+def arff_files(base: Path) -> dict[str, Path]:
+    """The file of each part: NAME-train.arff, NAME_train.arff, or for train NAME.arff."""
+    found = {}
+    for part in PARTS:
+        names = [f"{base.name}{mark}{part}.arff" for mark in "-_"]
+        if part == "train":
+            names.append(f"{base.name}.arff")
+        file = next((f for f in map(base.with_name, names) if f.exists()), None)
+        if file is not None:
+            found[part] = file
+    return found
 
 
-def read_values(
-    line: str, attributes: list[Attribute], empty: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64] | str:
-    """Return the values of a dense or a sparse row, or a text that says why it is bad."""
-    sparse = line.startswith("{")
-    if sparse and not line.endswith("}"):
-        return "the sparse row has no closing }"
-    cells = cells_of(line[1:-1] if sparse else line)
-    if not sparse and len(cells) != len(attributes):
-        return f"{len(cells)} values, expected {len(attributes)}"
-    values = empty.copy()
-    for k, cell in enumerate(cells):
-        text = cell.strip()
-        if sparse:
-            if not text:
-                continue
-            index, *rest = text.split(maxsplit=1)
-            text = rest[0] if rest else ""
-            if not index.isdecimal() or int(index) >= len(attributes):
-                return f"{index!r} is not the number of an attribute"
-            k = int(index)
-        try:
-            values[k] = attributes[k].number(text)
-        except ValueError:
-            what = "a missing value" if text == "?" else f"{text[:20]!r}"
-            return f"attribute {attributes[k].name!r}: {what} is not a value of it"
-    return values
+def xml_file(base: Path) -> Path:
+    """NAME.xml."""
+    return base.with_name(f"{base.name}.xml")
+
+
+def _base(file: Path) -> Path:
+    return file.with_name(re.sub(rf"[-_]({'|'.join(PARTS)})$", "", file.stem))
+
+
+def _only_base(folder: Path) -> Path:
+    """FOLDER/NAME of the only data set in a folder."""
+    bases = sorted({_base(file) for file in folder.glob("*.arff")})
+    whole = {base for base in bases if "train" in arff_files(base)}
+    trained = [b for b in bases if b.with_name(f"{b.name}-train.arff").exists()]
+    chosen = trained if len(trained) == 1 else sorted(whole)
+    if len(chosen) != 1:
+        raise UserError(
+            f"data set {folder}: which of its ARFF files? Type one of "
+            f"{', '.join(f'{folder.name}/{base.name}.arff' for base in bases[:5])}"
+        )
+    return chosen[0]

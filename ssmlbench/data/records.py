@@ -1,75 +1,242 @@
-"""Readers of CSV, JSONL and Parquet files: one record a row, streamed, with its line number."""
+"""Readers of CSV, TSV, JSONL and Parquet files: one record a row, streamed, with its line number.
+
+A reader knows the names of its columns and, where the format declares them, their types.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, numbered_lines
 
-Records = Iterator[tuple[int, dict[str, Any] | BadRow]]
-Columns = tuple[str, ...] | None
+Record = dict[str, Any]
+Records = Iterator[tuple[int, Record | BadRow]]
+ColumnTypes = dict[str, str]
+"""Column → "text", "number", "list of text", …; "" where the format does not declare it."""
 
 
-def read_records(file: Path, columns: Columns = None) -> Records:
-    """Read (line, record) pairs of a CSV, JSONL or Parquet file; in Parquet the line is the row.
+class Table(ABC):
+    """One table: its columns, and its rows by name of column."""
 
-    columns: only these are needed, which spares Parquet the reading of the others.
-    """
-    if file.suffix not in READERS:
-        raise UserError(f"{file}: expected a file that ends with {', '.join(READERS)}")
-    return READERS[file.suffix](file, columns)
+    file: Path
+    strict: ClassVar[bool] = True  # every row has every column; in JSONL each row names its own
+
+    def __init__(self, file: Path):
+        self.file = file
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return self.file.name
+
+    def where(self, number: int) -> str:
+        """How messages call one of its rows."""
+        return f"{self.name} line {number}"
+
+    @property
+    @abstractmethod
+    def columns(self) -> ColumnTypes:
+        """The columns in their order."""
+
+    @abstractmethod
+    def records(self, columns: tuple[str, ...] | None = None) -> Records:
+        """Yield (line, record) pairs; in Parquet the line is the number of the row.
+
+        columns: only these are needed, which spares Parquet the reading of the others.
+        """
+
+    def label_names(self, column: str) -> list[str] | None:
+        """The names that the format itself gives to the ids in a label column, if it does."""
+        return None
 
 
-def _read_csv(file: Path, columns: Columns) -> Records:
-    csv.field_size_limit(2**31 - 1)
-    with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
-        reader = csv.reader(lines)
-        header = next(reader, [])
-        line = reader.line_num + 1
-        for cells in reader:
-            if len(cells) == len(header):
-                yield line, dict(zip(header, cells, strict=True))
-            elif cells:
-                yield line, BadRow("", f"{len(cells)} columns, expected {len(header)}")
-            line = reader.line_num + 1
+class Csv(Table):
+    """Cells between commas, the names in the first line."""
 
+    delimiter: ClassVar[str] = ","
 
-def _read_jsonl(file: Path, columns: Columns) -> Records:
-    for number, line in numbered_lines(file):
-        if not line.strip():
-            continue
+    @cached_property
+    def columns(self) -> ColumnTypes:
+        """The cells of the first line."""
+        with self._reader() as reader:
+            header = self._header(reader)
+        return dict.fromkeys(header, "")
+
+    def _header(self, reader: Any) -> list[str]:
         try:
-            record = json.loads(line)
-        except ValueError as error:
-            yield number, BadRow("", f"not JSON ({error})")
-            continue
-        yield number, record if isinstance(record, dict) else BadRow("", "not a JSON object")
+            header: list[str] = next(reader, [])
+        except csv.Error as error:
+            raise UserError(f"{self.file} line 1: not a table ({error})") from None
+        check_once(self.file, header)
+        return header
+
+    @contextmanager
+    def _reader(self) -> Iterator[Any]:
+        csv.field_size_limit(2**31 - 1)
+        check_encoding(self.file)
+        with self.file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+            yield csv.reader(lines, delimiter=self.delimiter)
+
+    def records(self, columns: tuple[str, ...] | None = None) -> Records:
+        """Yield the rows; a row with more or fewer cells than the first line is a bad one."""
+        with self._reader() as reader:
+            header = self._header(reader)
+            line = reader.line_num + 1
+            while True:
+                try:
+                    cells = next(reader)
+                except StopIteration:
+                    return
+                except csv.Error as error:
+                    yield line, BadRow("", f"not a row of a table ({error})")
+                    line = reader.line_num + 1
+                    continue
+                if len(cells) == len(header):
+                    yield line, dict(zip(header, cells, strict=True))
+                elif cells:
+                    yield line, BadRow("", f"{len(cells)} columns, expected {len(header)}")
+                line = reader.line_num + 1
 
 
-def _read_parquet(file: Path, columns: Columns) -> Records:
-    import pyarrow
-    from pyarrow.parquet import ParquetFile
+class Tsv(Csv):
+    """Cells between tabs, the names in the first line."""
 
-    try:
-        with ParquetFile(file, memory_map=True) as table:
+    delimiter = "\t"
+
+
+class JsonLines(Table):
+    """A JSON object a line."""
+
+    strict = False
+
+    @cached_property
+    def columns(self) -> ColumnTypes:
+        """The names in the first object."""
+        first = next((record for _, record in self.records() if isinstance(record, dict)), {})
+        return dict.fromkeys(first, "")
+
+    def records(self, columns: tuple[str, ...] | None = None) -> Records:
+        """Yield the objects; a line that is none is a bad row."""
+        check_encoding(self.file)
+        for number, line in numbered_lines(self.file, "utf-8-sig"):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except ValueError as error:
+                yield number, BadRow("", f"not JSON ({error})")
+            except RecursionError:
+                yield number, BadRow("", "not a row: its lists or objects are nested too deep")
+            else:
+                bad = BadRow("", "not a JSON object")
+                yield number, record if isinstance(record, dict) else bad
+
+
+class Parquet(Table):
+    """A Parquet file."""
+
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        import pyarrow
+        from pyarrow.parquet import ParquetFile
+
+        try:
+            with ParquetFile(self.file, memory_map=True) as table:
+                yield table
+        except (pyarrow.ArrowException, OSError, ValueError) as error:
+            reason = str(error).partition("\n")[0]
+            raise UserError(f"{self.file}: not a Parquet file, or damaged ({reason})") from None
+
+    @cached_property
+    def columns(self) -> ColumnTypes:
+        """The columns of the schema."""
+        with self._open() as table:
+            schema = table.schema_arrow
+            check_once(self.file, schema.names)
+            return {field.name: arrow_type(field.type) for field in schema}
+
+    def records(self, columns: tuple[str, ...] | None = None) -> Records:
+        """Yield the rows, numbered from 1."""
+        with self._open() as table:
             names = [n for n in table.schema_arrow.names if columns is None or n in columns]
             number = 0
             for batch in table.iter_batches(batch_size=200, columns=names):
                 for record in batch.to_pylist():
                     number += 1
                     yield number, record
-    except pyarrow.ArrowInvalid as error:
-        raise UserError(f"{file}: not a Parquet file ({error})") from None
 
 
-READERS: dict[str, Callable[[Path, Columns], Records]] = {
-    ".csv": _read_csv,
-    ".jsonl": _read_jsonl,
-    ".parquet": _read_parquet,
+TABLES: dict[str, type[Table]] = {
+    ".csv": Csv,
+    ".tsv": Tsv,
+    ".jsonl": JsonLines,
+    ".parquet": Parquet,
 }
 """By the end of the file's name."""
+
+
+def read_table(file: Path) -> Table:
+    """The reader of a file; a UserError if it is none of these, or no plain file."""
+    if file.suffix not in TABLES:
+        raise UserError(f"{file}: expected a file that ends with {', '.join(TABLES)}")
+    check_plain(file)
+    return TABLES[file.suffix](file)
+
+
+def read_records(file: Path, columns: tuple[str, ...] | None = None) -> Records:
+    """Read (line, record) pairs of a table file; in Parquet the line is the number of the row.
+
+    columns: only these are needed, which spares Parquet the reading of the others.
+    """
+    return read_table(file).records(columns)
+
+
+def check_plain(file: Path) -> None:
+    """Raise a UserError unless it is a file: a pipe or a device would be waited on for ever."""
+    if not file.exists():
+        raise UserError(f"{file}: no such file")
+    if not file.is_file():
+        raise UserError(f"{file}: not a plain file (a folder, a pipe or a device)")
+
+
+def check_encoding(file: Path) -> None:
+    """Raise a UserError for a file in UTF-16 or UTF-32, in which every line would be bad."""
+    with file.open("rb") as start:
+        if start.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+            raise UserError(f"{file}: it is in UTF-16 or UTF-32; save it as UTF-8")
+
+
+def check_once(file: Path, columns: list[str]) -> None:
+    """Raise a UserError if two columns have one name."""
+    twice = [name for name, count in Counter(columns).items() if count > 1]
+    if twice:
+        raise UserError(f"{file}: two columns are called {twice[0]!r}; rename one")
+
+
+def arrow_type(kind: Any) -> str:
+    """An Arrow type in the words of ColumnTypes; types that are read alike have one word."""
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        return arrow_type(kind.value_type)
+    if types.is_null(kind):
+        return ""
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+        return "number"
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        inner = arrow_type(kind.value_type)
+        return {"number": "list of numbers", "": ""}.get(inner, f"list of {inner}")
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return "bytes"
+    return str(kind)

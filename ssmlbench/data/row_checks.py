@@ -161,6 +161,8 @@ def _stored(row: Row, kind: Kind, where: str) -> tuple[Any, bytes] | BadRow:
         return vector, vector.tobytes()
     if isinstance(row.input, np.ndarray):
         return {"bytes": _png(row.input), "path": None}, np.ascontiguousarray(row.input).tobytes()
+    if isinstance(row.input, Path) and row.input.exists() and not row.input.is_file():
+        return BadRow(where, f"image {row.input.name} is not a plain file", "unreadable image")
     try:
         content = row.input.read_bytes() if isinstance(row.input, Path) else row.input
         _check_image(content)

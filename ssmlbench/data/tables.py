@@ -1,110 +1,103 @@
-"""A user's folder of CSV, JSONL or Parquet files as a data set, without a line of Python.
+"""A user's tables as a data set, without a line of Python: a folder of files, or one file.
 
-A row has a text or an image, and its labels: a list of names, a list of ids, or 0/1 columns.
+A row has a text, an image or a vector, and its labels: a list of names, a list of ids, or 0/1 columns.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
+from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
-from ssmlbench.data.adapter import SPLITS, BadRow, Row, numbered_lines
-from ssmlbench.data.records import READERS, read_records
-from ssmlbench.data.user_files import UserFiles
+from ssmlbench.data.adapter import BadRow, Row
+from ssmlbench.data.columns import Roles, check_columns, choose_roles
+from ssmlbench.data.records import Record
+from ssmlbench.data.table_rows import RowReader, listed_labels
+from ssmlbench.data.table_source import PART_OF, FileSource, TableSource, part_files
+from ssmlbench.data.user_files import PARTS, UserFiles, safe_name
 
-TEXT_COLUMNS = ("text", "sentence", "document")
-IMAGE_COLUMNS = ("image", "image_path", "file_name", "path")
-ID_COLUMNS = ("id", "uid", "doc_id")
-TRANSLATION_COLUMN = "back_translation"
-LABEL_COLUMNS = ("labels", "label")
 LAYOUT = """
-train.csv, .jsonl or .parquet   (or several: train-0.parquet, train-1.parquet)
-test.csv, .jsonl or .parquet
+train.csv, .tsv, .jsonl or .parquet   (or several: train-0.parquet, train-1.parquet)
+test.csv, …                     optional: without it, --holdout or --regime given
+unlabelled.csv, …               optional: training rows whose labels are not known
 labels.txt                      optional: one label a line; fixes the labels and their order
 with the columns
-  text                          or `image`: a path, seen from this folder
+  text                          or `image`: a path, seen from this folder; or `vector`
   labels                        a list of names or of ids (in CSV a JSON list, or a;b;c);
                                 or, instead, one column of 0 and 1 per label
   id                            optional
   back_translation              optional, in train: the text, translated and back (a strong view)
 """
+BACKBONES = {"text": "bert-base-uncased", "image": "resnet50", "vector": "vector"}
 
-TableRow = Mapping[str, Any]
 
-
-class TableFolder(UserFiles):
-    """The tables of a user's folder."""
+class TableFiles(UserFiles):
+    """The tables of a user's folder, or one table."""
 
     layout = LAYOUT
+    source: ClassVar[TableSource]
+    roles: ClassVar[Roles]
 
     @classmethod
-    def at(cls, path: Path) -> type[TableFolder]:
-        """Build the data set class of a folder; a UserError if it has not the layout above."""
-        folder = path
-        found = {split: split_files(folder, split) for split in SPLITS}
-        absent = [split for split in SPLITS if not found[split]]
-        if absent:
+    def at(cls, path: Path, options: DataOptions) -> type[TableFiles]:
+        """Build the data set class of a folder or file; a UserError if it has not the layout."""
+        if path.is_dir() and not part_files(path, "train"):
             raise UserError(
-                f"data set {folder}: no {' and no '.join(absent)} file in it; it should look like"
+                f"data set {path}: no train file in it; it should look like"
                 + LAYOUT.replace("\n", "\n    ").rstrip()
             )
-        first = next(iter(read_records(found["train"][0])), None)
-        columns = set(first[1]) if first and not isinstance(first[1], BadRow) else set()
-        kind = "text" if columns & set(TEXT_COLUMNS) else "image"
-        if not columns & {*TEXT_COLUMNS, *IMAGE_COLUMNS}:
-            raise UserError(
-                f"data set {folder}: {found['train'][0].name} has no text or image column "
-                f"(it has: {', '.join(sorted(columns)) or 'no readable first row'}); call it "
-                "`text` or `image`"
-            )
-        backbone = "bert-base-uncased" if kind == "text" else "resnet50"
-        translated = kind == "text" and TRANSLATION_COLUMN in columns
-        return cls.named(folder, kind=kind, backbone=backbone, back_translated=translated)
+        return cls.of(FileSource(path), path, options)
 
     @classmethod
-    def raw_folder(cls) -> Path:
-        """Return the folder itself."""
-        return cls.home
-
-    def files(self, split: str) -> list[Path]:
-        """Return the files of a split, in order."""
-        assert self.folder is not None
-        return split_files(self.folder, split)
+    def of(cls, source: TableSource, home: Path, options: DataOptions) -> type[TableFiles]:
+        """Build the data set class of tables."""
+        roles = choose_roles(source.first, options, source.listed)
+        return cls.named(
+            home,
+            options,
+            name=safe_name(home.with_suffix("") if source.single else home),
+            source=source,
+            roles=roles,
+            kind=roles.kind,
+            backbone=BACKBONES[roles.kind],
+            back_translated=bool(roles.translation),
+        )
 
     def source_files(self) -> list[Path]:
-        """Return the files of both splits."""
-        return [file for split in SPLITS for file in self.files(split)]
+        """Return the files of all parts."""
+        return self.source.files()
+
+    def parts(self) -> tuple[str, ...]:
+        """Return the parts that have a table, or a row in the split column."""
+        return self._parts
+
+    @cached_property
+    def _parts(self) -> tuple[str, ...]:
+        if not self.source.single:
+            return tuple(part for part in PARTS if self.source.tables(part))
+        if not self.roles.split:
+            return ("train",)
+        records = (
+            r for t in self.source.tables("train") for _, r in t.records((self.roles.split,))
+        )
+        found = {self._part_of(record) for record in records if isinstance(record, dict)}
+        if "train" not in found:
+            raise UserError(f"{self.home}: no row has `train` in its column {self.roles.split!r}")
+        return tuple(part for part in PARTS if part in found)
+
+    def _part_of(self, record: Record) -> str | None:
+        """Return the part that the split column names; None if it names none."""
+        return PART_OF.get(str(record.get(self.roles.split)).strip().lower())
 
     def card_notes(self) -> list[str]:
-        """Name the validation files, which are not used."""
-        notes = []
-        for split in ("validation", "valid", "val", "dev"):
-            assert self.folder is not None
-            if files := split_files(self.folder, split):
-                notes.append(f"{files[0].name} is not used: validation rows come from train")
-        return notes
-
-    @cached_property
-    def _flag_columns(self) -> list[str]:
-        """The 0/1 columns; empty when there is a label column."""
-        first = next(
-            (r for _, r in read_records(self.files("train")[0]) if isinstance(r, dict)), {}
-        )
-        if any(name in first for name in LABEL_COLUMNS):
-            return []
-        known = {*TEXT_COLUMNS, *IMAGE_COLUMNS, *ID_COLUMNS, TRANSLATION_COLUMN}
-        if self.has("labels.txt"):
-            return [name for name in self._listed if name in first]
-        return [c for c in first if c not in known and str(first[c]).lower() in ZERO_ONE]
-
-    @cached_property
-    def _listed(self) -> list[str]:
-        return [line.strip() for _, line in numbered_lines(self.path("labels.txt")) if line.strip()]
+        """Name the validation tables, which are not used."""
+        tables = [] if self.source.single else self.source.tables("validation")
+        return [
+            f"{table.name} is not used: validation rows come from train" for table in tables[:1]
+        ]
 
     def label_names(self) -> list[str]:
         """Return the 0/1 columns, the lines of labels.txt, or every label of the rows, sorted."""
@@ -112,124 +105,80 @@ class TableFolder(UserFiles):
 
     @cached_property
     def _names(self) -> list[str]:
-        if self._flag_columns:
-            return self._flag_columns
-        if self.has("labels.txt"):
-            return self._listed
-        found: set[Any] = set()
-        for split in SPLITS:
-            for file in self.files(split):
-                for _, record in read_records(file, columns=LABEL_COLUMNS):
-                    if isinstance(record, dict):
-                        values = label_values(record)
-                        found.update(values if isinstance(values, list) else ())
-        if not found:
+        if self.roles.flags:
+            return list(self.roles.flags)
+        if self.source.listed:
+            return self.source.listed
+        if not self.roles.labels:
             raise UserError(
-                f"data set {self.name}: no labels found in {self.files('train')[0].name}; it needs "
+                f"data set {self.name}: no labels found in {self.source.first.name}; it needs "
                 "a `labels` column with a list, or a column of 0 and 1 per label"
             )
+        if declared := self.source.first.label_names(self.roles.labels):
+            return declared
+        found = self._found_labels()
+        if not found:
+            raise UserError(f"data set {self.name}: column {self.roles.labels!r} holds no label")
         if all(value.isdecimal() for value in found):
             return sorted(found, key=int)
         return sorted(found)
 
-    def rows(self, split: str) -> Iterator[Row | BadRow]:
-        """Yield the rows of a split's files in order."""
-        positions = {name: k for k, name in enumerate(self._names)}
-        by_position = self.has("labels.txt")
-        for file in self.files(split):
-            for number, record in read_records(file):
-                where = self.where(file, number)
+    def _found_labels(self) -> set[str]:
+        """Every label that a row has; names in one place and ids in another are an error."""
+        found: set[str] = set()
+        forms: dict[type, str] = {}
+        labels = self.roles.labels
+        for part in self.parts():
+            if part == "unlabelled":
+                continue
+            for record, where in self._records(part, (labels, self.roles.split)):
                 if isinstance(record, BadRow):
-                    yield BadRow(where, record.reason)
                     continue
-                labels = self._labels(record, positions, by_position, where)
-                if isinstance(labels, BadRow):
-                    yield labels
-                    continue
-                value = self._input(record)
-                if value is None:
-                    yield BadRow(where, f"no {self.kind} in it")
-                    continue
-                identity = first_of(record, ID_COLUMNS)
-                translation = record.get(TRANSLATION_COLUMN) if self.back_translated else None
-                yield Row(
-                    value,
-                    labels,
-                    "" if identity is None else str(identity),
-                    where,
-                    translation if isinstance(translation, str) and split == "train" else "",
-                )
+                values = listed_labels(record, labels, self.options, where)
+                found.update(values if isinstance(values, list) else ())
+                raw = record.get(labels)
+                for value in raw if isinstance(raw, list) else ():
+                    forms.setdefault(type(value), where)
+        if int in forms and str in forms:
+            raise UserError(
+                f"data set {self.name}: labels are ids in {forms[int]} and names in {forms[str]}; "
+                "write them in one form, or list the names in labels.txt"
+            )
+        return found
 
-    def _labels(
-        self, record: TableRow, positions: dict[str, int], by_position: bool, where: str
-    ) -> tuple[int, ...] | BadRow:
-        if self._flag_columns:
-            chosen = []
-            for k, name in enumerate(self._flag_columns):
-                flag = ZERO_ONE.get(str(record.get(name)).lower())
-                if flag is None:
-                    found = record.get(name)
-                    return BadRow(where, f"column {name}: expected 0 or 1, found {found!r}")
-                if flag:
-                    chosen.append(k)
-            return tuple(chosen)
-        values = label_values(record)
-        if isinstance(values, BadRow):
-            return BadRow(where, values.reason)
-        chosen = []
-        for value in values:
-            if value in positions:
-                chosen.append(positions[value])
-            elif by_position and value.isdecimal() and int(value) < len(positions):
-                chosen.append(int(value))
+    def _records(
+        self, part: str, columns: tuple[str, ...] | None = None
+    ) -> Iterator[tuple[Record | BadRow, str]]:
+        """Yield the records of a part and their places, after the columns are checked."""
+        first, strict = self.source.first, not self.options.chooses_columns
+        for table in self.source.tables(part):
+            check_columns(table, first, self.roles, part != "unlabelled", strict)
+            for number, record in table.records(columns):
+                if not self.source.single or not self.roles.split:
+                    yield record, table.where(number)
+                elif isinstance(record, BadRow) or (of := self._part_of(record)) is None:
+                    if part == "train":  # told once
+                        yield self._no_part(record), table.where(number)
+                elif of == part:
+                    yield record, table.where(number)
+
+    def _no_part(self, record: Record | BadRow) -> BadRow:
+        if isinstance(record, BadRow):
+            return record
+        column = self.roles.split
+        return BadRow("", f"column {column}: {record.get(column)!r} is not train or test")
+
+    def part_rows(self, part: str) -> Iterator[Row | BadRow]:
+        """Yield the rows of a part's tables in order."""
+        listed = bool(self.source.listed) or (not self.roles.flags and self._declared)
+        folder, columns = self.folder or self.raw_folder(), list(self.source.first.columns)
+        reader = RowReader(self.roles, self.options, self._names, listed, columns, folder)
+        for record, where in self._records(part):
+            if isinstance(record, BadRow):
+                yield BadRow(where, record.reason)
             else:
-                return BadRow(where, f"unknown label {value!r}", "unknown label")
-        return tuple(chosen)
+                yield reader.row(record, part, where)
 
-    def _input(self, record: TableRow) -> Any:
-        if self.kind == "text":
-            value = first_of(record, TEXT_COLUMNS)
-            return value if isinstance(value, str) else None
-        value = first_of(record, IMAGE_COLUMNS)
-        if isinstance(value, dict):  # Hugging Face's own form of an image in Parquet
-            value = value.get("bytes") or value.get("path")
-        if isinstance(value, str) and value:
-            assert self.folder is not None
-            return self.folder / value
-        return value if isinstance(value, bytes) else None
-
-
-ZERO_ONE = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
-
-
-def split_files(folder: Path, split: str) -> list[Path]:
-    """Return `train.csv`, or shards such as `train-00000-of-00002.parquet`, in order."""
-    return sorted(
-        file
-        for file in folder.glob(f"{split}*")
-        if file.suffix in READERS and re.fullmatch(rf"{split}([-_.]\d.*)?", file.stem)
-    )
-
-
-def first_of(record: TableRow, columns: tuple[str, ...]) -> Any:
-    """Return the value of the first of these columns that the record has, or None."""
-    return next((record[c] for c in columns if record.get(c) is not None), None)
-
-
-def label_values(record: TableRow) -> list[str] | BadRow:
-    """Return the labels of a row as texts, from a list, a JSON list or a text joined by `;|,`."""
-    value = first_of(record, LABEL_COLUMNS)
-    if value is None:
-        return BadRow("", "no labels in it")
-    if isinstance(value, str) and value.strip().startswith("["):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return BadRow("", f"labels {value[:40]!r} are not a JSON list")
-    if isinstance(value, str):
-        value = re.split(r"[;|,]", value)
-    if isinstance(value, int):
-        value = [value]
-    if not isinstance(value, list) or any(not isinstance(v, str | int) for v in value):
-        return BadRow("", f"labels {str(value)[:40]!r} are not a list of names or ids")
-    return [text for v in value if (text := str(v).strip())]
+    @property
+    def _declared(self) -> bool:
+        return bool(self.source.first.label_names(self.roles.labels))

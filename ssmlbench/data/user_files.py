@@ -1,50 +1,108 @@
-"""What tables and ARFF files of a user share: a name from the path, a key from the files."""
+"""What all own data of users share: a name from the path, parts, held-out rows, a key from the files."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import re
 from abc import abstractmethod
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
+from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
-from ssmlbench.data.adapter import DatasetAdapter
+from ssmlbench.data.adapter import BadRow, DatasetAdapter, Row
+
+PARTS = ("train", "test", "unlabelled")
+"""What own data consists of; rows of the last one are training rows, their labels unknown."""
 
 
 class UserFiles(DatasetAdapter):
     """A data set that is named by its path. `user_data.data_class` builds the class of a path."""
 
     home: ClassVar[Path]  # what the user named
+    options: ClassVar[DataOptions] = DataOptions()
     ids_per_split = True  # ids of tables are often row numbers
 
     @classmethod
-    @abstractmethod
-    def at(cls, path: Path) -> type[UserFiles]:
-        """Build the data set class of a path; a UserError if files are missing."""
-
-    @classmethod
-    def named(cls, home: Path, **fields: Any) -> type[Self]:
+    def named(cls, home: Path, options: DataOptions, **fields: Any) -> type[Self]:
         """Build a class of this kind with the name of its path."""
-        return type(cls.__name__, (cls,), {"name": safe_name(home), "home": home, **fields})
+        own = {"name": safe_name(home), "home": home, "options": options}
+        return type(cls.__name__, (cls,), {**own, **fields})
 
     @classmethod
-    @abstractmethod
     def raw_folder(cls) -> Path:
         """Return the folder that the files lie in."""
+        return cls.home if cls.home.is_dir() else cls.home.parent
 
     @abstractmethod
     def source_files(self) -> list[Path]:
         """Return every file that rows are read from."""
+
+    @abstractmethod
+    def parts(self) -> tuple[str, ...]:
+        """Which of PARTS there are."""
+
+    @abstractmethod
+    def part_rows(self, part: str) -> Iterator[Row | BadRow]:
+        """Yield the rows of a part, in order."""
 
     def __init__(self, source: Path | None = None, data_dir: Path | None = None):
         super().__init__(source or self.raw_folder(), data_dir)
 
     def source_key(self) -> str:
         """Return a key that changes when a file is edited or moved; contents are not read."""
-        facts = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in self.source_files()]
+        facts: list[Any] = [
+            (str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in self.source_files()
+        ]
+        if self.options.said:
+            facts.append(self.options.said)
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:8]
+
+    def splits(self) -> tuple[str, ...]:
+        """Return the splits: "test" if there are test rows or some are held out."""
+        parts = self.parts()
+        if self.options.holdout and "test" in parts:
+            raise UserError(
+                f"data set {self.home}: --holdout is for data without test rows, and this has some"
+            )
+        return ("train", "test") if "test" in parts or self.options.holdout else ("train",)
+
+    def rows(self, split: str) -> Iterator[Row | BadRow]:
+        """Yield the rows of a split; training rows without labels come last."""
+        if self.options.holdout:
+            for number, row in enumerate(self.part_rows("train")):
+                if (number in self._held_out) == (split == "test"):
+                    yield row
+        else:
+            yield from self.part_rows(split)
+        if split == "train" and "unlabelled" in self.parts():
+            for row in self.part_rows("unlabelled"):
+                if isinstance(row, Row):
+                    row = dataclasses.replace(row, labels=None, unknown=())
+                yield row
+
+    @cached_property
+    def _held_out(self) -> frozenset[int]:
+        """The numbers of the rows of part "train" that are the test rows."""
+        labelled = [
+            number
+            for number, row in enumerate(self.part_rows("train"))
+            if isinstance(row, Row) and row.labels is not None and not row.unknown
+        ]
+        count = round(self.options.holdout * len(labelled))
+        if not 0 < count < len(labelled):
+            raise UserError(
+                f"data set {self.home}: --holdout {self.options.holdout:g} of {len(labelled)} fully "
+                f"labelled rows is {count}; neither part may be empty"
+            )
+        order = np.random.RandomState(self.options.holdout_seed).permutation(len(labelled))
+        return frozenset(labelled[k] for k in order[:count])
 
 
 def safe_name(path: Path) -> str:

@@ -33,10 +33,10 @@ class RunPayload:
     @classmethod
     def of(cls, plugins: Plugins, context: RunContext) -> RunPayload:
         """Read the plugin files and the environment variables of this process."""
-        files = [Path(file) for file in plugins.files]
-        texts = [f.read_text(encoding="utf-8") if f.suffix == ".py" else None for f in files]
+        files = plugins.files
+        texts = [Path(f).read_text(encoding="utf-8") if f.endswith(".py") else None for f in files]
         variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-        return cls(context, tuple(zip(map(str, files), texts, strict=True)), variables)
+        return cls(context, tuple(zip(files, texts, strict=True)), variables)
 
     def run(self, spec: RunSpec, notify: Notify = lambda event: None) -> Closing:
         """Make the run in this process and return its last event."""

@@ -31,6 +31,7 @@ from ssmlbench.plugins.contract import check_contract
 from ssmlbench.plugins.source_lines import defined_at
 
 if TYPE_CHECKING:
+    from ssmlbench.core.data_options import DataOptions
     from ssmlbench.data import DatasetAdapter
     from ssmlbench.inputs.encoders import Encoder
     from ssmlbench.kit.estimator import Estimator
@@ -75,17 +76,25 @@ class Plugins:
     """Everything that can be named on the command line.
 
     Each kind is loaded when it is first used, so that a question about data sets imports no torch.
-    files: Python files, data folders or ARFF files of the user, loaded at once.
+    files: Python files and own data of the user (addresses as core/data_options.py has them), loaded at
+    once. data_options: how own data is read where its address does not say.
     """
 
-    def __init__(self, files: Iterable[str | Path] = ()):
-        paths = [Path(file).expanduser().resolve() for file in files]
-        self.files = tuple(dict.fromkeys(map(str, paths)))
-        for path in map(Path, self.files):
-            if path.is_dir() or path.suffix == ".arff":
-                self._add_data(path)
+    def __init__(self, files: Iterable[str | Path] = (), data_options: DataOptions | None = None):
+        from ssmlbench.data.user_data import is_own_data
+
+        self.data_options = data_options
+        self.files: tuple[str, ...] = ()
+        for file in map(str, files):
+            if is_own_data(file):
+                self._add_data(file)
             else:
+                path = Path(file).expanduser().resolve()
                 self._add_file(path)
+                self._remember(str(path))
+
+    def _remember(self, file: str) -> None:
+        self.files = tuple(dict.fromkeys((*self.files, file)))
 
     @cached_property
     def methods(self) -> Registry[Method | Estimator]:
@@ -110,10 +119,7 @@ class Plugins:
 
         if typed in self.datasets or not looks_like_path(typed):
             return typed
-        path = Path(typed).expanduser().resolve()
-        name = self._add_data(path)
-        self.files = tuple(dict.fromkeys((*self.files, str(path))))
-        return name
+        return self._add_data(typed)
 
     def add(self, cls: type[Any]) -> str:
         """Add a class that is already in memory, and return its name."""
@@ -161,20 +167,24 @@ class Plugins:
         if not count:
             raise _no_plugin(load_file(file), file)
 
-    def _add_data(self, path: Path) -> str:
+    def _add_data(self, typed: str) -> str:
         """Add a user's own data, and return the name it has: its folder's or file's."""
-        from ssmlbench.data.user_data import data_class
+        from ssmlbench.data.user_data import data_class, own_address
 
-        cls = data_class(path)
-        if cls.name in self.datasets:
+        address = own_address(typed, self.data_options)
+        cls = data_class(address)
+        if cls.name not in self.datasets:
+            self.datasets.add(cls)
+        else:
             known = self.datasets[cls.name]
-            if getattr(known, "home", None) == cls.home:
-                return cls.name
-            raise UserError(
-                f"{path}: there is another data set called {cls.name!r} ({location(known)}); "
-                "rename yours"
-            )
-        self.datasets.add(cls)
+            if getattr(known, "home", None) != cls.home:
+                raise UserError(
+                    f"{address.path}: there is another data set called {cls.name!r} "
+                    f"({location(known)}); rename yours"
+                )
+            if getattr(known, "options", None) != cls.options:
+                raise UserError(f"{address.path}: it is named twice, with other options")
+        self._remember(address.text)
         return cls.name
 
 

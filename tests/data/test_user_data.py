@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from ssmlbench.core.data_options import DataAddress, DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data import Task, prepare
 from ssmlbench.data.user_data import data_class
@@ -39,6 +40,11 @@ ROWS = {
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+
+
+def told(path: Path, **options: Any) -> DataAddress:
+    """The address of own data with what the command line says about it."""
+    return DataAddress(str(path), DataOptions(**options))
 
 
 def csv_text(header: list[str], rows: list[list[Any]]) -> str:
@@ -119,7 +125,7 @@ FORMATS: dict[str, Callable[[Path], None]] = {
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_form_gives_the_same_data_set(form: str, tmp_path: Path) -> None:
     FORMATS[form](tmp_path / "mine")
-    task = prepare(data_class(tmp_path / "mine")())
+    task = prepare(data_class(told(tmp_path / "mine", empty_labels="none"))())
     assert task.card.name == "mine"
     assert task.card.label_names == ["art", "law", "sport"]
     for split, rows in ROWS.items():
@@ -131,7 +137,7 @@ def test_every_form_gives_the_same_data_set(form: str, tmp_path: Path) -> None:
 
 def test_ids_without_names_are_labels_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     put(tmp_path / "x/train.csv", csv_text(["text", "labels"], [["a", "10;9"], ["b", "[2]"]]))
-    put(tmp_path / "x/test.csv", csv_text(["text", "label"], [["c", "9"]]))
+    put(tmp_path / "x/test.csv", csv_text(["text", "labels"], [["c", "9"]]))
     card = prepare(data_class(tmp_path / "x")()).card
     assert card.label_names == ["2", "9", "10"]
 
@@ -173,10 +179,10 @@ BAD: dict[str, tuple[str, str, str]] = {
         '{"text": "x", "labels": ["a"]}\n{"text": ...\n',
         "train.jsonl line 2: not JSON",
     ),
-    "no labels": (
+    "a label that is no name": (
         "train.jsonl",
-        '{"text": "x", "labels": ["a"]}\n{"text": "y"}\n',
-        "train.jsonl line 2: no labels in it",
+        '{"text": "x", "labels": ["a"]}\n{"text": "y", "labels": 3.5}\n',
+        "train.jsonl line 2: labels '3.5' are not a list of names or ids",
     ),
     "labels of another kind": (
         "train.jsonl",
@@ -201,7 +207,8 @@ BAD: dict[str, tuple[str, str, str]] = {
 def test_what_is_wrong_with_a_table_is_told_with_its_line(case: str, tmp_path: Path) -> None:
     file, content, message = BAD[case]
     put(tmp_path / "t" / file, content)
-    put(tmp_path / "t" / "test.jsonl", '{"id": "t", "text": "x", "labels": ["a"], "a": 1}\n')
+    labels = '"a": 1' if case == "neither 0 nor 1" else '"labels": ["a"]'
+    put(tmp_path / "t" / "test.jsonl", f'{{"id": "t", "text": "x", {labels}}}\n')
     adapter = data_class(tmp_path / "t")()
     with pytest.raises(UserError) as error:
         prepare(adapter)
@@ -228,7 +235,7 @@ def test_an_edited_table_is_another_data_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"train.csv": "text,labels\nx,a\n"}, "no test file"),
+        ({"test.csv": "text,labels\nx,a\n"}, "no train file"),
         ({"train.csv": "words,labels\nx,a\n", "test.csv": ""}, "no text or image column"),
         ({"train.csv": "", "test.csv": ""}, "no readable first row"),
     ],
@@ -267,7 +274,7 @@ XML = """<?xml version="1.0" encoding="utf-8"?>
 </labels>
 """
 HEADER = """% a comment
-@relation 'toy: -C 2'
+@relation 'toy: a set'
 
 @attribute 'it\\'s odd' {0,1}
 @ATTRIBUTE height numeric
@@ -387,7 +394,7 @@ def test_a_vector_task_hands_out_float_arrays(tmp_path: Path) -> None:
 def write_translated(folder: Path, column: str = "back_translation") -> Task:
     rows = [["a", "x", "b"], ["c", "y", ""]] * 40
     put(folder / "train.csv", csv_text(["text", "labels", column], rows))
-    put(folder / "test.csv", csv_text(["text", "labels"], [["d", "x"]]))
+    put(folder / "test.csv", csv_text(["text", "labels", column], [["d", "x", ""]]))
     return prepare(data_class(folder)())
 
 

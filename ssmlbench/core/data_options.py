@@ -1,0 +1,106 @@
+"""How a user's own data is to be read: what the command line says about its columns and labels."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.suggestions import one_of
+
+EMPTY_LABELS = ("none", "unknown")
+
+
+def _option(default: Any, help_: str) -> Any:
+    return field(default=default, metadata={"help": help_})
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Every field is an option of the commands that read data; the default is "not said".
+
+    A column option is a name, or several with commas between them; `*` stands for any characters.
+    """
+
+    text_column: str = _option("", "The column of the texts.")
+    image_column: str = _option("", "The column of the images or of their paths.")
+    vector_column: str = _option(
+        "", "The column of the vectors, or one column a number: a,b or f*."
+    )
+    label_column: str = _option("", "The column of the labels, or the 0/1 columns: a,b or label_*.")
+    id_column: str = _option("", "The column of the row ids.")
+    split_column: str = _option("", "One file: the column that says train or test.")
+    label_separator: str = _option("", "What stands between labels in one cell, if not ; | or ,.")
+    empty_labels: str = _option("", "What an empty label cell means: none (no label) or unknown.")
+    holdout: float = _option(
+        0.0, "Data without test rows: this share of the labelled rows is test."
+    )
+    holdout_seed: int = _option(0, "Draws the rows of --holdout.")
+    allow_outside: bool = _option(False, "Read images outside the data folder too.")
+
+    def __post_init__(self) -> None:
+        if self.empty_labels:
+            one_of(self.empty_labels, EMPTY_LABELS, "--empty-labels")
+        if not 0 <= self.holdout < 1:
+            raise UserError(
+                f"--holdout {self.holdout:g}: expected a share of the rows below 1, e.g. 0.2"
+            )
+        if self.holdout_seed < 0:
+            raise UserError(f"--holdout-seed {self.holdout_seed}: expected 0 or more")
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The options that were given."""
+        return {
+            option.name: value
+            for option in dataclasses.fields(self)
+            if (value := getattr(self, option.name)) != option.default
+        }
+
+    @property
+    def chooses_columns(self) -> bool:
+        """Whether the input and label columns were named: others then do not matter."""
+        inputs = self.text_column or self.image_column or self.vector_column
+        return bool(inputs and self.label_column)
+
+
+@dataclass(frozen=True)
+class DataAddress:
+    """The path or hub id of a user's data, and how to read it, as one text: `mine?holdout=0.2`.
+
+    The text goes to other processes and into grid files; on the command line there are options.
+    """
+
+    path: str
+    options: DataOptions = DataOptions()
+
+    @classmethod
+    def parse(cls, text: str, defaults: DataOptions | None = None) -> DataAddress:
+        """Read an address. A path with a `?` in its own name is a path."""
+        options = defaults or DataOptions()
+        path, mark, query = text.rpartition("?")
+        if not mark or Path(text).expanduser().exists():
+            return cls(text, options)
+        return cls(path, dataclasses.replace(options, **_parse_query(query, text)))
+
+    @property
+    def text(self) -> str:
+        """The address as `parse` reads it."""
+        return f"{self.path}?{urlencode(self.options.said)}" if self.options.said else self.path
+
+
+def _parse_query(query: str, text: str) -> dict[str, Any]:
+    fields: dict[str, Any] = {option.name: option for option in dataclasses.fields(DataOptions)}
+    values: dict[str, Any] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        name = key.replace("-", "_")
+        one_of(name, tuple(fields), f"data set {text}: option")
+        kind = type(fields[name].default)
+        try:
+            values[name] = value == "True" if kind is bool else kind(value)
+        except ValueError:
+            raise UserError(f"data set {text}: {key}={value} is not a number") from None
+    return values

@@ -1,0 +1,208 @@
+"""Which column of a table is what, and whether another table has the same columns.
+
+Columns are matched by name in every format, never by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ssmlbench.core.data_options import DataOptions
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.data.adapter import Kind
+from ssmlbench.data.label_cells import UNKNOWN_CELLS, ZERO_ONE
+from ssmlbench.data.records import Record, Table
+
+TEXT_COLUMNS = ("text", "sentence", "document")
+IMAGE_COLUMNS = ("image", "image_path", "file_name", "path")
+VECTOR_COLUMNS = ("vector", "features", "embedding", "embeddings")
+ID_COLUMNS = ("id", "uid", "doc_id")
+LABEL_COLUMNS = ("labels", "label")
+SPLIT_COLUMNS = ("split",)
+TRANSLATION_COLUMN = "back_translation"
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the columns of a table are."""
+
+    kind: Kind
+    inputs: tuple[str, ...]  # one column; or, of a vector, one column a number
+    labels: str  # the column with lists; "" if there is a 0/1 column per label
+    flags: tuple[str, ...]
+    id: str = ""
+    split: str = ""
+    translation: str = ""
+
+    @property
+    def optional(self) -> set[str]:
+        """Columns that a table may lack."""
+        usual = {*ID_COLUMNS, *SPLIT_COLUMNS, TRANSLATION_COLUMN}
+        return usual | {self.id, self.split, self.translation}
+
+    def used(self, labelled: bool) -> list[str]:
+        """Columns that every table must have; the labels only where rows are labelled."""
+        labels = [self.labels] if self.labels else list(self.flags)
+        return [*self.inputs, *(labels if labelled else ())]
+
+
+def choose_roles(table: Table, options: DataOptions, listed: Sequence[str]) -> Roles:
+    """The roles of a table's columns, as the options say or by their usual names.
+
+    listed: the names in labels.txt, which may be columns.
+    """
+    columns = list(table.columns)
+    id_ = _one(options.id_column, "--id-column", ID_COLUMNS, table)
+    split = _one(options.split_column, "--split-column", SPLIT_COLUMNS, table)
+    translation = TRANSLATION_COLUMN if TRANSLATION_COLUMN in columns else ""
+    named = _several(options.label_column, "--label-column", table)
+    if len(named) == 1 and "*" not in options.label_column:
+        labels, flags = named[0], []
+    elif named:
+        labels, flags = "", named
+    else:
+        labels = next((c for c in LABEL_COLUMNS if c in columns), "")
+        flags = [] if labels else _listed_columns(table, listed)
+    known = {id_, split, translation, labels, *flags}
+    kind, inputs = _inputs(table, options, known, bool(labels or flags))
+    if kind != "text":
+        translation = ""
+    if not labels and not flags:
+        others = [c for c in columns if c not in known and c not in inputs]
+        usual = {*TEXT_COLUMNS, *IMAGE_COLUMNS, *ID_COLUMNS}
+        flags = flag_columns(table, [c for c in others if c not in usual])
+    return Roles(kind, tuple(inputs), labels, tuple(flags), id_, split, translation)
+
+
+def _one(name: str, option: str, usual: Iterable[str], table: Table) -> str:
+    if name:
+        _check_there(name, option, table)
+        return name
+    return next((c for c in usual if c in table.columns), "")
+
+
+def _several(text: str, option: str, table: Table) -> list[str]:
+    """The columns of `a,b` or `label_*`, in the order of the table where a `*` chooses them."""
+    chosen: list[str] = []
+    if text in table.columns:  # a name with a comma in it
+        return [text]
+    for pattern in filter(None, (part.strip() for part in text.split(","))):
+        if "*" not in pattern:
+            _check_there(pattern, option, table)
+        found = [c for c in table.columns if c == pattern or fnmatchcase(c, pattern)]
+        if not found:
+            raise UserError(f"{option} {pattern}: no column of {table.name} is called so")
+        chosen += [c for c in found if c not in chosen]
+    return chosen
+
+
+def _check_there(name: str, option: str, table: Table) -> None:
+    if name not in table.columns:
+        hint = did_you_mean(name, table.columns)
+        raise UserError(f"{option} {name}: {table.name} has no such column.{hint}")
+
+
+def _listed_columns(table: Table, listed: Sequence[str]) -> list[str]:
+    """The labels of labels.txt that are columns: all of them, or none."""
+    there = [name for name in listed if name in table.columns]
+    if there and len(there) < len(listed):
+        absent = next(name for name in listed if name not in table.columns)
+        raise UserError(f"{table.name}: no column {absent!r}, a label in labels.txt")
+    return there
+
+
+def _inputs(
+    table: Table, options: DataOptions, known: set[str], has_labels: bool
+) -> tuple[Kind, list[str]]:
+    """The kind of the inputs, and their columns."""
+    if not table.columns:
+        raise UserError(f"{table.file}: no readable first row in it")
+    if options.text_column:
+        return "text", [_one(options.text_column, "--text-column", (), table)]
+    if options.image_column:
+        return "image", [_one(options.image_column, "--image-column", (), table)]
+    if options.vector_column:
+        return "vector", _several(options.vector_column, "--vector-column", table)
+    usual: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+        ("text", TEXT_COLUMNS),
+        ("image", IMAGE_COLUMNS),
+        ("vector", VECTOR_COLUMNS),
+    )
+    for kind, names in usual:
+        if found := next((c for c in names if c in table.columns and c not in known), ""):
+            return kind, [found]
+    rest = [c for c in table.columns if c not in known]
+    first = first_values(table, rest)
+    words = next((c for c in rest if not _is_number(first.get(c))), "")
+    if words or not rest or not has_labels:
+        why = f"{words!r} is not a column of numbers" if words else "its labels are not named"
+        raise UserError(
+            f"{table.file}: no text or image column (it has: {', '.join(table.columns)}), and {why}; "
+            "type --text-column, --image-column or --vector-column, and --label-column"
+        )
+    return "vector", rest
+
+
+def flag_columns(table: Table, columns: Sequence[str]) -> list[str]:
+    """The columns whose first known value is 0 or 1."""
+    first = first_values(table, columns)
+    return [c for c in columns if str(first.get(c)).strip().lower() in ZERO_ONE]
+
+
+def first_values(table: Table, columns: Sequence[str]) -> Record:
+    """The first value of each column that is not unknown."""
+    first: Record = {}
+    for _, record in table.records(tuple(columns)):
+        if isinstance(record, dict):
+            for column in columns:
+                if column not in first and not _is_unknown(record.get(column)):
+                    first[column] = record[column]
+        if len(first) == len(columns):
+            break
+    return first
+
+
+def _is_unknown(value: Any) -> bool:
+    return str(value).strip().lower() in UNKNOWN_CELLS
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def check_columns(table: Table, first: Table, roles: Roles, labelled: bool, all_: bool) -> None:
+    """Raise a UserError unless a table has the columns of the first one, of the same types.
+
+    labelled: whether its rows have labels. all_: whether columns that are not used count too.
+    """
+    if table.strict:
+        for column in roles.used(labelled):
+            if column not in table.columns:
+                hint = did_you_mean(column, table.columns)
+                raise UserError(
+                    f"{table.file}: no column {column!r}, which {first.name} has.{hint}"
+                )
+    for column in roles.used(labelled):
+        here, there = table.columns.get(column, ""), first.columns.get(column, "")
+        if here and there and here != there:
+            raise UserError(
+                f"{table.file}: column {column!r} holds {here}, in {first.name} it holds {there}; "
+                "write both in one form"
+            )
+    if all_ and labelled and table.strict and first.strict:
+        ours, theirs = (set(t.columns) - roles.optional for t in (table, first))
+        for column in sorted(ours ^ theirs):
+            lacks, has = (table, first) if column in theirs else (first, table)
+            raise UserError(
+                f"{has.file}: column {column!r} is not in {lacks.name}; give both the same columns, "
+                "or name those to use with --label-column and --text-column, --image-column or "
+                "--vector-column"
+            )

@@ -1,0 +1,157 @@
+"""From a record of a table to a row: its input, its labels, its id."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ssmlbench.core.data_options import DataOptions
+from ssmlbench.data.adapter import BadRow, Row
+from ssmlbench.data.columns import Roles
+from ssmlbench.data.label_cells import empty_labels, flag, label_values
+from ssmlbench.data.records import Record
+
+
+class RowReader:
+    """Turns records into rows.
+
+    names: the labels. by_position: whether ids of labels count from 0 in `names`.
+    columns: those of the first table. folder: where paths of images start.
+    """
+
+    def __init__(
+        self,
+        roles: Roles,
+        options: DataOptions,
+        names: Sequence[str],
+        by_position: bool,
+        columns: Sequence[str],
+        folder: Path,
+    ):
+        self.roles = roles
+        self.options = options
+        self.positions = {name: k for k, name in enumerate(names)}
+        self.by_position = by_position
+        self.known_columns = {*columns, *roles.optional}
+        self.folder = folder
+
+    def row(self, record: Record, part: str, where: str) -> Row | BadRow:
+        """Read one record of a part."""
+        labels: tuple[int, ...] | None = None
+        unknown: tuple[int, ...] = ()
+        if part != "unlabelled":
+            found = self._labels(record, where)
+            if isinstance(found, BadRow):
+                return BadRow(where, found.reason, found.kind)
+            labels, unknown = found
+        value = self._input(record)
+        if isinstance(value, BadRow):
+            return BadRow(where, value.reason, value.kind)
+        if part != "unlabelled" and self._is_strange(record):
+            more = min(record.keys() - self.known_columns)
+            return BadRow(where, f"column {more} is not in the first training row")
+        identity = record.get(self.roles.id) if self.roles.id else None
+        translation = record.get(self.roles.translation) if self.roles.translation else None
+        if not isinstance(translation, str) or part == "test":
+            translation = ""
+        id_ = "" if identity is None else str(identity)
+        return Row(value, labels, id_, where, translation, unknown)
+
+    def _labels(
+        self, record: Record, where: str
+    ) -> tuple[tuple[int, ...] | None, tuple[int, ...]] | BadRow:
+        """The positions of positive and of unknown labels."""
+        if self.roles.flags:
+            return self._flags(record)
+        values = listed_labels(record, self.roles.labels, self.options, where)
+        if isinstance(values, BadRow):
+            return values
+        if values is None:
+            return None, ()
+        chosen = []
+        for value in values:
+            if value in self.positions:
+                chosen.append(self.positions[value])
+            elif self.by_position and value.isdecimal() and int(value) < len(self.positions):
+                chosen.append(int(value))
+            else:
+                return BadRow("", f"unknown label {value!r}", "unknown label")
+        return tuple(chosen), ()
+
+    def _is_strange(self, record: Record) -> bool:
+        """Whether it has a column that no other row has, where every column means something."""
+        counts = bool(self.roles.flags) or len(self.roles.inputs) > 1
+        chosen = self.options.chooses_columns
+        return counts and not chosen and not record.keys() <= self.known_columns
+
+    def _flags(self, record: Record) -> tuple[tuple[int, ...], tuple[int, ...]] | BadRow:
+        positive, unknown = [], []
+        for k, name in enumerate(self.roles.flags):
+            if name not in record:
+                return BadRow("", f"column {name} is missing")
+            value = flag(record[name])
+            if isinstance(value, BadRow):
+                return BadRow("", f"column {name}: {value.reason}")
+            if value is None:
+                unknown.append(k)
+            elif value:
+                positive.append(k)
+        return tuple(positive), tuple(unknown)
+
+    def _input(self, record: Record) -> Any:
+        if self.roles.kind == "vector":
+            return vector_of(record, self.roles.inputs)
+        value = record.get(self.roles.inputs[0])
+        if self.roles.kind == "text":
+            return value if isinstance(value, str) else BadRow("", "no text in it")
+        if isinstance(value, dict):  # Hugging Face's own form of an image in Parquet
+            value = value.get("bytes") or value.get("path")
+        if isinstance(value, str) and value:
+            return self._image_file(value)
+        return value if isinstance(value, bytes) else BadRow("", "no image in it")
+
+    def _image_file(self, value: str) -> Path | BadRow:
+        """The file of an image, which must lie in the data folder: the table may be a stranger's."""
+        file = self.folder / value
+        try:
+            inside = file.resolve().is_relative_to(self.folder.resolve())
+        except (OSError, ValueError, RuntimeError):  # a zero byte, a loop of links
+            return BadRow("", f"image {value[:60]!r} is not a path", "unreadable image")
+        if inside or self.options.allow_outside:
+            return file
+        reason = f"image {value[:60]!r} is outside the data folder; --allow-outside reads it"
+        return BadRow("", reason, "image outside the data folder")
+
+
+def listed_labels(
+    record: Record, column: str, options: DataOptions, where: str
+) -> list[str] | BadRow | None:
+    """The labels of a record that has them in one column; None if they are unknown."""
+    if column not in record:
+        return empty_labels(options.empty_labels, where)
+    return label_values(record[column], options.label_separator, options.empty_labels, where)
+
+
+def vector_of(record: Record, columns: Sequence[str]) -> npt.NDArray[np.float32] | BadRow:
+    """The vector of a record: a list in one column, or a number in each of several."""
+    values: Any = [record.get(c) for c in columns]
+    if len(columns) == 1 and not isinstance(values[0], int | float):
+        values = values[0]
+        if isinstance(values, str):
+            values = re.split(r"[\s,;]+", values.strip("[] \t\n"))
+        if not isinstance(values, list):
+            return BadRow("", f"no vector in column {columns[0]}")
+    numbers = np.empty(len(values), dtype=np.float32)
+    for k, value in enumerate(values):
+        try:
+            numbers[k] = float(value)
+        except (TypeError, ValueError):
+            column = columns[k] if len(columns) > 1 else columns[0]
+            found = "a missing value" if value in (None, "") else repr(value)[:40]
+            return BadRow("", f"column {column}: {found} is not a number")
+    return numbers

@@ -1,0 +1,90 @@
+"""Where the tables of a data set come from: files in a folder, or one file."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from functools import cached_property
+from pathlib import Path
+
+from ssmlbench.data.adapter import numbered_lines
+from ssmlbench.data.records import TABLES, Table, check_plain, read_table
+from ssmlbench.data.user_files import PARTS
+
+SPLIT_NAMES = {
+    "train": ("train", "training"),
+    "test": ("test", "testing"),
+    "unlabelled": ("unlabelled", "unlabeled", "unsupervised"),
+    "validation": ("validation", "valid", "val", "dev"),
+}
+"""Part → what files, splits and the values of a split column may be called."""
+PART_OF = {name: part for part, names in SPLIT_NAMES.items() for name in names}
+
+
+class TableSource(ABC):
+    """The tables of a user's data set."""
+
+    single: bool  # all rows are in the same tables, and a split column may tell them apart
+
+    @abstractmethod
+    def tables(self, part: str) -> list[Table]:
+        """The tables in which rows of a part may be, in order."""
+
+    @abstractmethod
+    def files(self) -> list[Path]:
+        """Every file that is read."""
+
+    @property
+    @abstractmethod
+    def listed(self) -> list[str]:
+        """The names of the labels in labels.txt; empty if there is no such file."""
+
+    @property
+    def first(self) -> Table:
+        """The first training table, whose columns all others must have."""
+        return self.tables("train")[0]
+
+
+class FileSource(TableSource):
+    """Files: `train.csv`, `test.csv` and so on in a folder, or one file with all rows."""
+
+    def __init__(self, home: Path):
+        self.home = home
+        self.single = not home.is_dir()
+        self.folder = home.parent if self.single else home
+
+    def tables(self, part: str) -> list[Table]:
+        """The tables of the part's files."""
+        return [read_table(file) for file in self._files(part)]
+
+    def _files(self, part: str) -> list[Path]:
+        return [self.home] if self.single else part_files(self.home, part)
+
+    def files(self) -> list[Path]:
+        """The tables, and labels.txt."""
+        tables = [file for part in PARTS for file in self._files(part)]
+        listed = [self._label_file] if self._label_file.exists() else []
+        return list(dict.fromkeys([*tables, *listed]))
+
+    @property
+    def _label_file(self) -> Path:
+        return self.folder / "labels.txt"
+
+    @cached_property
+    def listed(self) -> list[str]:
+        """The lines of labels.txt."""
+        if not self._label_file.exists():
+            return []
+        check_plain(self._label_file)
+        lines = (line.strip() for _, line in numbered_lines(self._label_file, "utf-8-sig"))
+        return [line for line in lines if line]
+
+
+def part_files(folder: Path, part: str) -> list[Path]:
+    """`train.csv`, or shards such as `train-00000-of-00002.parquet`, in order."""
+    names = "|".join(SPLIT_NAMES[part])
+    return sorted(
+        file
+        for file in folder.iterdir()
+        if file.suffix in TABLES and re.fullmatch(rf"({names})([-_.]\d.*)?", file.stem)
+    )
