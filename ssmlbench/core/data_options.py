@@ -39,6 +39,7 @@ class DataOptions:
         0.0, "Data without test rows: this share of the labelled rows is test."
     )
     holdout_seed: int = _option(0, "Draws the rows of --holdout.")
+    drop_leaks: bool = _option(False, "Leave training rows out whose input is also a test row's.")
     allow_outside: bool = _option(False, "Read images outside the data folder too.")
 
     def __post_init__(self) -> None:

@@ -48,15 +48,24 @@ class LabelCounts:
     """Rows by how much is known about them, and the positives of each label."""
 
     def __init__(self, label_count: int):
+        self.label_count = label_count
         self.rows: Counter[Knowledge] = Counter()
         self.positives = [0] * label_count
+        self.unknown = 0  # entries of the label matrix
+        self.negatives = 0
 
     def add(self, labels: LabelList) -> None:
         """Count one row."""
         self.rows[knowledge(labels)] += 1
-        for k in labels or ():
+        if labels is None:
+            self.unknown += self.label_count
+            return
+        self.negatives += self.label_count - len(labels)
+        for k in labels:
             if k >= 0:
                 self.positives[k] += 1
+            else:
+                self.unknown += 1
 
 
 def label_matrix(lists: Any, label_count: int) -> npt.NDArray[np.int8]:

@@ -26,9 +26,10 @@ from ssmlbench.core.paths import cache_root
 from ssmlbench.data.adapter import DatasetAdapter, Kind
 from ssmlbench.data.label_lists import LabelCounts, LabelList
 from ssmlbench.data.published import differences_to_published
-from ssmlbench.data.row_checks import Ids, Problems, StoredRow, checked_rows
+from ssmlbench.data.row_checks import RowChecker, StoredRow
 from ssmlbench.data.row_contract import sound_label_names
 from ssmlbench.data.task import LABELS, Card, Task, card_file, inputs_file, labels_file, read_card
+from ssmlbench.data.traps import label_notes
 
 TASK_FORMAT = 5
 """Raised when the files of a task change; copies of another format are rewritten."""
@@ -164,13 +165,12 @@ def _write_task(
     adapter: DatasetAdapter, names: list[str], folder: Path, skip_bad: bool, report: Report
 ) -> Card:
     fingerprint = hashlib.sha256(json.dumps([adapter.name, names]).encode())
-    problems, ids = Problems(), Ids(adapter.ids_per_split)
+    checker = RowChecker(adapter, len(names))
+    problems = checker.problems
     counts: dict[str, LabelCounts] = {}
     for split in adapter.splits():
-        ids.start_split()
-        rows = checked_rows(adapter, split, len(names), ids, problems)
         counts[split] = _write_split(
-            rows,
+            checker.rows(split),
             adapter.kind,
             adapter.back_translated and split == "train",
             folder,
@@ -200,7 +200,7 @@ def _write_task(
         flips=adapter.flips,
         licence=adapter.licence,
         citation=adapter.citation,
-        notes=[*adapter.card_notes(), *ids.notes()],
+        notes=[*adapter.card_notes(), *checker.notes(), *label_notes(names, counts)],
         source=_source(adapter),
         skipped=dict(sorted(problems.counts.items())),
         labelled={split: count.rows["labelled"] for split, count in counts.items()},
@@ -251,14 +251,16 @@ def _write_split(
         ) as sealed,
     ):
         for row in rows:
-            fingerprint.update(row.content + str(row.labels).encode())
+            fingerprint.update(row.stored.content + str(row.labels).encode())
             counts.add(row.labels)
             batch["id"].append(row.id)
-            batch["input"].append(row.input)
+            batch["input"].append(row.stored.input)
             labels.append(row.labels)
             if back_translated:  # a text without one stands for itself
                 translation = row.back_translation
-                batch["back_translation"].append(translation if translation.strip() else row.input)
+                batch["back_translation"].append(
+                    translation if translation.strip() else row.stored.input
+                )
             if len(labels) == BATCH_ROWS[kind]:
                 writer.write_batch(batch)
                 sealed.write_batch({"labels": labels})

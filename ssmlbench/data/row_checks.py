@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,25 +13,35 @@ import numpy as np
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, DatasetAdapter, Kind, Row
+from ssmlbench.data.images import as_stored, png_of_array
 from ssmlbench.data.label_lists import LabelList, knowledge, label_list
 from ssmlbench.data.row_contract import sound_rows
+from ssmlbench.data.traps import SeenInputs, input_digest
 
 SHOWN_PROBLEMS = 5
 UNJUDGED = "test row that is not fully labelled"
 """Metrics need every label of a test row; without them it belongs into an `unlabelled` file."""
-CHECKED_PIXELS = 64
-"""Images are decoded to about this size, to see that they can be: a third of the cost for JPEG."""
+
+
+@dataclass(frozen=True)
+class StoredInput:
+    """An input as it is written."""
+
+    input: Any
+    content: bytes  # what is fingerprinted
+    converted: str = ""  # what kind of image it was, if not 8-bit grey or RGB
+
+    @property
+    def digest(self) -> int:
+        """The same for equal inputs."""
+        return input_digest(self.input if isinstance(self.input, str) else self.content)
 
 
 @dataclass(frozen=True)
 class StoredRow:
-    """A good row as it is written.
+    """A good row as it is written."""
 
-    content: the bytes of its input that are fingerprinted.
-    """
-
-    input: Any
-    content: bytes
+    stored: StoredInput
     labels: LabelList
     id: str
     back_translation: str
@@ -107,86 +116,117 @@ def _short(id_: str) -> int:
     return int.from_bytes(digest)
 
 
-def checked_rows(
-    adapter: DatasetAdapter, split: str, label_count: int, ids: Ids, problems: Problems
-) -> Iterator[StoredRow]:
-    """The good rows of a split; the others are added to `problems`."""
-    for number, row in enumerate(sound_rows(adapter, split, label_count), start=1):
-        if isinstance(row, BadRow):
-            problems.add(row)
-            continue
-        where = row.where or f"{split} row {number}"
-        checked = _checked(row, adapter.kind, split, label_count, ids, where)
-        if isinstance(checked, BadRow):
-            problems.add(checked)
-            continue
-        if row.id:
-            ids.add(row.id)
-        yield checked
+class RowChecker:
+    """Checks the rows of a data set, split by split, and remembers what its card should tell."""
 
+    def __init__(self, adapter: DatasetAdapter, label_count: int):
+        self.adapter = adapter
+        self.label_count = label_count
+        self.problems = Problems()
+        self.ids = Ids(adapter.ids_per_split)
+        self.inputs = SeenInputs()
+        self.converted: Counter[str] = Counter()
+        self.dropped = 0  # training rows whose input is a test row's
+        self._width: int | None = None  # of the vectors
 
-def _checked(
-    row: Row, kind: Kind, split: str, label_count: int, ids: Ids, where: str
-) -> StoredRow | BadRow:
-    try:
-        labels = label_list(row.labels, row.unknown, label_count)
-    except ValueError as error:
-        return BadRow(where, str(error), "unknown label")
-    if split == "test" and knowledge(labels) != "labelled":
-        return BadRow(
-            where, f"a test row must be labelled, this one is {knowledge(labels)}", UNJUDGED
+    def rows(self, split: str) -> Iterator[StoredRow]:
+        """The good rows of a split; the others are counted in `problems`."""
+        self.ids.start_split()
+        leaks = self._test_inputs() if split == "train" and self.adapter.drop_leaks else set[int]()
+        rows = sound_rows(self.adapter, split, self.label_count)
+        for number, row in enumerate(rows, start=1):
+            checked = self._checked(row, split, row.where or f"{split} row {number}")
+            if isinstance(checked, BadRow):
+                self.problems.add(checked)
+                continue
+            digest = checked.stored.digest
+            if digest in leaks:
+                self.dropped += 1
+                continue
+            if isinstance(row, Row) and row.id:
+                self.ids.add(row.id)
+            if checked.stored.converted:
+                self.converted[checked.stored.converted] += 1
+            self.inputs.add(split, digest)
+            yield checked
+
+    def _test_inputs(self) -> set[int]:
+        stored = (
+            _stored(row, self.adapter.kind, "")
+            for row in sound_rows(self.adapter, "test", self.label_count)
+            if isinstance(row, Row)
         )
-    if row.id and ids.known(row.id):
-        return BadRow(where, f"id {row.id!r} comes a second time", "duplicate id")
-    stored = _stored(row, kind, where)
-    if isinstance(stored, BadRow):
-        return stored
-    return StoredRow(*stored, labels, row.id or where, row.back_translation)
+        return {s.digest for s in stored if isinstance(s, StoredInput)}
+
+    def _checked(self, row: Row | BadRow, split: str, where: str) -> StoredRow | BadRow:
+        if isinstance(row, BadRow):
+            return row
+        try:
+            labels = label_list(row.labels, row.unknown, self.label_count)
+        except ValueError as error:
+            return BadRow(where, str(error), "unknown label")
+        if split == "test" and (known := knowledge(labels)) != "labelled":
+            return BadRow(where, f"a test row must be labelled, this one is {known}", UNJUDGED)
+        if row.id and self.ids.known(row.id):
+            return BadRow(where, f"id {row.id!r} comes a second time", "duplicate id")
+        stored = _stored(row, self.adapter.kind, where)
+        if isinstance(stored, BadRow):
+            return stored
+        if self.adapter.kind == "vector":
+            self._width = self._width or len(stored.input)
+            if len(stored.input) != self._width:
+                reason = f"a vector of {len(stored.input)} numbers, others have {self._width}"
+                return BadRow(where, reason, "vector of another length")
+        return StoredRow(stored, labels, row.id or where, row.back_translation)
+
+    def notes(self) -> list[str]:
+        """Lines for the card."""
+        notes = self.ids.notes()
+        inputs = {"text": "text", "image": "image", "vector": "vector"}[self.adapter.kind]
+        notes += self.inputs.notes(inputs)
+        if self.dropped:
+            notes.append(
+                f"{self.dropped:,} training rows were left out: test rows have their {inputs}"
+            )
+        notes += [
+            f"{count:,} images were converted to 8-bit grey or RGB: {what}"
+            for what, count in sorted(self.converted.items())
+        ]
+        return notes
 
 
-def _stored(row: Row, kind: Kind, where: str) -> tuple[Any, bytes] | BadRow:
-    """The value that is written for an input, and the bytes that are fingerprinted."""
+def _stored(row: Row, kind: Kind, where: str) -> StoredInput | BadRow:
     if kind == "text":
         if not row.input.strip():
             return BadRow(where, "the text is empty")
         try:
             translation = row.back_translation and f"\0{row.back_translation}"
-            return row.input, f"{row.input}{translation}".encode()
+            return StoredInput(row.input, f"{row.input}{translation}".encode())
         except UnicodeEncodeError:
             return BadRow(where, "the text is not valid UTF-8")
     if kind == "vector":
         vector = np.ascontiguousarray(row.input, dtype=np.float32)
         if not np.isfinite(vector).all():
             return BadRow(where, "a value of the vector is not a finite number")
-        return vector, vector.tobytes()
-    if isinstance(row.input, np.ndarray):
-        return {"bytes": _png(row.input), "path": None}, np.ascontiguousarray(row.input).tobytes()
-    if isinstance(row.input, Path) and row.input.exists() and not row.input.is_file():
-        return BadRow(where, f"image {row.input.name} is not a plain file", "unreadable image")
+        return StoredInput(vector, vector.tobytes())
+    return _stored_image(row.input, where)
+
+
+def _stored_image(image: Any, where: str) -> StoredInput | BadRow:
+    if isinstance(image, Path) and image.exists() and not image.is_file():
+        return BadRow(where, f"image {image.name} is not a plain file", "unreadable image")
     try:
-        content = row.input.read_bytes() if isinstance(row.input, Path) else row.input
-        _check_image(content)
+        if isinstance(image, np.ndarray):
+            content, converted = as_stored(png_of_array(image))
+            source = np.ascontiguousarray(image).tobytes()
+        else:
+            source = image.read_bytes() if isinstance(image, Path) else image
+            content, converted = as_stored(source)
     except Exception as error:  # PIL raises SyntaxError, struct.error and others
         missing = isinstance(error, FileNotFoundError)
-        named = f" {row.input.name}" if isinstance(row.input, Path) else ""
+        named = f" {image.name}" if isinstance(image, Path) else ""
         why = "does not exist" if missing else f"cannot be read ({type(error).__name__}: {error})"
         return BadRow(where, f"image{named} {why}", "unreadable image")
-    return {"bytes": content, "path": None}, content
-
-
-def _check_image(content: bytes) -> None:
-    """Decode it, small: a header alone does not show a file that was cut off."""
-    from PIL import Image
-
-    with Image.open(io.BytesIO(content)) as image:
-        image.draft(image.mode, (CHECKED_PIXELS, CHECKED_PIXELS))
-        image.load()
-
-
-def _png(array: Any) -> bytes:
-    """Images made in memory are kept lossless."""
-    from PIL import Image
-
-    png = io.BytesIO()
-    Image.fromarray(array).save(png, format="PNG")
-    return png.getvalue()
+    # Features of images that were once read in another way must not be taken for these.
+    marked = source + f"\0{converted} as 8 bits".encode() if converted else source
+    return StoredInput({"bytes": content, "path": None}, marked, converted)

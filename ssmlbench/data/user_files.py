@@ -33,6 +33,7 @@ class UserFiles(DatasetAdapter):
     def named(cls, home: Path, options: DataOptions, **fields: Any) -> type[Self]:
         """Build a class of this kind with the name of its path."""
         own = {"name": safe_name(home), "home": home, "options": options}
+        own["drop_leaks"] = options.drop_leaks
         return type(cls.__name__, (cls,), {**own, **fields})
 
     @classmethod

@@ -124,8 +124,10 @@ def square(raw: Any, size: int) -> Tensor:
     """An image of any mode and shape → 3 × size × size uint8; the aspect ratio is not kept."""
     from PIL import Image
 
+    from ssmlbench.data.images import eight_bit
+
     if not isinstance(raw, Image.Image):
         array = np.asarray(raw)
         raw = Image.fromarray(array[..., 0] if array.shape[2:] == (1,) else array)
-    image = raw.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+    image = eight_bit(raw).convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()

@@ -1,0 +1,95 @@
+"""Images of every mode as 8-bit grey or RGB, by one rule for each mode.
+
+Files that are 8-bit grey or RGB already are kept as they are; docs/datasets.md says what is done with
+the others.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+CHECKED_PIXELS = 64
+"""Images are decoded to about this size, to see that they can be: a third of the cost for JPEG."""
+WHITE = (255, 255, 255, 255)
+SIXTEEN_BITS = 65535
+
+
+def as_stored(content: bytes) -> tuple[bytes, str]:
+    """The file of an image as it is stored, and what was converted: "" if nothing was.
+
+    Raise what Pillow raises for a file that cannot be decoded; a ValueError for values that have no
+    fixed range.
+    """
+    from PIL import Image, ImageOps
+
+    with Image.open(io.BytesIO(content)) as image:
+        what = conversion(image)
+        if not what:
+            image.draft(image.mode, (CHECKED_PIXELS, CHECKED_PIXELS))
+            image.load()  # a header alone does not show a file that was cut off
+            return content, ""
+        image.load()
+        return png(ImageOps.exif_transpose(eight_bit(image))), what
+
+
+def conversion(image: Image) -> str:
+    """How an image has to be converted, in words for the card; "" for 8-bit grey or RGB."""
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        return {"I": "32-bit grey", "F": "float grey"}.get(image.mode, "16-bit grey")
+    if _has_alpha(image):
+        return "alpha"
+    if image.mode in ("L", "RGB"):
+        return ""
+    return {"1": "black and white", "P": "palette"}.get(image.mode, image.mode)
+
+
+def _has_alpha(image: Image) -> bool:
+    return image.mode[-1] in "Aa" or "transparency" in image.info
+
+
+def eight_bit(image: Image) -> Image:
+    """The image as 8-bit grey or RGB.
+
+    Grey of 16 bits is scaled by 255 / 65535, and so is 32-bit grey within that range; floats in 0..1 are
+    scaled by 255. What is transparent is white.
+    """
+    from PIL import Image
+
+    if not conversion(image):
+        return image
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        values = np.asarray(image).astype(np.float64)
+        top = 1.0 if image.mode == "F" else float(SIXTEEN_BITS)
+        if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= top):
+            raise ValueError(
+                f"{values.min():g}..{values.max():g} are its values, expected 0..{top:g}; save it "
+                "with 8 or 16 bits"
+            )
+        return Image.fromarray(np.round(values * (255 / top)).astype(np.uint8))
+    if _has_alpha(image):
+        coloured = image.convert("LA" if image.mode == "La" else image.mode).convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", image.size, WHITE), coloured).convert("RGB")
+    return image.convert("L" if image.mode == "1" else "RGB")
+
+
+def png(image: Image) -> bytes:
+    """The image as the bytes of a PNG file, which loses nothing."""
+    content = io.BytesIO()
+    image.save(content, format="PNG")
+    return content.getvalue()
+
+
+def png_of_array(array: NDArray[Any]) -> bytes:
+    """An array (H × W or H × W × 3, uint8) as the bytes of a PNG file."""
+    from PIL import Image
+
+    if array.dtype != np.uint8:
+        raise ValueError(f"an array of {array.dtype}, expected uint8")
+    return png(Image.fromarray(array))

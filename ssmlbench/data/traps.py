@@ -1,0 +1,128 @@
+"""What is often wrong with a data set without being an error: found by `prepare`, told on the card."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from ssmlbench.data.label_lists import LabelCounts
+
+SHOWN = 5
+WORD = re.compile(r"[^\W\d_]+")
+SPELLED_LETTERS = 5
+"""Shorter words that differ in one letter are usually two words: codes such as CV and CL."""
+MISSING_NAMES = ("nan", "none", "null", "n/a", "na", "?")
+
+
+def input_digest(content: str | bytes) -> int:
+    """Eight bytes that are the same for equal inputs; texts are equal whatever their case and spaces."""
+    if isinstance(content, str):
+        content = " ".join(content.split()).casefold().encode(errors="replace")
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest())
+
+
+class SeenInputs:
+    """The inputs of each split, eight bytes a row: which come twice, and which are in both splits."""
+
+    def __init__(self) -> None:
+        self._digests: dict[str, array[int]] = defaultdict(lambda: array("Q"))
+
+    def add(self, split: str, digest: int) -> None:
+        """Remember one row."""
+        self._digests[split].append(digest)
+
+    def notes(self, inputs: str) -> list[str]:
+        """A line for each split with duplicates, and one for test rows that are training rows too."""
+        notes = []
+        arrays = {split: np.array(rows, np.uint64) for split, rows in self._digests.items()}
+        for split, rows in arrays.items():
+            if twice := len(rows) - len(np.unique(rows)):
+                notes.append(
+                    f"{twice:,} {split} rows repeat the {inputs} of an earlier {split} row"
+                )
+        if {"train", "test"} <= arrays.keys():
+            leaks = int(np.isin(arrays["test"], arrays["train"]).sum())
+            if leaks:
+                notes.append(
+                    f"{leaks:,} of {len(arrays['test']):,} test rows have the {inputs} of a training "
+                    "row, so that scores are too high; for own data, --drop-leaks leaves those "
+                    "training rows out"
+                )
+        return notes
+
+
+def label_notes(names: Sequence[str], counts: Mapping[str, LabelCounts]) -> list[str]:
+    """Lines on labels that no row has, that look alike, or that look like a missing value."""
+    notes = []
+    for split, count in counts.items():
+        none = [name for name, rows in zip(names, count.positives, strict=True) if not rows]
+        if none:
+            notes.append(
+                f"{len(none):,} of {len(names):,} labels have no {split} row: {_some(none)}"
+            )
+    if alike := [f"{a!r} and {b!r}" for a, b in look_alikes(names)]:
+        notes.append(f"labels that differ only in case, punctuation or a letter: {_some(alike)}")
+    if missing := [repr(name) for name in names if name.strip().casefold() in MISSING_NAMES]:
+        notes.append(f"label {_some(missing)} looks like a missing value")
+    train = counts["train"]
+    if train.unknown and not train.negatives:
+        notes.append(
+            "no training label is negative, only positive or unknown: -1 and empty cells are read as "
+            "unknown; if they mean no, write 0"
+        )
+    return notes
+
+
+def look_alikes(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of names that differ in case or punctuation, or in one letter of a word."""
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for name in names:
+        for key in {_plain(name), *_one_letter_less(name)}:
+            groups[key].append(name)
+    pairs = {
+        (a, b)
+        for group in groups.values()
+        for k, a in enumerate(group[:SHOWN])
+        for b in group[k + 1 : SHOWN]
+        if _plain(a) == _plain(b) or _same_but_for_a_letter(a, b)
+    }
+    return sorted(pairs)
+
+
+def _plain(name: str) -> str:
+    """The letters and digits of a name."""
+    return re.sub(r"[\W_]+", "", name).casefold() or name
+
+
+def _one_letter_less(name: str) -> Iterable[str]:
+    plain = _plain(name)
+    return (plain[:k] + plain[k + 1 :] for k in range(len(plain)) if len(plain) <= 60)
+
+
+def _same_but_for_a_letter(a: str, b: str) -> bool:
+    """Whether one word of the names differs, in one letter, and is long enough to be a misspelling."""
+    ours, theirs = (WORD.findall(name.casefold()) for name in (a, b))
+    numbers = re.findall(r"\d+", a) == re.findall(r"\d+", b)
+    if len(ours) != len(theirs) or not numbers:
+        return False
+    differing = [(x, y) for x, y in zip(ours, theirs, strict=True) if x != y]
+    return len(differing) == 1 and _one_edit(*differing[0])
+
+
+def _one_edit(a: str, b: str) -> bool:
+    """Whether a word becomes the other by one letter more, less or exchanged."""
+    short, long = sorted((a, b), key=len)
+    if len(short) < SPELLED_LETTERS or len(long) - len(short) > 1:
+        return False
+    same = next((k for k, (x, y) in enumerate(zip(short, long)) if x != y), len(short))  # noqa: B905
+    rest = short[same + 1 :] if len(short) == len(long) else short[same:]
+    return rest == long[same + 1 :]
+
+
+def _some(items: Sequence[str]) -> str:
+    return ", ".join(items[:SHOWN]) + (", …" if len(items) > SHOWN else "")

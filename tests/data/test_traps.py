@@ -1,0 +1,101 @@
+"""What is often wrong with a data set is told on its card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssmlbench.core.data_options import DataAddress, DataOptions
+from ssmlbench.data import Task, prepare
+from ssmlbench.data.traps import look_alikes
+from ssmlbench.data.user_data import data_class
+from tests.support.raw_layouts import jpeg, put
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+
+
+def read(folder: Path, **options: Any) -> Task:
+    return prepare(data_class(DataAddress(str(folder), DataOptions(**options)))())
+
+
+def write_leaks(kind: str, folder: Path) -> None:
+    """Two of three test rows are training rows; one training row comes twice."""
+    rows = {"train": [1, 2, 2, 3], "test": [2, 3, 4]}
+    column = {"text": "text", "image": "image", "vector": "vector"}[kind]
+    for split, numbers in rows.items():
+        lines = [f"{column},labels"]
+        for n in numbers:
+            put(folder / f"{split}{n}.jpg", jpeg(n))
+            spaced = f"Text  number {n}" if split == "test" else f"text number {n}"
+            value = {"text": spaced, "image": f"{split}{n}.jpg", "vector": f"[{n} 0.5]"}[kind]
+            lines.append(f"{value},a;b")
+        put(folder / f"{split}.csv", "\n".join(lines))
+
+
+@pytest.mark.parametrize("kind", ["text", "image", "vector"])
+def test_inputs_in_train_and_test_are_counted_and_can_be_dropped(kind: str, tmp_path: Path) -> None:
+    write_leaks(kind, tmp_path / "d")
+    card = read(tmp_path / "d").card
+    notes = "\n".join(card.notes)
+    assert f"2 of 3 test rows have the {kind} of a training row" in notes
+    assert "--drop-leaks" in notes
+    assert f"1 train rows repeat the {kind} of an earlier train row" in notes
+    dropped = read(tmp_path / "d", drop_leaks=True).card
+    assert dropped.rows == {"train": 1, "test": 3}
+    assert f"3 training rows were left out: test rows have their {kind}" in dropped.notes
+    assert not [note for note in dropped.notes if "of a training row" in note]
+    assert dropped.fingerprint != card.fingerprint
+
+
+def test_labels_that_no_row_of_a_split_has_are_named(tmp_path: Path) -> None:
+    put(tmp_path / "d/train.csv", "text,labels\nx,a\ny,b\n")
+    put(tmp_path / "d/test.csv", "text,labels\nz,c;b\n")
+    notes = read(tmp_path / "d").card.notes
+    assert "1 of 3 labels have no train row: c" in notes
+    assert "1 of 3 labels have no test row: a" in notes
+
+
+def test_ids_that_start_again_are_told_and_are_no_error(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        put(tmp_path / f"d/{split}.csv", f"id,text,labels\n0,{split} a,x\n1,{split} b,x\n")
+    notes = read(tmp_path / "d").card.notes
+    assert any("ids start again in each split: 2 ids" in note for note in notes)
+
+
+def test_minus_one_for_no_is_suspected(tmp_path: Path) -> None:
+    put(tmp_path / "d/train.csv", "text,a,b\nx,1,-1\ny,-1,1\n")
+    assert any("if they mean no, write 0" in note for note in read(tmp_path / "d").card.notes)
+
+
+def test_a_label_that_looks_like_a_missing_value_is_told(tmp_path: Path) -> None:
+    put(tmp_path / "d/train.csv", "text,labels\nx,a\ny,nan\n")
+    assert any("'nan' looks like a missing value" in n for n in read(tmp_path / "d").card.notes)
+
+
+@pytest.mark.parametrize(
+    ("names", "pairs"),
+    [
+        (["Sport", "sport"], [("Sport", "sport")]),
+        (["hip-hop", "hip hop"], [("hip-hop", "hip hop")]),
+        (["politcs", "politics"], [("politcs", "politics")]),
+        (["color red", "colour red"], [("color red", "colour red")]),
+        (["centre", "center"], []),  # two letters differ
+        (["cs.CV", "cs.CL", "cs.LG"], []),
+        (["class10", "class11"], []),
+        (["0", "1", "10"], []),
+        (["C++", "C#", "C"], [("C", "C#"), ("C#", "C"), ("C++", "C"), ("C++", "C#")]),
+    ],
+)
+def test_labels_that_look_alike(names: list[str], pairs: list[tuple[str, str]]) -> None:
+    assert set(look_alikes(names)) <= set(pairs)
+    assert bool(look_alikes(names)) == bool(pairs)
+
+
+def test_many_labels_are_compared_in_no_time() -> None:
+    names = [f"topic number {n} of the large collection" for n in range(5000)]
+    assert look_alikes(names) == []
