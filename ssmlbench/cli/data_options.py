@@ -11,8 +11,7 @@ import typer
 
 from ssmlbench.cli.run_options import parameter
 from ssmlbench.core.data_options import DataOptions
-
-OWN_DATA = "Your own data"
+from ssmlbench.core.run_options import OWN_DATA
 
 
 def data_parameters() -> list[inspect.Parameter]:

@@ -33,6 +33,7 @@ class DataOptions:
     label_column: str = _option("", "The column of the labels, or the 0/1 columns: a,b or label_*.")
     id_column: str = _option("", "The column of the row ids.")
     split_column: str = _option("", "One file: the column that says train or test.")
+    hub_config: str = _option("", "hf:…: the configuration, of a repository with several.")
     label_separator: str = _option("", "What stands between labels in one cell, if not ; | or ,.")
     empty_labels: str = _option("", "What an empty label cell means: none (no label) or unknown.")
     holdout: float = _option(

@@ -20,7 +20,8 @@ MEASURED = "How it is measured"
 ENCODER = "Encoder"
 TRAINING = "Training"
 WHERE = "Where it runs"
-PANELS = (WHAT, MEASURED, ENCODER, TRAINING, WHERE)
+OWN_DATA = "Your own data"
+PANELS = (WHAT, OWN_DATA, MEASURED, ENCODER, TRAINING, WHERE)
 """The groups of options in `--help`."""
 
 

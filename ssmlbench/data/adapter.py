@@ -93,6 +93,7 @@ class DatasetAdapter(ABC):
     flips: ClassVar[bool] = True  # images: does a mirrored row keep its labels?
     back_translated: ClassVar[bool] = False  # texts: do training rows bring back-translations?
     ids_per_split: ClassVar[bool] = False  # may an id of train come again in test?
+    revision: ClassVar[str] = ""  # of a source with versions; part of the fingerprint
     drop_leaks: ClassVar[bool] = False  # leave out training rows whose input is a test row's?
     layout: ClassVar[str] = ""  # what the raw folder looks like; empty: no files are needed
     download: ClassVar[str] = ""  # where to get the raw files

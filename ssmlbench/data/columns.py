@@ -15,7 +15,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.data.adapter import Kind
 from ssmlbench.data.label_cells import UNKNOWN_CELLS, ZERO_ONE
-from ssmlbench.data.records import Record, Table
+from ssmlbench.data.records import Table, TableRecord
 
 TEXT_COLUMNS = ("text", "sentence", "document")
 IMAGE_COLUMNS = ("image", "image_path", "file_name", "path")
@@ -153,9 +153,9 @@ def flag_columns(table: Table, columns: Sequence[str]) -> list[str]:
     return [c for c in columns if str(first.get(c)).strip().lower() in ZERO_ONE]
 
 
-def first_values(table: Table, columns: Sequence[str]) -> Record:
+def first_values(table: Table, columns: Sequence[str]) -> TableRecord:
     """The first value of each column that is not unknown."""
-    first: Record = {}
+    first: TableRecord = {}
     for _, record in table.records(tuple(columns)):
         if isinstance(record, dict):
             for column in columns:

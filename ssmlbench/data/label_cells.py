@@ -6,6 +6,7 @@ import ast
 import json
 import math
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from ssmlbench.core.errors import UserError
@@ -16,7 +17,9 @@ UNKNOWN_CELLS = ("", "-1", "-1.0", "nan", "none", "null")
 """Of a 0/1 column, in lower case; None and NaN are among them as texts."""
 JOINED = r"[;|,]"
 """What separates joined names if the user names no separator."""
-ITEM = re.compile(r"""\s*('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[+-]?\d+)\s*(?:,|(?=\s|'|"|$))""")
+ITEM = re.compile(
+    r"""\s*('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[+-]?\d+(?:\.\d*)?)\s*(?:,|(?=\s|'|"|$))"""
+)
 """One item of a list as Python or NumPy prints it; NumPy leaves the commas out."""
 
 
@@ -41,7 +44,7 @@ def label_values(value: Any, separator: str, empty: str, where: str) -> list[str
     if isinstance(value, str):
         text = value.strip()
         if not text:
-            return empty_labels(empty, where)
+            return meaning_of_empty(empty, where)
         if text.startswith("["):
             listed = _spelled(text)
             if listed is None:
@@ -56,7 +59,33 @@ def label_values(value: Any, separator: str, empty: str, where: str) -> list[str
     return [text for v in value if (text := str(v).strip())]
 
 
-def empty_labels(empty: str, where: str) -> list[str] | None:
+def multi_hot_width(cells: Iterable[Any]) -> int:
+    """K, if the cells are lists of 0 and 1 with a place for each label; 0 if they are lists of ids.
+
+    All are then of one length, and in some of them a number comes twice, as no id does.
+    """
+    width, repeated = 0, False
+    for cell in cells:
+        if cell is None:
+            continue
+        values = as_list(cell)
+        if values is None or len(values) < 2 or (width and len(values) != width):
+            return 0
+        if any(isinstance(v, str) or isinstance(flag(v), BadRow) for v in values):
+            return 0
+        width = len(values)
+        repeated = repeated or len(set(map(str, values))) < width
+    return width if repeated else 0
+
+
+def as_list(cell: Any) -> list[Any] | None:
+    """The list in a cell, or the one that its text spells; None if there is none."""
+    if isinstance(cell, str) and cell.strip().startswith("["):
+        return _spelled(cell.strip())
+    return cell if isinstance(cell, list) else None
+
+
+def meaning_of_empty(empty: str, where: str) -> list[str] | None:
     """What an empty cell or a missing list means; a UserError if the user has not said."""
     if not empty:
         raise UserError(

@@ -10,12 +10,10 @@ import numpy as np
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, numbered_lines
-from ssmlbench.data.records import READERS, read_records
+from ssmlbench.data.columns import ID_COLUMNS, IMAGE_COLUMNS, TEXT_COLUMNS, VECTOR_COLUMNS
+from ssmlbench.data.images import eight_bit
+from ssmlbench.data.records import TABLES, read_records
 
-TEXT_COLUMNS = ("text", "sentence", "document")
-IMAGE_COLUMNS = ("image", "image_path", "file_name", "path")
-VECTOR_COLUMNS = ("vector", "features", "embedding")
-ID_COLUMNS = ("id", "uid", "doc_id")
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 ARRAY_ENDINGS = (".npy", ".npz")
 
@@ -41,16 +39,16 @@ def plain_inputs(path: Path, kind: str, column: str | None = None) -> Iterator[P
 
 def _files(path: Path, kind: str) -> list[Path]:
     endings = {
-        "image": (*IMAGE_ENDINGS, *READERS),
-        "text": (".txt", *READERS),
-        "vector": (*ARRAY_ENDINGS, *READERS),
+        "image": (*IMAGE_ENDINGS, *TABLES),
+        "text": (".txt", *TABLES),
+        "vector": (*ARRAY_ENDINGS, *TABLES),
     }[kind]
     if path.is_file():
         if path.suffix.lower() not in endings:
             raise UserError(f"--input {path}: expected a file that ends with {', '.join(endings)}")
         return [path]
     below = sorted(f for f in path.rglob("*") if f.is_file() and f.suffix.lower() in endings)
-    single = [file for file in below if file.suffix.lower() not in READERS]
+    single = [file for file in below if file.suffix.lower() not in TABLES]
     if not below:
         raise UserError(f"--input {path}: no file in it that ends with {', '.join(endings)}")
     return single or below  # a table beside images or texts describes them
@@ -60,7 +58,7 @@ def _rows_of(
     file: Path, home: Path, kind: str, column: str | None, whole_texts: bool
 ) -> Iterator[PlainRow]:
     ending, name = file.suffix.lower(), file.relative_to(home).as_posix()
-    if ending in READERS:
+    if ending in TABLES:
         yield from _table_rows(file, kind, column)
     elif ending in ARRAY_ENDINGS:
         yield from _array_rows(file)
@@ -137,7 +135,7 @@ def read_image(source: Path | bytes, where: str = "") -> Any:
 
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
-            return np.asarray(ImageOps.exif_transpose(image))
+            return np.asarray(ImageOps.exif_transpose(eight_bit(image)))
     except (OSError, UnidentifiedImageError, ValueError) as error:
         named = where or str(source)
         raise UserError(f"{named}: not an image that can be read ({error})") from None

@@ -164,7 +164,8 @@ def _label_names(adapter: DatasetAdapter) -> list[str]:
 def _write_task(
     adapter: DatasetAdapter, names: list[str], folder: Path, skip_bad: bool, report: Report
 ) -> Card:
-    fingerprint = hashlib.sha256(json.dumps([adapter.name, names]).encode())
+    source = [adapter.name, names, *([adapter.revision] if adapter.revision else [])]
+    fingerprint = hashlib.sha256(json.dumps(source).encode())
     checker = RowChecker(adapter, len(names))
     problems = checker.problems
     counts: dict[str, LabelCounts] = {}

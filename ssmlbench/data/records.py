@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, numbered_lines
 
-Record = dict[str, Any]
-Records = Iterator[tuple[int, Record | BadRow]]
+TableRecord = dict[str, Any]
+TableRecords = Iterator[tuple[int, TableRecord | BadRow]]
 ColumnTypes = dict[str, str]
 """Column → "text", "number", "list of text", …; "" where the format does not declare it."""
 
@@ -48,7 +48,7 @@ class Table(ABC):
         """The columns in their order."""
 
     @abstractmethod
-    def records(self, columns: tuple[str, ...] | None = None) -> Records:
+    def records(self, columns: tuple[str, ...] | None = None) -> TableRecords:
         """Yield (line, record) pairs; in Parquet the line is the number of the row.
 
         columns: only these are needed, which spares Parquet the reading of the others.
@@ -86,7 +86,7 @@ class Csv(Table):
         with self.file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
             yield csv.reader(lines, delimiter=self.delimiter)
 
-    def records(self, columns: tuple[str, ...] | None = None) -> Records:
+    def records(self, columns: tuple[str, ...] | None = None) -> TableRecords:
         """Yield the rows; a row with more or fewer cells than the first line is a bad one."""
         with self._reader() as reader:
             header = self._header(reader)
@@ -124,7 +124,7 @@ class JsonLines(Table):
         first = next((record for _, record in self.records() if isinstance(record, dict)), {})
         return dict.fromkeys(first, "")
 
-    def records(self, columns: tuple[str, ...] | None = None) -> Records:
+    def records(self, columns: tuple[str, ...] | None = None) -> TableRecords:
         """Yield the objects; a line that is none is a bad row."""
         check_encoding(self.file)
         for number, line in numbered_lines(self.file, "utf-8-sig"):
@@ -164,7 +164,7 @@ class Parquet(Table):
             check_once(self.file, schema.names)
             return {field.name: arrow_type(field.type) for field in schema}
 
-    def records(self, columns: tuple[str, ...] | None = None) -> Records:
+    def records(self, columns: tuple[str, ...] | None = None) -> TableRecords:
         """Yield the rows, numbered from 1."""
         with self._open() as table:
             names = [n for n in table.schema_arrow.names if columns is None or n in columns]
@@ -173,6 +173,18 @@ class Parquet(Table):
                 for record in batch.to_pylist():
                     number += 1
                     yield number, record
+
+    def label_names(self, column: str) -> list[str] | None:
+        """The names that Hugging Face's library has written into the file."""
+        with self._open() as table:
+            metadata = (table.schema_arrow.metadata or {}).get(b"huggingface", b"{}")
+        try:
+            feature = json.loads(metadata)["info"]["features"][column]
+            feature = feature.get("feature", feature)
+            names = feature.get("names")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+        return [str(name) for name in names] if isinstance(names, list) else None
 
 
 TABLES: dict[str, type[Table]] = {
@@ -192,7 +204,7 @@ def read_table(file: Path) -> Table:
     return TABLES[file.suffix](file)
 
 
-def read_records(file: Path, columns: tuple[str, ...] | None = None) -> Records:
+def read_records(file: Path, columns: tuple[str, ...] | None = None) -> TableRecords:
     """Read (line, record) pairs of a table file; in Parquet the line is the number of the row.
 
     columns: only these are needed, which spares Parquet the reading of the others.

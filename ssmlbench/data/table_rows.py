@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,15 @@ import numpy.typing as npt
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.data.adapter import BadRow, Row
 from ssmlbench.data.columns import Roles
-from ssmlbench.data.label_cells import empty_labels, flag, label_values
-from ssmlbench.data.records import Record
+from ssmlbench.data.label_cells import as_list, flag, label_values, meaning_of_empty
+from ssmlbench.data.records import TableRecord
 
 
 class RowReader:
     """Turns records into rows.
 
     names: the labels. by_position: whether ids of labels count from 0 in `names`.
+    multi_hot: whether a list of labels has a 0 or 1 for each of `names`.
     columns: those of the first table. folder: where paths of images start.
     """
 
@@ -30,6 +31,7 @@ class RowReader:
         options: DataOptions,
         names: Sequence[str],
         by_position: bool,
+        multi_hot: bool,
         columns: Sequence[str],
         folder: Path,
     ):
@@ -37,10 +39,11 @@ class RowReader:
         self.options = options
         self.positions = {name: k for k, name in enumerate(names)}
         self.by_position = by_position
+        self.multi_hot = multi_hot
         self.known_columns = {*columns, *roles.optional}
         self.folder = folder
 
-    def row(self, record: Record, part: str, where: str) -> Row | BadRow:
+    def row(self, record: TableRecord, part: str, where: str) -> Row | BadRow:
         """Read one record of a part."""
         labels: tuple[int, ...] | None = None
         unknown: tuple[int, ...] = ()
@@ -63,11 +66,13 @@ class RowReader:
         return Row(value, labels, id_, where, translation, unknown)
 
     def _labels(
-        self, record: Record, where: str
+        self, record: TableRecord, where: str
     ) -> tuple[tuple[int, ...] | None, tuple[int, ...]] | BadRow:
         """The positions of positive and of unknown labels."""
         if self.roles.flags:
             return self._flags(record)
+        if self.multi_hot and (cells := as_list(record.get(self.roles.labels))) is not None:
+            return positions_of(dict(enumerate(cells)))
         values = listed_labels(record, self.roles.labels, self.options, where)
         if isinstance(values, BadRow):
             return values
@@ -83,27 +88,19 @@ class RowReader:
                 return BadRow("", f"unknown label {value!r}", "unknown label")
         return tuple(chosen), ()
 
-    def _is_strange(self, record: Record) -> bool:
+    def _is_strange(self, record: TableRecord) -> bool:
         """Whether it has a column that no other row has, where every column means something."""
         counts = bool(self.roles.flags) or len(self.roles.inputs) > 1
         chosen = self.options.chooses_columns
         return counts and not chosen and not record.keys() <= self.known_columns
 
-    def _flags(self, record: Record) -> tuple[tuple[int, ...], tuple[int, ...]] | BadRow:
-        positive, unknown = [], []
-        for k, name in enumerate(self.roles.flags):
-            if name not in record:
-                return BadRow("", f"column {name} is missing")
-            value = flag(record[name])
-            if isinstance(value, BadRow):
-                return BadRow("", f"column {name}: {value.reason}")
-            if value is None:
-                unknown.append(k)
-            elif value:
-                positive.append(k)
-        return tuple(positive), tuple(unknown)
+    def _flags(self, record: TableRecord) -> tuple[tuple[int, ...], tuple[int, ...]] | BadRow:
+        absent = [name for name in self.roles.flags if name not in record]
+        if absent:
+            return BadRow("", f"column {absent[0]} is missing")
+        return positions_of({name: record[name] for name in self.roles.flags})
 
-    def _input(self, record: Record) -> Any:
+    def _input(self, record: TableRecord) -> Any:
         if self.roles.kind == "vector":
             return vector_of(record, self.roles.inputs)
         value = record.get(self.roles.inputs[0])
@@ -128,16 +125,30 @@ class RowReader:
         return BadRow("", reason, "image outside the data folder")
 
 
+def positions_of(cells: Mapping[Any, Any]) -> tuple[tuple[int, ...], tuple[int, ...]] | BadRow:
+    """The positions of the positive and of the unknown ones among 0/1 cells."""
+    positive, unknown = [], []
+    for k, (name, cell) in enumerate(cells.items()):
+        value = flag(cell)
+        if isinstance(value, BadRow):
+            return BadRow("", f"column {name}: {value.reason}")
+        if value is None:
+            unknown.append(k)
+        elif value:
+            positive.append(k)
+    return tuple(positive), tuple(unknown)
+
+
 def listed_labels(
-    record: Record, column: str, options: DataOptions, where: str
+    record: TableRecord, column: str, options: DataOptions, where: str
 ) -> list[str] | BadRow | None:
     """The labels of a record that has them in one column; None if they are unknown."""
     if column not in record:
-        return empty_labels(options.empty_labels, where)
+        return meaning_of_empty(options.empty_labels, where)
     return label_values(record[column], options.label_separator, options.empty_labels, where)
 
 
-def vector_of(record: Record, columns: Sequence[str]) -> npt.NDArray[np.float32] | BadRow:
+def vector_of(record: TableRecord, columns: Sequence[str]) -> npt.NDArray[np.float32] | BadRow:
     """The vector of a record: a list in one column, or a number in each of several."""
     values: Any = [record.get(c) for c in columns]
     if len(columns) == 1 and not isinstance(values[0], int | float):

@@ -18,6 +18,7 @@ SPLIT_NAMES = {
     "validation": ("validation", "valid", "val", "dev"),
 }
 """Part → what files, splits and the values of a split column may be called."""
+LABEL_FILE = "labels.txt"
 PART_OF = {name: part for part, names in SPLIT_NAMES.items() for name in names}
 
 
@@ -49,9 +50,9 @@ class FileSource(TableSource):
     """Files: `train.csv`, `test.csv` and so on in a folder, or one file with all rows."""
 
     def __init__(self, home: Path):
-        self.home = home
         self.single = not home.is_dir()
-        self.folder = home.parent if self.single else home
+        self.home = home if self.single else table_folder(home)
+        self.folder = home.parent if self.single else self.home
 
     def tables(self, part: str) -> list[Table]:
         """The tables of the part's files."""
@@ -63,21 +64,29 @@ class FileSource(TableSource):
     def files(self) -> list[Path]:
         """The tables, and labels.txt."""
         tables = [file for part in PARTS for file in self._files(part)]
-        listed = [self._label_file] if self._label_file.exists() else []
+        listed = [self.folder / LABEL_FILE] if self.listed else []
         return list(dict.fromkeys([*tables, *listed]))
-
-    @property
-    def _label_file(self) -> Path:
-        return self.folder / "labels.txt"
 
     @cached_property
     def listed(self) -> list[str]:
         """The lines of labels.txt."""
-        if not self._label_file.exists():
-            return []
-        check_plain(self._label_file)
-        lines = (line.strip() for _, line in numbered_lines(self._label_file, "utf-8-sig"))
-        return [line for line in lines if line]
+        return read_names(self.folder)
+
+
+def read_names(folder: Path) -> list[str]:
+    """The lines of labels.txt in a folder; empty if there is no such file."""
+    file = folder / LABEL_FILE
+    if not file.exists():
+        return []
+    check_plain(file)
+    lines = (line.strip() for _, line in numbered_lines(file, "utf-8-sig"))
+    return [line for line in lines if line]
+
+
+def table_folder(folder: Path) -> Path:
+    """The folder itself, or `data` in it, where repositories of the hub have their tables."""
+    inner = folder / "data"
+    return inner if inner.is_dir() and not part_files(folder, "train") else folder
 
 
 def part_files(folder: Path, part: str) -> list[Path]:

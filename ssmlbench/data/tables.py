@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, Row
 from ssmlbench.data.columns import Roles, check_columns, choose_roles
-from ssmlbench.data.records import Record
+from ssmlbench.data.label_cells import multi_hot_width
+from ssmlbench.data.records import TableRecord
 from ssmlbench.data.table_rows import RowReader, listed_labels
-from ssmlbench.data.table_source import PART_OF, FileSource, TableSource, part_files
-from ssmlbench.data.user_files import PARTS, UserFiles, safe_name
+from ssmlbench.data.table_source import PART_OF, FileSource, TableSource, part_files, table_folder
+from ssmlbench.data.user_files import BACKBONES, PARTS, UserFiles
 
 LAYOUT = """
 train.csv, .tsv, .jsonl or .parquet   (or several: train-0.parquet, train-1.parquet)
@@ -31,7 +32,6 @@ with the columns
   id                            optional
   back_translation              optional, in train: the text, translated and back (a strong view)
 """
-BACKBONES = {"text": "bert-base-uncased", "image": "resnet50", "vector": "vector"}
 
 
 class TableFiles(UserFiles):
@@ -44,7 +44,7 @@ class TableFiles(UserFiles):
     @classmethod
     def at(cls, path: Path, options: DataOptions) -> type[TableFiles]:
         """Build the data set class of a folder or file; a UserError if it has not the layout."""
-        if path.is_dir() and not part_files(path, "train"):
+        if path.is_dir() and not part_files(table_folder(path), "train"):
             raise UserError(
                 f"data set {path}: no train file in it; it should look like"
                 + LAYOUT.replace("\n", "\n    ").rstrip()
@@ -52,18 +52,20 @@ class TableFiles(UserFiles):
         return cls.of(FileSource(path), path, options)
 
     @classmethod
-    def of(cls, source: TableSource, home: Path, options: DataOptions) -> type[TableFiles]:
+    def of(
+        cls, source: TableSource, home: Path, options: DataOptions, **fields: Any
+    ) -> type[TableFiles]:
         """Build the data set class of tables."""
         roles = choose_roles(source.first, options, source.listed)
         return cls.named(
             home,
             options,
-            name=safe_name(home.with_suffix("") if source.single else home),
             source=source,
             roles=roles,
             kind=roles.kind,
             backbone=BACKBONES[roles.kind],
             back_translated=bool(roles.translation),
+            **fields,
         )
 
     def source_files(self) -> list[Path]:
@@ -88,7 +90,7 @@ class TableFiles(UserFiles):
             raise UserError(f"{self.home}: no row has `train` in its column {self.roles.split!r}")
         return tuple(part for part in PARTS if part in found)
 
-    def _part_of(self, record: Record) -> str | None:
+    def _part_of(self, record: TableRecord) -> str | None:
         """Return the part that the split column names; None if it names none."""
         return PART_OF.get(str(record.get(self.roles.split)).strip().lower())
 
@@ -107,6 +109,11 @@ class TableFiles(UserFiles):
     def _names(self) -> list[str]:
         if self.roles.flags:
             return list(self.roles.flags)
+        if self.roles.labels and (width := self._multi_hot):
+            names = self._declared or [str(k) for k in range(width)]
+            if len(names) != width:
+                raise UserError(f"data set {self.name}: {len(names)} labels, but lists of {width}")
+            return names
         if self.source.listed:
             return self.source.listed
         if not self.roles.labels:
@@ -114,8 +121,8 @@ class TableFiles(UserFiles):
                 f"data set {self.name}: no labels found in {self.source.first.name}; it needs "
                 "a `labels` column with a list, or a column of 0 and 1 per label"
             )
-        if declared := self.source.first.label_names(self.roles.labels):
-            return declared
+        if self._declared:
+            return self._declared
         found = self._found_labels()
         if not found:
             raise UserError(f"data set {self.name}: column {self.roles.labels!r} holds no label")
@@ -148,7 +155,7 @@ class TableFiles(UserFiles):
 
     def _records(
         self, part: str, columns: tuple[str, ...] | None = None
-    ) -> Iterator[tuple[Record | BadRow, str]]:
+    ) -> Iterator[tuple[TableRecord | BadRow, str]]:
         """Yield the records of a part and their places, after the columns are checked."""
         first, strict = self.source.first, not self.options.chooses_columns
         for table in self.source.tables(part):
@@ -162,7 +169,7 @@ class TableFiles(UserFiles):
                 elif of == part:
                     yield record, table.where(number)
 
-    def _no_part(self, record: Record | BadRow) -> BadRow:
+    def _no_part(self, record: TableRecord | BadRow) -> BadRow:
         if isinstance(record, BadRow):
             return record
         column = self.roles.split
@@ -170,15 +177,38 @@ class TableFiles(UserFiles):
 
     def part_rows(self, part: str) -> Iterator[Row | BadRow]:
         """Yield the rows of a part's tables in order."""
-        listed = bool(self.source.listed) or (not self.roles.flags and self._declared)
-        folder, columns = self.folder or self.raw_folder(), list(self.source.first.columns)
-        reader = RowReader(self.roles, self.options, self._names, listed, columns, folder)
+        reader = RowReader(
+            self.roles,
+            self.options,
+            self._names,
+            bool(self._declared),
+            bool(self._multi_hot),
+            list(self.source.first.columns),
+            self.folder or self.raw_folder(),
+        )
         for record, where in self._records(part):
             if isinstance(record, BadRow):
                 yield BadRow(where, record.reason)
             else:
                 yield reader.row(record, part, where)
 
-    @property
-    def _declared(self) -> bool:
-        return bool(self.source.first.label_names(self.roles.labels))
+    @cached_property
+    def _declared(self) -> list[str]:
+        """The names in labels.txt, or those that the format has; ids of labels count from 0 in them."""
+        if self.source.listed or not self.roles.labels:
+            return self.source.listed
+        return self.source.first.label_names(self.roles.labels) or []
+
+    @cached_property
+    def _multi_hot(self) -> int:
+        """K, if labels are lists of 0 and 1 with a place for each label; else 0."""
+        if not self.roles.labels:
+            return 0
+        columns = (self.roles.labels, self.roles.split)
+        return multi_hot_width(
+            record.get(self.roles.labels)
+            for part in self.parts()
+            if part != "unlabelled"
+            for record, _ in self._records(part, columns)
+            if isinstance(record, dict)
+        )

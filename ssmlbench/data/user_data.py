@@ -7,46 +7,67 @@ from pathlib import Path
 from ssmlbench.core.data_options import DataAddress, DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.arff import ArffFiles
+from ssmlbench.data.arrays import ArrayFiles
+from ssmlbench.data.hugging_face import HUB, hub_class, is_saved, pinned, saved_class
+from ssmlbench.data.libsvm import SUFFIXES, LibsvmFiles
 from ssmlbench.data.records import TABLES
 from ssmlbench.data.tables import TableFiles
 from ssmlbench.data.user_files import UserFiles
 
-FILES = (".arff", *TABLES)
-"""How the files end that are data sets on their own."""
+READERS: dict[str, type[ArffFiles | ArrayFiles | LibsvmFiles | TableFiles]] = {
+    ".arff": ArffFiles,
+    ".npz": ArrayFiles,
+    ".npy": ArrayFiles,
+    **dict.fromkeys(SUFFIXES, LibsvmFiles),
+    **dict.fromkeys(TABLES, TableFiles),
+}
+"""By the end of a file's name; a folder is read as the first of these that it has a file of."""
 
 
 def own_address(typed: str, defaults: DataOptions | None = None) -> DataAddress:
-    """Read what a user typed; the path is made absolute, so that it means the same everywhere."""
+    """Read what a user typed, made to mean the same everywhere: an absolute path, or one commit."""
     address = DataAddress.parse(typed, defaults)
+    if address.path.startswith(HUB):
+        return pinned(address)
     return DataAddress(str(Path(address.path).expanduser().resolve()), address.options)
 
 
 def data_class(address: DataAddress | Path) -> type[UserFiles]:
-    """Build the data set class of a folder or file of a user's own data."""
+    """Build the data set class of a user's own data: a folder, a file or a hub id."""
     if isinstance(address, Path):
         address = own_address(str(address))
+    if address.path.startswith(HUB):
+        return hub_class(address)
     path, options = Path(address.path), address.options
-    if path.suffix == ".arff":
-        return ArffFiles.at(path, options)
     if path.is_dir():
-        if list(path.glob("*.arff")) and not list(path.glob("train.*")):
-            return ArffFiles.at(path, options)
-        return TableFiles.at(path, options)
-    if path.suffix in FILES and path.exists():
-        return TableFiles.at(path, options)
+        if is_saved(path):
+            return saved_class(path, options)
+        return _reader_of(path).at(path, options)
+    if path.suffix == ".arff" or (path.suffix in READERS and path.exists()):
+        return READERS[path.suffix].at(path, options)
     raise UserError(
-        f"data set {path}: no such folder; expected one with train and test files (CSV, TSV, JSONL "
-        f"or Parquet), or a file that ends with {', '.join(FILES)}"
+        f"data set {path}: no such folder; expected one with train and test files, a file that ends "
+        f"with {', '.join(READERS)}, or {HUB}owner/name"
     )
+
+
+def _reader_of(folder: Path) -> type[ArffFiles | ArrayFiles | LibsvmFiles | TableFiles]:
+    """The reader of a folder's files; tables, if it has a train table."""
+    ends = {file.suffix for file in folder.iterdir()}
+    if any(file.suffix in TABLES for file in folder.glob("train*")):
+        return TableFiles
+    return next((reader for end, reader in READERS.items() if end in ends), TableFiles)
 
 
 def is_own_data(text: str) -> bool:
     """Whether the text of a plugin is a user's own data; else it is a Python file."""
-    path = Path(DataAddress.parse(text).path)
-    return path.is_dir() or path.suffix in FILES
+    path = DataAddress.parse(text).path
+    return path.startswith(HUB) or Path(path).is_dir() or Path(path).suffix in READERS
 
 
 def looks_like_path(text: str) -> bool:
     """Whether the text after --dataset is a path: `./mine` is a path, `mine` is a name."""
     path = DataAddress.parse(text).path
-    return "/" in path or "\\" in path or path.endswith(FILES) or Path(path).is_dir()
+    if path.startswith(HUB):
+        return True
+    return "/" in path or "\\" in path or path.endswith(tuple(READERS)) or Path(path).is_dir()

@@ -21,6 +21,9 @@ from ssmlbench.data.adapter import BadRow, DatasetAdapter, Row
 PARTS = ("train", "test", "unlabelled")
 """What own data consists of; rows of the last one are training rows, their labels unknown."""
 
+BACKBONES = {"text": "bert-base-uncased", "image": "resnet50", "vector": "vector"}
+"""The encoder of own data if the command line names none, by the kind of its inputs."""
+
 
 class UserFiles(DatasetAdapter):
     """A data set that is named by its path. `user_data.data_class` builds the class of a path."""
@@ -31,8 +34,9 @@ class UserFiles(DatasetAdapter):
 
     @classmethod
     def named(cls, home: Path, options: DataOptions, **fields: Any) -> type[Self]:
-        """Build a class of this kind with the name of its path."""
-        own = {"name": safe_name(home), "home": home, "options": options}
+        """Build a class of this kind with the name of its path; a file's ending is left out."""
+        name = safe_name(home.with_suffix("") if home.is_file() else home)
+        own = {"name": name, "home": home, "options": options}
         own["drop_leaks"] = options.drop_leaks
         return type(cls.__name__, (cls,), {**own, **fields})
 

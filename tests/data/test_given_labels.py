@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from ssmlbench.cli import app
 from ssmlbench.core.data_options import DataAddress, DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data import Task, prepare
@@ -206,18 +208,17 @@ def test_the_options_travel_with_the_data_set_to_other_processes(tmp_path: Path)
     assert first.unlabelled == {"train": 1, "test": 0}
 
 
-def test_the_command_line_asks_and_is_told(tmp_path: Path, ssmlbench: Callable[..., Any]) -> None:
+def test_the_command_line_asks_and_is_told(tmp_path: Path) -> None:
     put(tmp_path / "d/train.csv", "text,labels\nx,a\ny,\nz,b\n")
-    asked = ssmlbench("data", "prepare", tmp_path / "d")
-    assert asked.returncode == 2
-    assert "--empty-labels none or --empty-labels unknown" in asked.stderr
-    told = ssmlbench("data", "prepare", tmp_path / "d", "--empty-labels", "unknown")
-    assert told.returncode == 0, told.stderr
+    prepare_it = ["data", "prepare", str(tmp_path / "d")]
+    asked = CliRunner().invoke(app, prepare_it)
+    assert isinstance(asked.exception, UserError)
+    assert "--empty-labels none or --empty-labels unknown" in str(asked.exception)
+    told = CliRunner().invoke(app, [*prepare_it, "--empty-labels", "unknown"])
+    assert told.exit_code == 0, told.output
     assert "2 labelled, 0 partly labelled, 1 unlabelled" in told.stdout
     assert "no test rows" in told.stdout
-    refused = ssmlbench(
-        "run", "--method", "bce", "--dataset", tmp_path / "d", "--pi", "0.5", "--empty-labels",
-        "unknown", "--freeze", "--results", tmp_path / "r",
-    )  # fmt: skip
-    assert refused.returncode == 2
-    assert "--regime given" in refused.stderr
+    typed = ["run", "--method", "bce", "--dataset", str(tmp_path / "d"), "--pi", "0.5"]
+    refused = CliRunner().invoke(app, [*typed, "--empty-labels", "unknown", "--dry-run"])
+    assert isinstance(refused.exception, UserError)
+    assert "--regime given" in str(refused.exception)

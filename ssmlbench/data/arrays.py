@@ -1,0 +1,195 @@
+"""A user's NumPy arrays as a data set: one .npz file, or .npy files in a folder.
+
+X is N × D numbers, N × H × W (× 3) uint8 images, or N texts; y is N × K with 1 and 0, and with -1 or NaN
+where a label is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssmlbench.core.data_options import DataOptions
+from ssmlbench.core.errors import UserError
+from ssmlbench.data.adapter import BadRow, Kind, Row
+from ssmlbench.data.records import check_plain
+from ssmlbench.data.table_source import PART_OF, read_names
+from ssmlbench.data.user_files import BACKBONES, PARTS, UserFiles
+
+LAYOUT = """
+NAME.npz                        with X_train, y_train, X_test, y_test (or X and y);
+or X_train.npy, y_train.npy …   in a folder
+X_unlabelled                    optional: training rows whose labels are not known
+labels.txt                      optional, or `label_names` in the .npz: the names of y's columns
+"""
+INPUTS = ("x", "features", "inputs", "data", "embeddings", "vectors", "texts", "images")
+LABELS = ("y", "labels", "targets", "target")
+IDS = ("id", "ids")
+NAMES = ("labelnames", "classes", "classnames")
+Arrays = Mapping[tuple[str, str], NDArray[Any]]
+"""("x", "train") → array; "x", "y" and "ids" by part."""
+
+
+class ArrayFiles(UserFiles):
+    """NumPy arrays."""
+
+    layout = LAYOUT
+    arrays: ClassVar[Arrays]
+    names: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def at(cls, path: Path, options: DataOptions) -> type[ArrayFiles]:
+        """Build the data set class of an .npz file or a folder of .npy files."""
+        home = path.parent if path.suffix == ".npy" else path
+        found = read_folder(home) if home.is_dir() else read_npz(home)
+        arrays, given = by_role(home, found)
+        check_shapes(home, arrays)
+        labels = arrays["y", "train"].shape[1]
+        folder = home if home.is_dir() else home.parent
+        names = given or read_names(folder) or [str(k) for k in range(labels)]
+        if len(names) != labels:
+            raise UserError(f"data set {home}: {len(names)} names for {labels} columns of y")
+        kind = kind_of(home, arrays["x", "train"])
+        return cls.named(
+            home,
+            options,
+            arrays=arrays,
+            names=tuple(names),
+            kind=kind,
+            backbone=BACKBONES[kind],
+        )
+
+    def source_files(self) -> list[Path]:
+        """Return the .npz file, or every .npy file of the folder."""
+        return sorted(self.home.glob("*.npy")) if self.home.is_dir() else [self.home]
+
+    def parts(self) -> tuple[str, ...]:
+        """Return the parts that have inputs."""
+        return tuple(part for part in PARTS if ("x", part) in self.arrays)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return list(self.names)
+
+    def label_names(self) -> list[str]:
+        """Return the names of y's columns."""
+        return self._names
+
+    def part_rows(self, part: str) -> Iterator[Row | BadRow]:
+        """Yield the rows of a part."""
+        inputs, labels = self.arrays["x", part], self.arrays.get(("y", part))
+        ids = self.arrays.get(("ids", part))
+        for n, raw in enumerate(inputs):
+            where = f"{self.home.name} {part} row {n + 1}"
+            value = str(raw) if self.kind == "text" else np.asarray(raw)
+            id_ = "" if ids is None else str(ids[n])
+            if labels is None:
+                yield Row(value, None, id_, where)
+                continue
+            row = np.asarray(labels[n]).astype(np.float64)
+            unknown = np.isnan(row) | (row == -1)
+            if not (unknown | (row == 0) | (row == 1)).all():
+                strange = row[~(unknown | (row == 0) | (row == 1))][0]
+                yield BadRow(where, f"a label is {strange:g}, expected 0 or 1", "unknown label")
+                continue
+            positive = tuple(np.flatnonzero(row == 1).tolist())
+            yield Row(value, positive, id_, where, unknown=tuple(np.flatnonzero(unknown).tolist()))
+
+
+def read_npz(file: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz file by name."""
+    check_plain(file)
+    with _told(file), np.load(file, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def read_folder(folder: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a folder's .npy files by name; they are not read into memory."""
+    found = {}
+    for file in sorted(folder.glob("*.npy")):
+        check_plain(file)
+        with _told(file):
+            found[file.stem] = np.load(file, mmap_mode="r", allow_pickle=False)
+    return found
+
+
+@contextmanager
+def _told(file: Path) -> Iterator[None]:
+    """Turn what NumPy raises for a damaged file into one line."""
+    try:
+        yield
+    except Exception as error:  # zipfile, zlib, struct and tokenize raise their own
+        reason = str(error).partition("\n")[0]
+        if "allow_pickle" in reason:
+            reason = "it holds Python objects, which are never read; save numbers or texts"
+        raise UserError(f"{file}: not a file of plain arrays ({reason})") from None
+
+
+def by_role(home: Path, found: Mapping[str, NDArray[Any]]) -> tuple[Arrays, list[str]]:
+    """The arrays by role and part, and the names of the labels where there are some."""
+    arrays: dict[tuple[str, str], NDArray[Any]] = {}
+    names: list[str] = []
+    roles = {
+        **dict.fromkeys(INPUTS, "x"),
+        **dict.fromkeys(LABELS, "y"),
+        **dict.fromkeys(IDS, "ids"),
+    }
+    for name, array in found.items():
+        if re.sub(r"[_-]", "", name.lower()) in NAMES:
+            names = [str(value) for value in array.ravel()]
+            continue
+        words = re.split(r"[_-]", name.lower())
+        part = next((PART_OF[word] for word in words if word in PART_OF), "train")
+        role = next((roles[word] for word in words if word in roles), "")
+        if not role:
+            continue
+        if (role, part) in arrays:
+            raise UserError(f"data set {home}: two arrays are {role} of {part}; rename {name}")
+        arrays[role, part] = array
+    for role, called in (("x", "X_train or X"), ("y", "y_train or y")):
+        if (role, "train") not in arrays:
+            listed = ", ".join(found) or "nothing"
+            raise UserError(f"data set {home}: no array called {called}; there is {listed}")
+    return arrays, names
+
+
+def check_shapes(home: Path, arrays: Arrays) -> None:
+    """Raise a UserError unless the arrays fit together."""
+    first, labels = arrays["x", "train"], arrays["y", "train"]
+    for (role, part), array in arrays.items():
+        where = f"data set {home}: {role} of {part} has the shape {array.shape}"
+        if array.dtype.kind not in ("biufU" if role != "y" else "biuf"):
+            raise UserError(
+                f"data set {home}: {role} of {part} holds {array.dtype}, expected numbers"
+            )
+        inputs = arrays.get(("x", part))
+        if inputs is None or len(array) != len(inputs):
+            rows = "no inputs" if inputs is None else f"{len(inputs):,} inputs"
+            raise UserError(f"{where}, and there are {rows}")
+        if role == "x" and (array.ndim != first.ndim or array.shape[1:] != first.shape[1:]):
+            raise UserError(f"{where}, that of train {first.shape}")
+        if role == "y" and (array.ndim != 2 or array.shape[1] != labels.shape[1]):
+            raise UserError(f"{where}, expected rows × labels, with the same labels everywhere")
+    if ("y", "test") not in arrays and ("x", "test") in arrays:
+        raise UserError(f"data set {home}: the test rows have no y; call their inputs X_unlabelled")
+
+
+def kind_of(home: Path, inputs: NDArray[Any]) -> Kind:
+    """What the inputs are, by their shape and type."""
+    if inputs.dtype.kind == "U" and inputs.ndim == 1:
+        return "text"
+    if inputs.dtype.kind in "biuf" and inputs.ndim == 2:
+        return "vector"
+    if inputs.dtype == np.uint8 and (inputs.ndim == 3 or inputs.shape[3:] == (3,)):
+        return "image"
+    raise UserError(
+        f"data set {home}: X is {inputs.dtype} of the shape {inputs.shape}; expected N × D numbers, N "
+        "texts, or N × H × W (× 3) images of uint8"
+    )

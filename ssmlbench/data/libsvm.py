@@ -1,0 +1,183 @@
+"""Sparse vectors in the multi-label form of LIBSVM files: `1,3 5:0.2 7:1`, a row a line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from ssmlbench.core.data_options import DataOptions
+from ssmlbench.core.errors import UserError
+from ssmlbench.data.adapter import BadRow, Row, numbered_lines
+from ssmlbench.data.arff_syntax import plain_float
+from ssmlbench.data.label_cells import meaning_of_empty
+from ssmlbench.data.records import check_encoding, check_plain
+from ssmlbench.data.table_source import SPLIT_NAMES, read_names
+from ssmlbench.data.user_files import PARTS, UserFiles
+
+SUFFIXES = (".svm", ".libsvm", ".svmlight")
+LAYOUT = """
+train.svm, .libsvm or .svmlight   or one file with all rows
+test.svm                        optional: without it, --holdout or --regime given
+unlabelled.svm                  optional: training rows whose labels are not known
+labels.txt                      optional: the names of the labels 0, 1, …
+"""
+DENSE_BYTES = 32 * 2**30
+"""Vectors are stored dense: more than this is refused."""
+HEADER = re.compile(r"\d+ \d+ \d+")
+"""Rows, features, labels: the first line of files of the extreme classification repository."""
+
+
+@dataclass(frozen=True)
+class SparseRow:
+    """One line: None for labels that are not there."""
+
+    labels: list[str] | None
+    values: dict[int, float]
+
+
+@dataclass
+class Extent:
+    """What the files hold together."""
+
+    rows: int = 0
+    least: int = 1  # of the numbers of features: 0 if they count from 0
+    largest: int = 0
+
+    @property
+    def width(self) -> int:
+        """D."""
+        return self.largest + 1 - self.least
+
+
+class LibsvmFiles(UserFiles):
+    """LIBSVM files."""
+
+    layout = LAYOUT
+    kind = "vector"
+    backbone = "vector"
+
+    @classmethod
+    def at(cls, path: Path, options: DataOptions) -> type[LibsvmFiles]:
+        """Build the data set class of a folder or of one file."""
+        if "train" not in svm_files(path):
+            raise UserError(f"data set {path}: no train file in it; it should look like{LAYOUT}")
+        return cls.named(path, options)
+
+    def source_files(self) -> list[Path]:
+        """Return the files."""
+        return list(svm_files(self.home).values())
+
+    def parts(self) -> tuple[str, ...]:
+        """Return the parts that have a file."""
+        return tuple(svm_files(self.home))
+
+    @cached_property
+    def _extent(self) -> tuple[Extent, list[str]]:
+        """The extent of all files, and the labels in them."""
+        extent, labels = Extent(), set[str]()
+        for part, file in svm_files(self.home).items():
+            for _, row in read_lines(file):
+                if isinstance(row, BadRow):
+                    continue
+                extent.rows += 1
+                if row.values:
+                    extent.least = min(extent.least, *row.values)
+                    extent.largest = max(extent.largest, *row.values)
+                if part != "unlabelled":
+                    labels.update(row.labels or ())
+        if extent.rows * extent.width * 4 > DENSE_BYTES:
+            size = extent.rows * extent.width * 4 / 2**30
+            raise UserError(
+                f"data set {self.home}: {extent.rows:,} rows of {extent.width:,} features would take "
+                f"{size:,.0f} GiB as dense vectors; reduce the features first (e.g. TruncatedSVD)"
+            )
+        return extent, sorted(labels, key=int)
+
+    @cached_property
+    def _listed(self) -> list[str]:
+        return read_names(self.folder or self.raw_folder())
+
+    def label_names(self) -> list[str]:
+        """Return the lines of labels.txt, or the numbers of the labels."""
+        return self._listed or self._extent[1]
+
+    def part_rows(self, part: str) -> Iterator[Row | BadRow]:
+        """Yield the rows as dense vectors."""
+        file, (extent, numbers) = svm_files(self.home)[part], self._extent
+        positions = {name: k for k, name in enumerate(numbers)}
+        if self._listed:
+            positions = {str(k): k for k in range(len(self._listed))}
+        for number, row in read_lines(file):
+            where = self.where(file, number)
+            if isinstance(row, BadRow):
+                yield BadRow(where, row.reason, row.kind)
+                continue
+            vector = np.zeros(extent.width, dtype=np.float32)
+            for index, value in row.values.items():
+                vector[index - extent.least] = value
+            labels = row.labels
+            if labels is None and part != "unlabelled":
+                labels = meaning_of_empty(self.options.empty_labels, where)
+            strange = [label for label in labels or () if label not in positions]
+            if strange:
+                yield BadRow(where, f"unknown label {strange[0]!r}", "unknown label")
+                continue
+            known = None if labels is None else tuple(positions[label] for label in labels)
+            yield Row(vector, known, where=where)
+
+
+def svm_files(home: Path) -> dict[str, Path]:
+    """The file of each part; a single file is the training part."""
+    if not home.is_dir():
+        return {"train": home}
+    found = {}
+    for part in PARTS:
+        names = (home / f"{name}{end}" for name in SPLIT_NAMES[part] for end in SUFFIXES)
+        if file := next((f for f in names if f.exists()), None):
+            found[part] = file
+    return found
+
+
+def read_lines(file: Path) -> Iterator[tuple[int, SparseRow | BadRow]]:
+    """The rows of a file with their lines."""
+    check_plain(file)
+    check_encoding(file)
+    for number, line in numbered_lines(file, "utf-8-sig"):
+        text = line.partition("#")[0].rstrip()
+        if not text.strip() or (number == 1 and HEADER.fullmatch(text)):
+            continue
+        yield number, read_line(text)
+
+
+def read_line(text: str) -> SparseRow | BadRow:
+    """One line: labels with commas between them, then index:value pairs."""
+    first, *pairs = text.split()
+    labels: list[str] | None = None
+    if text[0].isspace() or ":" in first:
+        pairs = [first, *pairs]
+    else:
+        labels = []
+        for label in first.split(","):
+            whole = label.removesuffix(".0")
+            if not (whole.isascii() and whole.isdecimal() and len(whole) < 10):
+                return BadRow("", f"label {label[:20]!r} is not a number from 0", "unknown label")
+            labels.append(str(int(whole)))
+    values: dict[int, float] = {}
+    for pair in pairs:
+        index, colon, value = pair.partition(":")
+        if index == "qid":
+            continue
+        if not (colon and index.isascii() and index.isdecimal() and len(index) < 10):
+            return BadRow("", f"expected INDEX:VALUE, found {pair[:20]!r}")
+        if int(index) in values:
+            return BadRow("", f"feature {index} comes twice")
+        try:
+            values[int(index)] = plain_float(value)
+        except ValueError:
+            return BadRow("", f"feature {index}: {value[:20]!r} is not a number")
+    return SparseRow(labels, values)
