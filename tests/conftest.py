@@ -39,6 +39,17 @@ def plugins(cache: Path) -> Any:
 
 
 @pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make runs in the process of the tests, judge and training together: it can be patched."""
+    from ssmlbench.grid import run_one
+    from ssmlbench.grid.engines import local
+
+    for module in (run_one, local):
+        monkeypatch.setattr(module, "can_be_sealed", lambda plugins: False)
+    monkeypatch.setattr(run_one, "get_ready", lambda: None)
+
+
+@pytest.fixture
 def ssmlbench(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run the command line in a process of its own, in an empty folder."""
 

@@ -71,7 +71,7 @@ class GridCommand:
     console: Console = field(default_factory=Console)
 
     def make(self, specs: Sequence[RunSpec], plugins: Plugins) -> None:
-        """Make the runs; the exit code is 2 if one failed, 130 after Ctrl-C."""
+        """Make the runs; the exit code is 1 if one failed, 130 after Ctrl-C."""
         from ssmlbench.cli.dry_run import show_plan
         from ssmlbench.grid.display import Display
         from ssmlbench.grid.engines.base import Submission
@@ -94,7 +94,7 @@ class GridCommand:
             return
         self._print_summary(outcome)
         if outcome.failed:
-            raise typer.Exit(2)
+            raise typer.Exit(1)
 
     def say(self, lines: Sequence[str]) -> None:
         """Print lines about the runs, unless nothing but failures is wanted."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -90,3 +91,14 @@ def key_values(texts: Sequence[str] | None, option: str, example: str) -> dict[s
             raise UserError(f"{option} {text}: expected key=value, e.g. {option} {example}")
         pairs[key.strip()] = value.strip()
     return pairs
+
+
+def seconds(text: str | None, what: str) -> float | None:
+    """`90s`, `30m`, `2h` or a plain number of seconds → seconds."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    value = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
+    if not value:
+        raise UserError(f"{what} {text}: expected a time above zero, e.g. {what} 90s, 30m or 2h")
+    return value

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from ssmlbench.cli.data_options import data_options, data_parameters
 from ssmlbench.cli.dispatch import GridCommand, engine_options, engine_parameters
-from ssmlbench.cli.options import load_plugins
+from ssmlbench.cli.options import load_plugins, seconds
 from ssmlbench.cli.run_options import RequestOptions, Where, in_panel, run_parameters, with_options
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.run_options import WHAT, WHERE
@@ -64,12 +64,20 @@ def run(
 def command_of(where: Where, engine: dict[str, Any], results: Path) -> GridCommand:
     """Where and how the runs are made, and what is printed."""
     from ssmlbench.grid.dispatch import Dispatch
+    from ssmlbench.grid.run_one import get_ready
     from ssmlbench.runs.context import RunContext
+
+    if engine["engine"] == "local" and not where.dry_run:
+        get_ready()  # it imports torch while this process does
     from ssmlbench.runs.execute import quieten
 
     quieten()
     context = RunContext(
-        results.resolve(), where.device, where.threads, keep_model=where.keep_model
+        results.resolve(),
+        where.device,
+        where.threads,
+        keep_model=where.keep_model,
+        time_limit=seconds(where.time_limit, "--time-limit"),
     )
     options = engine_options(engine)
     dispatch = Dispatch(context, engine["engine"], where.jobs, where.workers, options)

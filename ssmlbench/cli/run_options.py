@@ -162,7 +162,7 @@ class Where:
         int | None,
         typer.Option(
             help="CPU threads of a run.",
-            show_default="1; fine-tuned encoders: a share of the cores",
+            show_default="1; fine-tuned encoders: all cores, or a GPU's share",
         ),
     ] = None
     workers: Annotated[
@@ -175,6 +175,14 @@ class Where:
             "--keep-model/--no-keep-model",
             help="Store each run's model, for `ssmlbench predict`.",
             show_default="if it is at most 256 MB",
+        ),
+    ] = None
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            help="The longest that a run may train, e.g. 90s, 30m, 2h; it fails then, and a longer "
+            "limit continues it.",
+            show_default="none",
         ),
     ] = None
     quiet: Annotated[bool, typer.Option("--quiet", help="Only warnings and failures.")] = False

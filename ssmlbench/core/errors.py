@@ -48,6 +48,10 @@ class ContractError(RunFailed):
     """A plugin that does not keep to its contract, in the contract's words."""
 
 
+class RunStopped(RunFailed):
+    """A run whose training process ended or was ended early: its checkpoint, if any, is sound."""
+
+
 DISK_ERRORS = (
     errno.ENOSPC,
     errno.EDQUOT,

@@ -6,6 +6,7 @@ Reading the raw files is the adapter's; writing, checking and fingerprinting are
 from __future__ import annotations
 
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -104,6 +105,7 @@ class DatasetAdapter(ABC):
 
     def __init__(self, source: Path | None = None, data_dir: Path | None = None):
         """source: the raw folder itself. data_dir: a folder with a folder per data set in it."""
+        sys.audit("ssmlbench.adapter", type(self).name)  # it can read labels: see runs/seal.py
         self._source = Path(source) if source is not None else None
         self._data_dir = data_dir
 

@@ -125,8 +125,7 @@ def run(
     data_dir: a folder with a folder of raw files for each data set.
     skip_bad: leave bad rows out when a data set is prepared.
     device: `auto`, `cpu`, `cuda` or `mps`.
-    jobs: runs made at the same time. Above 1 worker processes make them: a script must then call
-        this below `if __name__ == "__main__":`.
+    jobs: runs made at the same time.
     threads, workers: CPU threads of a run, and those that decode its images.
     keep_model: whether each run's model is stored, for `predict`; by default unless it is large.
     progress: show the progress on the terminal.
@@ -144,7 +143,7 @@ def run(
     dispatch = _dispatch(root, device, jobs, threads, workers, keep_model)
     prepare_data = _preparer(data_dir, skip_bad)
     specs = requested_specs(request, plugins, dispatch, prepare_data, root if tuned else None)
-    failed = _make(specs, plugins, dispatch, jobs, progress)
+    failed = _make(specs, plugins, dispatch, progress)
     failed_hashes = {spec.hash for spec, _ in failed}
     finished = [spec for spec in specs if spec.hash not in failed_hashes]
     if not finished:
@@ -271,7 +270,7 @@ def _preparer(
 
 
 def _make(
-    specs: Sequence[RunSpec], plugins: Plugins, dispatch: Dispatch, jobs: int, progress: bool
+    specs: Sequence[RunSpec], plugins: Plugins, dispatch: Dispatch, progress: bool
 ) -> list[tuple[RunSpec, str]]:
     """Make the runs that are not finished; those that failed, and why."""
     from rich.console import Console
@@ -279,13 +278,10 @@ def _make(
     from ssmlbench.grid.dispatch import ignore
     from ssmlbench.grid.display import Display
 
-    # A single run is made in this process. So are all if they are made one after another: worker
-    # processes would import a script's main module again.
-    groups = [specs] if jobs > 1 else [[spec] for spec in specs]
     with _torch_state_restored(), Display(Console(), len(specs), quiet=not progress) as display:
         listener: Listener = display.report if progress else ignore
-        summaries = [dispatch.run(dispatch.plan(group, plugins), listener) for group in groups]
-    return [failure for summary in summaries for failure in getattr(summary, "failed", ())]
+        summary = dispatch.run(dispatch.plan(specs, plugins), listener)
+    return list(getattr(summary, "failed", ()))
 
 
 @contextmanager

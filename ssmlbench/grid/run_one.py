@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from ssmlbench.core.errors import RunFailed, UserError
@@ -16,6 +18,7 @@ from ssmlbench.core.events import (
     Failed,
     Listener,
     Notify,
+    Retried,
 )
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.folder import RunFolder
@@ -23,6 +26,11 @@ from ssmlbench.runs.folder import RunFolder
 if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
     from ssmlbench.runs.context import RunContext
+
+JUDGE = "ssmlbench.runs.sealed_run:judge_process"
+TRAINING = "ssmlbench.runs.sealed_run:training_process"
+MAX_DEATHS = 2
+"""How often a run's processes may be killed from outside before it counts as failed."""
 
 
 @dataclass
@@ -65,14 +73,115 @@ def not_made(specs: Sequence[RunSpec], context: RunContext, listener: Listener) 
 
 
 def run_one(spec: RunSpec, plugins: Plugins, context: RunContext, notify: Notify) -> Closing:
-    """Make a run and return its last event; the folder of a failed run keeps the reason."""
+    """Make a run in fresh processes and return its last event.
+
+    The folder of a failed run keeps the reason. A run whose processes are killed starts once more.
+    """
+    if not can_be_sealed(plugins):
+        return run_here(spec, plugins, context, notify)
+    sealed = SealedRun(spec, plugins, context)
+    try:
+        while True:
+            event = sealed.next_event()
+            if isinstance(event, Closing):
+                return event
+            notify(event)
+    finally:
+        sealed.stop()
+
+
+def get_ready() -> None:
+    """Start the process from which runs are forked, so that its imports are done when it is needed."""
+    from ssmlbench.runs.fork_server import fork_server
+
+    fork_server()
+
+
+def can_be_sealed(plugins: Plugins) -> bool:
+    """Whether other processes can load the plugins: not if one is a class in this one's memory."""
+    return not plugins.in_memory
+
+
+def run_here(spec: RunSpec, plugins: Plugins, context: RunContext, notify: Notify) -> Closing:
+    """Make a run in this process, without a seal, and return its last event."""
     from ssmlbench.runs.execute import execute
 
-    folder = RunFolder.of(context.results, spec)
     try:
         return execute(spec, plugins, context, notify)
     except Exception as error:
-        expected = isinstance(error, UserError | RunFailed)
-        text = str(error) if expected else f"{type(error).__name__}: {error}"
-        folder.record_failure(spec, text, traceback.format_exc())
+        return record_failure(spec, context, error)
+
+
+def record_failure(spec: RunSpec, context: RunContext, error: Exception) -> Failed:
+    """Write the reason to the run's folder; the run's last event."""
+    expected = isinstance(error, UserError | RunFailed)
+    text = str(error) if expected else f"{type(error).__name__}: {error}"
+    RunFolder.of(context.results, spec).record_failure(spec, text, traceback.format_exc())
+    return Failed(text)
+
+
+class SealedRun:
+    """A run that is made in processes of its own, and the pipe to them."""
+
+    def __init__(
+        self, spec: RunSpec, plugins: Plugins, context: RunContext, gpu: str | None = None
+    ):
+        """gpu: the CUDA_VISIBLE_DEVICES of the training process; None: as here."""
+        self.spec = spec
+        self.context = context
+        self._plugins = plugins
+        self._gpu = gpu
+        self._deaths = 0
+        self._failed: Failed | None = None
+        self.pipe: Connection | None = None  # None: it could not be started
+        self._start()
+
+    def next_event(self) -> Event:
+        """Wait for the next event; after a death from outside, start again."""
+        if self.pipe is None:
+            assert self._failed is not None
+            return self._failed
+        from ssmlbench.runs.sealed_run import Died
+
+        try:
+            message = self.pipe.recv()
+        except (EOFError, OSError):
+            message = Died("its judge process died: is there too little memory?")
+        if not isinstance(message, Died):
+            event: Event = message
+            return event
+        self._deaths += 1
+        if self._deaths < MAX_DEATHS:
+            self.stop()
+            self._start()
+            return Retried(f"{message.text}; tried once more")
+        text = f"{message.text} (twice)"
+        RunFolder.of(self.context.results, self.spec).record_failure(self.spec, text)
         return Failed(text)
+
+    def stop(self) -> None:
+        """End the processes if they are still there, and wait until they are gone."""
+        if self.pipe is None:
+            return
+        with suppress(OSError):
+            self.pipe.send_bytes(b"stop")
+        with suppress(EOFError, OSError):
+            while True:
+                self.pipe.recv_bytes()
+        self.pipe.close()
+        self.pipe = None
+
+    def _start(self) -> None:
+        from ssmlbench.runs.execute import open_task
+        from ssmlbench.runs.fork_server import fork_server
+        from ssmlbench.runs.sealed_run import SealedRequest
+
+        try:
+            task = open_task(self.spec, self._plugins)
+        except Exception as error:
+            self._failed = record_failure(self.spec, self.context, error)
+            return
+        request = SealedRequest(
+            self.spec, task.folder, self._plugins.files, self.context, self._gpu
+        )
+        self.pipe = fork_server().fork(JUDGE, TRAINING, request)

@@ -83,6 +83,7 @@ class Plugins:
     def __init__(self, files: Iterable[str | Path] = (), data_options: DataOptions | None = None):
         from ssmlbench.data.user_data import is_own_data
 
+        self.in_memory = False  # whether a class was added that no other process can load
         self.data_options = data_options
         self.files: tuple[str, ...] = ()
         for file in map(str, files):
@@ -126,6 +127,7 @@ class Plugins:
         for kind, registry in self._kinds(cls):
             registry.add(cls)
             check_contract(cls)
+            self.in_memory = True
             return plugin_name(cls, kind.what)
         raise UserError(
             f"{cls.__name__} is no plugin; expected a class derived from Method, Estimator, "

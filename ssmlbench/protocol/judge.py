@@ -83,6 +83,7 @@ class Judge:
         self.observation = observation
         self.judged_truth = judged_truth
         self.found = Judgements()
+        self.notes: list[str] = []  # what training did that readers of the result should know
         self._hidden = hidden
         self._pseudo: tuple[Mask, Mask] | None = None  # as graded last: positive, trusted
 

@@ -14,5 +14,6 @@ class RunContext:
     device: str = "auto"
     threads: int | None = None  # CPU threads of a run; None: the number its encoder declares
     workers: int = 0  # threads that read inputs which do not fit in memory
+    time_limit: float | None = None  # seconds that a run may train; None: as long as it takes
     cores: int | None = None  # the run's share of the cores, for an encoder that declares no number
     keep_model: bool | None = None  # whether its model is stored; None: unless it is large

@@ -5,7 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 
-from ssmlbench.core.errors import DISK_ERRORS, Diverged, RunFailed, UserError, disk_error
+from ssmlbench.core.errors import (
+    DISK_ERRORS,
+    Diverged,
+    RunFailed,
+    RunStopped,
+    UserError,
+    disk_error,
+)
 from ssmlbench.core.events import AlreadyDone, Done, Notify, Started, Waiting, Warned
 from ssmlbench.core.files import write_json
 from ssmlbench.core.plain_warnings import show_plainly
@@ -13,7 +20,7 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task, prepare
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol import metrics
-from ssmlbench.protocol.judge import Judge, JudgeDesk
+from ssmlbench.protocol.judge import Judge
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.heartbeat import Heartbeat
@@ -25,8 +32,9 @@ from ssmlbench.runs.train import NOT_WANTED, Assignment, TrainingReport, train_r
 from ssmlbench.training.checkpoint import Checkpoint
 from ssmlbench.training.evaluation import Outcome
 
-Train = Callable[[Assignment, JudgeDesk, Notify], TrainingReport]
+Train = Callable[[Assignment, Judge, Notify], TrainingReport]
 """Trains, in this process or in another one, and returns when all is with the judge."""
+NOT_SEALED = "made in the process that gave the class: the labels were not sealed from it"
 
 
 def execute(
@@ -37,7 +45,9 @@ def execute(
     `ssmlbench run` makes runs in sealed processes instead: see sealed_run.py.
     """
 
-    def train(assignment: Assignment, judge: JudgeDesk, notify: Notify) -> TrainingReport:
+    def train(assignment: Assignment, judge: Judge, notify: Notify) -> TrainingReport:
+        if plugins.in_memory:
+            judge.notes.append(NOT_SEALED)
         return train_run(assignment, plugins, judge, notify)
 
     return judge_run(spec, lambda: open_task(spec, plugins), context, train, notify)
@@ -113,6 +123,8 @@ def _make(
     )
     try:
         report = train(assignment, judge, notify)
+    except RunStopped:
+        raise
     except RunFailed as error:
         checkpoint.delete()  # a run that continued from it would fail again
         judge.file.delete()
@@ -121,6 +133,8 @@ def _make(
         result = write_diverged_trial(spec, folder, str(error))
         notify(Warned(str(error)))
         return result
+    for note in judge.notes:
+        notify(Warned(note))
     outcome = Outcome.of(report.trained, judge.found)
     if report.model_declined:
         folder.weights_file.unlink(missing_ok=True)
@@ -128,7 +142,8 @@ def _make(
             notify(Warned(f"its model is not kept: {report.model_declined}"))
     else:
         write_model_card(spec, folder, task, outcome)
-    result = write_result(spec, folder, task, judge, outcome, report, [*notes, *outcome.notes])
+    told = [*notes, *outcome.notes, *judge.notes]
+    result = write_result(spec, folder, task, judge, outcome, report, told)
     checkpoint.delete()
     judge.file.delete()
     return result
@@ -157,7 +172,11 @@ def _notes(task: Task, judge: Judge) -> list[str]:
 
 def open_task(spec: RunSpec, plugins: Plugins) -> Task:
     """The prepared data set of a spec, which must still be the one that the spec was planned on."""
-    task = prepare(plugins.datasets[spec.dataset]())
+    return check_data(spec, prepare(plugins.datasets[spec.dataset]()))
+
+
+def check_data(spec: RunSpec, task: Task) -> Task:
+    """The task, or a UserError if it is not the one that the spec was planned on."""
     if task.card.fingerprint != spec.data:
         raise UserError(
             f"data set {spec.dataset} was prepared again since this run was planned; give the same "

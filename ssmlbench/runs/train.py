@@ -86,7 +86,7 @@ def _train(
     assignment: Assignment, plugins: Plugins, judge: JudgeDesk, notify: Notify
 ) -> TrainingReport:
     spec, context = assignment.spec, assignment.context
-    encoder = encoder_class(spec, plugins)
+    encoder = find_encoder(plugins.encoders, spec.backbone, assignment.card.kind)
     check_code(spec, plugins.methods[spec.method], encoder)
     device = pick_device(context.device)
     make_repeatable(thread_count(spec, encoder, context))

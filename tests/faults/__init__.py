@@ -1,0 +1,1 @@
+"""Faults that are made on purpose: cheats, crashes, hangs, damaged files."""

@@ -108,6 +108,7 @@ CHANGES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.usefixtures("in_this_process")
 def test_a_changed_engine_is_noticed(
     change: str,
     table: dict[str, Any],

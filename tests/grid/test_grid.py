@@ -217,7 +217,7 @@ def test_a_grid_killed_and_interrupted_ends_with_the_undisturbed_board(
     wait_for(lambda: said_by(again).count("continues after epoch 1") == 2)
     os.kill(workers_of(again, results)[0], signal.SIGKILL)
     wait_for(lambda: said_by(again).count("continues after epoch") == 3)
-    assert "its worker process died (exit -9); tried once more" in said_by(again)
+    assert "its judge process died: is there too little memory?; tried once more" in said_by(again)
     again.send_signal(signal.SIGINT)
     _, told = again.communicate(timeout=240)
     assert again.returncode == 130
@@ -242,9 +242,14 @@ def said_by(process: subprocess.Popen[str]) -> str:
 
 
 def workers_of(process: subprocess.Popen[str], results: Path) -> list[int]:
-    """The process's own workers that are in a run: a stopped run's folder names one long gone."""
-    asked = ["ps", "-o", "pid=", "--ppid", str(process.pid)]
-    children = subprocess.run(asked, capture_output=True, text=True).stdout.split()
+    """The process's own judges that are in a run: a stopped run's folder names one long gone."""
+
+    def children_of(pid: str) -> list[str]:
+        asked = ["ps", "-o", "pid=", "--ppid", pid]
+        return subprocess.run(asked, capture_output=True, text=True).stdout.split()
+
+    servers = children_of(str(process.pid))
+    children = [pid for server in servers for pid in children_of(server)]
     told = [read_json(file) or {} for file in results.rglob("progress.json")]
     return [facts["pid"] for facts in told if str(facts.get("pid")) in children]
 

@@ -1,0 +1,164 @@
+"""A process with everything imported and nothing run, from which every run gets two fresh processes.
+
+It is started anew (never forked from a process that has threads, a GPU or plugins), it loads no plugin
+of the user's, and it forks in milliseconds. It ends with the process that started it. On macOS nothing
+is imported before the fork: its system libraries do not survive one.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import importlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+PRELOADED = ("ssmlbench.runs.sealed_run", "datasets", "pandas", "sklearn")
+PRELOADS = sys.platform != "darwin"
+_START = (
+    "import sys; sys.path[:] = {path!r}; from ssmlbench.runs.fork_server import serve; serve({fd})"
+)
+
+_server: ForkServer | None = None
+_lock = threading.Lock()
+
+
+def fork_server() -> ForkServer:
+    """The fork server of this process, started if need be."""
+    global _server  # noqa: PLW0603
+    with _lock:
+        if _server is None or not _server.alive:
+            _server = ForkServer()
+        return _server
+
+
+class ForkServer:
+    """The process that forks, and the socket to it."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        start = _START.format(path=sys.path, fd=theirs.fileno())
+        self._owner = os.getpid()
+        self._socket = ours
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", start], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+        )
+        theirs.close()
+        atexit.register(self.stop)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked for a process."""
+        return self._owner == os.getpid() and self._process.poll() is None
+
+    def fork(self, parent: str, child: str, request: Any) -> Connection:
+        """Call two functions, each "module:function", in two fresh processes.
+
+        They get the request and a pipe to each other; the parent also a pipe to this process, whose
+        other end is returned, and the child's process id. Both have the environment, folder and
+        import path that this process has now.
+        """
+        ours, theirs = socket.socketpair()
+        here = (dict(os.environ), str(Path.cwd()), list(sys.path))
+        content = pickle.dumps((parent, child, pickle.dumps(request), here))
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))]
+        with _lock, theirs:
+            header = len(content).to_bytes(8, "big")
+            self._socket.sendmsg([header], rights)
+            self._socket.sendall(content)
+        return Connection(ours.detach())
+
+    def stop(self) -> None:
+        """End the server; processes that it forked end when their pipes are closed."""
+        if self._owner == os.getpid():
+            self._socket.close()
+            with suppress(OSError, subprocess.TimeoutExpired):
+                self._process.wait(timeout=5)
+
+
+def serve(descriptor: int) -> None:
+    """Import what runs need, then fork a process for every request. Called in the server."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for what is forked
+    control = socket.socket(fileno=descriptor)
+    if PRELOADS:
+        for name in PRELOADED:
+            importlib.import_module(name)
+        _load_builtin_methods()
+    while True:
+        header, rights, _, _ = control.recvmsg(8, socket.CMSG_SPACE(4))
+        if not header:
+            return
+        pipe = array.array("i")
+        pipe.frombytes(rights[0][2][: pipe.itemsize])
+        content = _read(control, int.from_bytes(header, "big"))
+        if os.fork() == 0:
+            control.close()
+            _run(content, Connection(pipe[0]))
+        os.close(pipe[0])
+
+
+def _load_builtin_methods() -> None:
+    """Import the methods that ship with the tool: two seconds that no run has to wait for."""
+    from ssmlbench.core.paths import builtin_root
+    from ssmlbench.plugins.loader import load_file
+
+    for folder in ("methods", "datasets"):
+        for file in sorted((builtin_root() / folder).glob("*.py")):
+            with suppress(Exception):  # the process that asks has shown it already
+                load_file(file)
+
+
+def _read(control: socket.socket, size: int) -> bytes:
+    parts = []
+    while size:
+        parts.append(control.recv(min(size, 1 << 20)))
+        if not parts[-1]:
+            os._exit(0)
+        size -= len(parts[-1])
+    return b"".join(parts)
+
+
+def _run(content: bytes, pipe: Connection) -> None:
+    """Become the two processes that were asked for. Neither returns to the server's loop."""
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        parent, child, request, (environment, folder, path) = pickle.loads(content)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.path[:] = path
+        with suppress(OSError):
+            os.chdir(folder)
+        ours, theirs = Pipe()
+        pid = os.fork()  # now, while this process knows no label and has no thread
+        if pid == 0:
+            pipe.close()
+            ours.close()
+            _function(child)(pickle.loads(request), theirs)
+        else:
+            theirs.close()
+            _function(parent)(pickle.loads(request), pipe, pid, ours)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        os._exit(1)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def _function(name: str) -> Callable[..., None]:
+    module, _, function = name.partition(":")
+    found: Callable[..., None] = getattr(importlib.import_module(module), function)
+    return found

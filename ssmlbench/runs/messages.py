@@ -1,0 +1,206 @@
+"""What the training process says to the judge, as JSON and raw arrays on a pipe.
+
+Nothing that comes from training is unpickled: a pickle can run code where it is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from ssmlbench.core import events
+from ssmlbench.core.errors import Diverged, RunFailed, UserError
+from ssmlbench.core.events import Event
+from ssmlbench.kit.estimator import Uses
+from ssmlbench.protocol.judge import Float32Array, Judge, Mask
+from ssmlbench.runs.train import TrainingReport
+from ssmlbench.training.evaluation import Trained
+
+EVENTS = {
+    cls.__name__: cls
+    for cls in (
+        events.Waiting,
+        events.Encoding,
+        events.TrainingStarted,
+        events.Resumed,
+        events.EpochEnded,
+        events.CheckpointSaved,
+        events.Warned,
+    )
+}
+"""The events that training may send."""
+FAILURES: dict[str, type[Exception]] = {
+    cls.__name__: cls for cls in (Diverged, RunFailed, UserError)
+}
+"""By the name they are sent under; the first that fits."""
+
+
+class Violation(RunFailed):
+    """Training tried to read labels that are sealed."""
+
+
+class JudgePipe:
+    """The judge's desk as the training process has it; threads may hand in at the same time."""
+
+    def __init__(self, pipe: Connection):
+        self._pipe = pipe
+        self._lock = threading.RLock()
+
+    def grade(self, epoch: int, positive: Mask, trusted: Mask) -> None:
+        """Hand in the pseudo-labels of the unlabelled rows."""
+        shapes = [list(positive.shape), list(trusted.shape)]
+        packed = [np.packbits(positive), np.packbits(trusted)]
+        self._send({"say": "grade", "epoch": epoch, "shapes": shapes}, *packed)
+
+    def is_best(self, epoch: int, scores: Float32Array) -> bool:
+        """Hand in an epoch's scores of the rows that select; whether the epoch is the best so far."""
+        with self._lock:
+            self._send({"say": "is_best", "epoch": epoch, "shapes": [list(scores.shape)]}, scores)
+            return self._pipe.recv_bytes() == b"yes"
+
+    def hand_in(self, epoch: int, train_scores: Float32Array, scores: Float32Array) -> None:
+        """Hand in the scores of an epoch that may be the run's."""
+        shapes = [list(train_scores.shape), list(scores.shape)]
+        self._send({"say": "hand_in", "epoch": epoch, "shapes": shapes}, train_scores, scores)
+
+    def save(self, epoch: int) -> None:
+        """Wait until all that was handed in survives a kill."""
+        with self._lock:
+            self._send({"say": "save", "epoch": epoch})
+            self._pipe.recv_bytes()
+
+    def notify(self, event: Event) -> None:
+        """Pass an event on."""
+        values = dataclasses.asdict(event)
+        self._send({"say": "event", "event": type(event).__name__, "values": values})
+
+    def report(self, report: TrainingReport) -> None:
+        """Say that training has ended."""
+        trained = report.trained
+        self._send(
+            {
+                "say": "report",
+                "steps": trained.steps,
+                "history": trained.history,
+                "precision": trained.precision,
+                "notes": trained.notes,
+                "device": report.device,
+                "threads": report.threads,
+                "uses": report.uses,
+                "model_declined": report.model_declined,
+            }
+        )
+
+    def fail(self, error: BaseException, trace: str) -> None:
+        """Say that training has failed, and why."""
+        kind = next((name for name, cls in FAILURES.items() if isinstance(error, cls)), "")
+        text = str(error) if kind else f"{type(error).__name__}: {error}"
+        if isinstance(error, SystemExit):
+            text = f"a plugin called sys.exit({'' if error.code is None else error.code!r})"
+        self._send({"say": "failure", "kind": kind or "RunFailed", "text": text, "trace": trace})
+
+    def violation(self, what: str) -> None:
+        """Report an attempt to read what is sealed."""
+        self._send({"say": "violation", "text": what})
+
+    def note(self, what: str) -> None:
+        """Report something that readers of the result should know."""
+        self._send({"say": "note", "text": what})
+
+    def _send(self, message: dict[str, Any], *arrays: np.ndarray[Any, Any]) -> None:
+        with self._lock:
+            self._pipe.send_bytes(json.dumps(message, default=float).encode())
+            for array in arrays:
+                self._pipe.send_bytes(np.ascontiguousarray(array).data.cast("B"))
+
+
+class Malformed(RunFailed):
+    """A message from training that the judge cannot read."""
+
+
+class TrainingGone(Exception):
+    """The training process has ended without a last message."""
+
+
+def receive(pipe: Connection, judge: Judge) -> Event | TrainingReport | None:
+    """Take one message: answer it, pass the judge what is handed in, raise what failed.
+
+    An event is returned for the caller to pass on; the report ends training.
+    """
+    try:
+        message = json.loads(_take(pipe))
+        return _act(message, pipe, judge)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Malformed(f"training sent what is no message: {error}") from error
+
+
+def _take(pipe: Connection) -> bytes:
+    try:
+        return pipe.recv_bytes()
+    except (EOFError, OSError):
+        raise TrainingGone from None
+
+
+def _answer(pipe: Connection, answer: bytes) -> None:
+    try:
+        pipe.send_bytes(answer)
+    except OSError:
+        raise TrainingGone from None
+
+
+def _act(message: dict[str, Any], pipe: Connection, judge: Judge) -> Event | TrainingReport | None:
+    match message["say"]:
+        case "grade":
+            judge.grade(int(message["epoch"]), *(_mask(pipe, s) for s in message["shapes"]))
+        case "is_best":
+            (scores,) = (_scores(pipe, shape) for shape in message["shapes"])
+            best = judge.is_best(int(message["epoch"]), scores)
+            _answer(pipe, b"yes" if best else b"no")
+        case "hand_in":
+            judge.hand_in(int(message["epoch"]), *(_scores(pipe, s) for s in message["shapes"]))
+        case "save":
+            judge.save(int(message["epoch"]))
+            _answer(pipe, b"saved")
+        case "event":
+            return EVENTS[message["event"]](**message["values"])
+        case "report":
+            history = [dict(row) for row in message["history"]]
+            notes = [str(note) for note in message["notes"]]
+            steps, precision = int(message["steps"]), str(message["precision"])
+            trained = Trained(steps, history, None, precision, notes)
+            uses: Uses = "both pools" if message["uses"] == "both pools" else "labelled rows"
+            device, threads = str(message["device"]), int(message["threads"])
+            declined = str(message["model_declined"])
+            return TrainingReport(trained, device, threads, uses, declined)
+        case "failure":
+            raise FAILURES[message["kind"]](message["text"]) from TrainingTrace(message["trace"])
+        case "violation":
+            raise Violation(f"{judge.spec.method} {message['text']}: labels are sealed")
+        case "note":
+            judge.notes.append(f"{judge.spec.method} {message['text']}")
+        case other:
+            raise ValueError(other)
+    return None
+
+
+class TrainingTrace(Exception):
+    """The traceback of the training process, shown above that of the judge."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def _mask(pipe: Connection, shape: list[int]) -> Mask:
+    rows, columns = shape
+    bits = np.frombuffer(_take(pipe), dtype=np.uint8)
+    return np.unpackbits(bits, count=rows * columns).reshape(rows, columns).astype(bool)
+
+
+def _scores(pipe: Connection, shape: list[int]) -> Float32Array:
+    rows, columns = shape
+    return np.frombuffer(_take(pipe), dtype=np.float32).reshape(rows, columns)

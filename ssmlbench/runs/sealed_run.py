@@ -1,0 +1,225 @@
+"""One run in two fresh processes: one trains and never holds a hidden label, the other judges and guards.
+
+The judge's process loads no plugin. The training process was forked from it before it opened the labels;
+it takes what training hands in through a pipe, and stores the result. Whatever a plugin does to its own
+process, the judge sees it end and says why.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+from ssmlbench.core.errors import PluginWarning, RunFailed, RunStopped, UserError
+from ssmlbench.core.events import AlreadyDone, Closing, Done, Event, Failed, Notify
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.data import Task
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.protocol.judge import Judge
+from ssmlbench.runs.context import RunContext
+from ssmlbench.runs.execute import check_data, judge_run, quieten
+from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.messages import JudgePipe, TrainingGone, receive
+from ssmlbench.runs.seal import lock_labels, set_tripwire
+from ssmlbench.runs.train import Assignment, TrainingReport, train_run
+
+NOT_DUMPABLE = 4
+KILLED = -signal.SIGKILL
+
+
+@dataclass(frozen=True)
+class SealedRequest:
+    """All that a sealed run needs to know."""
+
+    spec: RunSpec
+    task_folder: Path
+    plugin_files: tuple[str, ...]
+    context: RunContext
+    gpu: str | None = None  # the CUDA_VISIBLE_DEVICES of the training process
+
+    @property
+    def scratch(self) -> Path:
+        """Where the training process may keep temporary files."""
+        return RunFolder.of(self.context.results, self.spec).path / ".scratch"
+
+
+@dataclass(frozen=True)
+class Died:
+    """The training process was killed from outside: the run may be tried once more."""
+
+    text: str
+
+
+# --------------------------------------------------------------------------------- the judge
+
+
+def judge_process(
+    request: SealedRequest, pipe: Connection, child: int, training_pipe: Connection
+) -> None:
+    """Make a run, and send its events and at last its closing event. Runs in a fresh process.
+
+    child: the training process, which was forked from this one before it knew anything.
+    """
+    _close_to_other_processes()
+    threading.Thread(target=_end_with_owner, args=(pipe, child), daemon=True).start()
+    training = TrainingProcess(child, training_pipe, request.context.time_limit)
+
+    def send(message: Event | Died) -> None:
+        with suppress(OSError):  # nobody listens any more: _end_with_owner ends this process
+            pipe.send(message)
+
+    last = _judged(request, training, send)
+    training.end()
+    shutil.rmtree(request.scratch, ignore_errors=True)
+    send(last)
+
+
+def _judged(request: SealedRequest, training: TrainingProcess, notify: Notify) -> Closing | Died:
+    spec, context = request.spec, request.context
+    try:
+        return judge_run(
+            spec, lambda: check_data(spec, Task(request.task_folder)), context, training, notify
+        )
+    except Exception as error:
+        if isinstance(error, RunStopped) and training.code == KILLED and not training.timed_out:
+            return Died(str(error))
+        expected = isinstance(error, UserError | RunFailed)
+        text = str(error) if expected else f"{type(error).__name__}: {error}"
+        RunFolder.of(context.results, spec).record_failure(spec, text, traceback.format_exc())
+        return Failed(text)
+
+
+def _close_to_other_processes() -> None:
+    """Refuse other processes of this user a look into this one's memory (Linux; root may look)."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(NOT_DUMPABLE, 0, 0, 0, 0)
+
+
+def _end_with_owner(pipe: Connection, child: int) -> None:
+    """End both processes when the one that asked for the run ends, or wants it ended."""
+    with suppress(EOFError, OSError):
+        pipe.recv_bytes()
+    with suppress(OSError):
+        os.kill(child, signal.SIGKILL)
+    os._exit(1)
+
+
+class TrainingProcess:
+    """The process that trains, as the judge has it."""
+
+    def __init__(self, pid: int, pipe: Connection, time_limit: float | None):
+        self.pid = pid
+        self.pipe = pipe
+        self.time_limit = time_limit
+        self.timed_out = False
+        self.code: int | None = None
+
+    def __call__(self, assignment: Assignment, judge: Judge, notify: Notify) -> TrainingReport:
+        """Have it train, and take what it hands in until it has ended."""
+        deadline = None if self.time_limit is None else time.monotonic() + self.time_limit
+        try:
+            self._give(assignment)
+            while True:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                if not wait([self.pipe], left):
+                    self.timed_out = True
+                    self.end()
+                    raise RunStopped(
+                        f"took longer than the time limit of {self.time_limit:g} s; with a longer "
+                        "--time-limit it continues from its last checkpoint"
+                    )
+                message = receive(self.pipe, judge)
+                if isinstance(message, TrainingReport):
+                    return message
+                if message is not None:
+                    notify(message)
+        except TrainingGone:
+            self.end(kill=False)
+            raise RunStopped(_why(self.code)) from None
+
+    def _give(self, assignment: Assignment) -> None:
+        with suppress(OSError):  # it has ended; what it said before is still in the pipe
+            self.pipe.send(assignment)
+
+    def end(self, kill: bool = True) -> None:
+        """Wait until it is gone; kill it first, unless it is ending by itself."""
+        if self.code is None:
+            if kill:
+                with suppress(OSError):
+                    os.kill(self.pid, signal.SIGKILL)
+            _, status = os.waitpid(self.pid, 0)
+            self.code = os.waitstatus_to_exitcode(status)
+
+
+def _why(code: int | None) -> str:
+    """What became of a training process that ended without a word."""
+    if code is None or code >= 0:
+        return (
+            f"its training process ended early, with exit code {code}: did a plugin call os._exit?"
+        )
+    name = signal.Signals(-code).name
+    if code == KILLED:
+        return "its training process was killed (SIGKILL): is there too little memory?"
+    return f"its training process died of {name}"
+
+
+# ------------------------------------------------------------------------------ the training
+
+
+def training_process(request: SealedRequest, pipe: Connection) -> None:
+    """Train, in a process that never holds a label it must not know. It does not return."""
+    threading.Thread(target=_end_with_judge, args=(os.getppid(),), daemon=True).start()
+    desk = JudgePipe(pipe)
+    code = 1
+    try:
+        if request.gpu is not None:  # CUDA reads it when it is first used
+            os.environ["CUDA_VISIBLE_DEVICES"] = request.gpu
+        _seal(request, desk)
+        quieten()
+        warnings.simplefilter("ignore", PluginWarning)  # shown where the run was asked for
+        plugins = Plugins(file for file in request.plugin_files if file.endswith(".py"))
+        assignment = pipe.recv()
+        desk.report(train_run(assignment, plugins, desk, desk.notify))
+        code = 0
+    except BaseException as error:  # a plugin may call sys.exit, or raise what is no Exception
+        with suppress(OSError):
+            desk.fail(error, traceback.format_exc())
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _seal(request: SealedRequest, desk: JudgePipe) -> None:
+    raw = Task(request.task_folder).card.source
+    raw = raw if raw.startswith(os.sep) else ""
+    run_folder = RunFolder.of(request.context.results, request.spec).path
+    needed = [Path(file) for file in request.plugin_files if file.endswith(".py")]
+    needed += [run_folder, *map(Path, filter(None, sys.path)), Path(sys.prefix)]
+    needed += [Path(request.spec.backbone)] if os.sep in request.spec.backbone else []
+    lock_labels(raw, needed, request.scratch)
+    set_tripwire(raw, needed, desk.violation, desk.note)
+
+
+def _end_with_judge(judge: int) -> None:
+    """End this process when the judge's ends: a run that is tried again must find its lock free."""
+    while os.getppid() == judge:
+        time.sleep(0.2)
+    os._exit(1)
+
+
+def is_closing(message: object) -> bool:
+    """Whether it is a run's last message."""
+    return isinstance(message, Done | AlreadyDone | Failed | Died)

@@ -1,0 +1,176 @@
+"""Attacks on the seal and on the process: what cannot succeed, what is reported, what is survived."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.numpy import load_file
+
+from ssmlbench.core.events import Closing, Done, Event, Failed, Retried
+from ssmlbench.grid.run_one import run_one
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs.context import RunContext
+from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.resolve import resolve
+from ssmlbench.runs.seal import kernel_can_lock
+
+CHEATS = Path(__file__).with_name("cheats.py")
+
+REPORTED = (
+    "from_file",
+    "from_descriptor",
+    "from_renamed",
+    "from_link",
+    "from_loader",
+    "from_card",
+    "from_adapter",
+    "from_other_runs",
+    "from_memory_map",
+    "from_judges_memory",
+)
+"""Attempts that go through Python: the run fails and says what was tried."""
+FINDS_NOTHING = ("from_memory",)
+REFUSED_BY_THE_KERNEL = ("from_native_code", "from_program", "from_fork")
+
+Make = Callable[..., tuple[Closing, RunFolder, list[Event]]]
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> Make:
+    plugins = Plugins([CHEATS])
+    monkeypatch.setenv("STOLEN", str(tmp_path))
+
+    def call(
+        how: str = "", method: str = "cheat", **options: Any
+    ) -> tuple[Closing, RunFolder, list[Event]]:
+        fields: dict[str, Any] = {"epochs": 3, "pi": 0.5, "seed": 0, **options.pop("fields", {})}
+        settings = {"how": how} if how else {}
+        spec = resolve(plugins, settings, method=method, dataset="noise", **fields)
+        context = RunContext(tmp_path / "results", "cpu", 1, **options)
+        events: list[Event] = []
+        last = run_one(spec, plugins, context, events.append)
+        return last, RunFolder.of(context.results, spec), events
+
+    return call
+
+
+def test_every_cheat_is_in_one_of_the_lists() -> None:
+    cheats = next(cls for cls in [Plugins([CHEATS]).methods["cheat"]])
+    known = {*REPORTED, *FINDS_NOTHING, *REFUSED_BY_THE_KERNEL}
+    module = __import__("sys").modules[cheats.__module__]
+    assert module.STEALS.keys() == known
+
+
+@pytest.mark.parametrize("how", REPORTED)
+def test_an_attempt_to_read_labels_fails_the_run_and_is_named(make: Make, how: str) -> None:
+    if how == "from_other_runs":
+        make(method="bce")
+    last, folder, _ = make(how)
+    assert isinstance(last, Failed), last
+    assert "labels are sealed" in last.text
+    assert last.text.startswith("cheat tried to ")
+    assert not folder.finished
+    assert json.loads(folder.error_file.read_text())["error"] == last.text
+
+
+@pytest.mark.parametrize("how", FINDS_NOTHING)
+def test_the_memory_of_the_training_process_holds_no_label(
+    make: Make, how: str, tmp_path: Path
+) -> None:
+    honest, _, _ = make()
+    last, _, _ = make(how)
+    assert isinstance(last, Done)
+    assert isinstance(honest, Done)
+    assert last.map == honest.map
+    assert "LookupError" in (tmp_path / "why").read_text()
+
+
+@pytest.mark.skipif(not kernel_can_lock(), reason="this kernel has no Landlock")
+@pytest.mark.parametrize("how", REFUSED_BY_THE_KERNEL)
+def test_the_kernel_refuses_labels_to_native_code_and_other_programs(
+    make: Make, how: str, tmp_path: Path
+) -> None:
+    honest, _, _ = make()
+    last, folder, _ = make(how)
+    assert isinstance(last, Done), last
+    assert isinstance(honest, Done)
+    assert last.map == honest.map
+    assert (tmp_path / "why").exists()
+    if how == "from_program":
+        (note,) = (n for n in json.loads(folder.result_file.read_text())["notes"] if "program" in n)
+        assert note == "cheat started another program while it trained: cat"
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("exits", "a plugin called sys.exit(0)"),
+        ("exits in the constructor", "a plugin called sys.exit(0)"),
+        ("exits at once", "ended early, with exit code 0: did a plugin call os._exit?"),
+        ("crashes", "died of SIGSEGV"),
+        ("is killed", "was killed (SIGKILL): is there too little memory? (twice)"),
+        ("takes all memory", "MemoryError: no room for 800 GB"),
+        ("raises no exception", "KeyboardInterrupt"),
+        ("lies to the judge", "training sent what is no message"),
+    ],
+)
+def test_a_plugin_that_ends_its_process_is_a_failed_run_with_a_reason(
+    make: Make, how: str, reason: str
+) -> None:
+    last, folder, events = make(how)
+    assert isinstance(last, Failed), last
+    assert reason in last.text
+    assert not folder.finished
+    assert any(isinstance(event, Retried) for event in events) == (how == "is killed")
+    assert not folder.lock_file.exists() or make(how)[0] == last  # the lock is free
+
+
+def test_a_run_that_hangs_ends_at_its_time_limit(make: Make) -> None:
+    last, folder, _ = make("hangs", time_limit=3.0)
+    assert isinstance(last, Failed)
+    assert "took longer than the time limit of 3 s" in last.text
+    assert "time limit" in json.loads(folder.error_file.read_text())["error"]
+
+
+def test_what_a_plugin_does_to_its_process_reaches_no_other_run(make: Make) -> None:
+    _, alone, _ = make(method="bce")
+    before = alone.scores_file.read_bytes()
+    for file in alone.path.iterdir():
+        file.unlink()
+    make("changes the process")
+    assert isinstance(make(method="bce")[0], Done)
+    assert alone.scores_file.read_bytes() == before
+
+
+def test_a_sealed_run_has_the_bits_of_a_run_in_one_process(make: Make, tmp_path: Path) -> None:
+    from ssmlbench.runs.execute import execute
+
+    plugins = Plugins([CHEATS])
+    for fields in ({}, {"selection": "val"}, {"selection": "oracle"}):
+        _, folder, _ = make(method="cap", fields=fields)
+        spec = resolve(
+            plugins, {}, method="cap", dataset="noise", epochs=3, pi=0.5, seed=0, **fields
+        )
+        execute(spec, plugins, RunContext(tmp_path / "together", "cpu", 1))
+        other = RunFolder.of(tmp_path / "together", spec)
+        one, two = load_file(folder.scores_file), load_file(other.scores_file)
+        assert one.keys() == two.keys()
+        assert all((one[name] == two[name]).all() for name in one)
+        columns = [f.history_file.read_text().splitlines()[0] for f in (folder, other)]
+        assert columns[0] == columns[1]
+
+
+def test_nothing_of_a_run_outlives_it(make: Make) -> None:
+    _, folder, _ = make(method="bce")
+    assert sorted(file.name for file in folder.path.iterdir()) == [
+        "history.csv",
+        "result.json",
+        "scores.safetensors",
+        "spec.json",
+    ]
+    assert os.environ["STOLEN"]
