@@ -29,7 +29,7 @@ types: $(STAMP)
 tests: $(STAMP)
 	$(BIN)/pytest
 
-# Damages files at random, FAULT_TRIES times: SEED=7 make faults repeats a series.
+# Cheats, crashes, hangs and damaged files. Damages files at random, FAULT_TRIES times: SEED=7 make faults repeats a series.
 faults: $(STAMP)
 	FAULT_SEED=$${SEED:-$$RANDOM} FAULT_TRIES=$${TRIES:-300} $(BIN)/pytest -n 0 -m '' -s tests/faults
 

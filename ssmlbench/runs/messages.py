@@ -68,6 +68,23 @@ class JudgePipe:
         shapes = [list(train_scores.shape), list(scores.shape)]
         self._send({"say": "hand_in", "epoch": epoch, "shapes": shapes}, train_scores, scores)
 
+    def record(
+        self,
+        epochs: int,
+        features: Float32Array,
+        scores: Float32Array | None,
+        cosines: Float32Array | None,
+    ) -> None:
+        """Hand in outputs of the sampled training rows."""
+        arrays = {"features": features, "scores": scores, "cosines": cosines}
+        given = {name: array for name, array in arrays.items() if array is not None}
+        shapes = {name: list(array.shape) for name, array in given.items()}
+        self._send({"say": "record", "epoch": epochs, "shapes": shapes}, *given.values())
+
+    def hand_in_weights(self, weights: Float32Array) -> None:
+        """Hand in the classifier's weights after the last epoch."""
+        self._send({"say": "weights", "shapes": [list(weights.shape)]}, weights)
+
     def save(self, epoch: int) -> None:
         """Wait until all that was handed in survives a kill."""
         with self._lock:
@@ -158,11 +175,19 @@ def _act(message: dict[str, Any], pipe: Connection, judge: Judge) -> Event | Tra
         case "grade":
             judge.grade(int(message["epoch"]), *(_mask(pipe, s) for s in message["shapes"]))
         case "is_best":
-            (scores,) = (_scores(pipe, shape) for shape in message["shapes"])
+            (scores,) = (_matrix(pipe, shape) for shape in message["shapes"])
             best = judge.is_best(int(message["epoch"]), scores)
             _answer(pipe, b"yes" if best else b"no")
         case "hand_in":
-            judge.hand_in(int(message["epoch"]), *(_scores(pipe, s) for s in message["shapes"]))
+            judge.hand_in(int(message["epoch"]), *(_matrix(pipe, s) for s in message["shapes"]))
+        case "record":
+            shapes = message["shapes"]
+            arrays = {name: _matrix(pipe, shapes[name]) for name in shapes}
+            names = ("features", "scores", "cosines")
+            judge.record(int(message["epoch"]), *(arrays.get(name) for name in names))
+        case "weights":
+            (weights,) = (_matrix(pipe, shape) for shape in message["shapes"])
+            judge.hand_in_weights(weights)
         case "save":
             judge.save(int(message["epoch"]))
             _answer(pipe, b"saved")
@@ -201,6 +226,6 @@ def _mask(pipe: Connection, shape: list[int]) -> Mask:
     return np.unpackbits(bits, count=rows * columns).reshape(rows, columns).astype(bool)
 
 
-def _scores(pipe: Connection, shape: list[int]) -> Float32Array:
+def _matrix(pipe: Connection, shape: list[int]) -> Float32Array:
     rows, columns = shape
     return np.frombuffer(_take(pipe), dtype=np.float32).reshape(rows, columns)

@@ -18,8 +18,8 @@ from typing import Any
 from ssmlbench.core.paths import cache_root
 from ssmlbench.data.task import CARD, LABELS
 
-SCORES = "scores.safetensors"
-"""Of finished runs: it holds the test labels."""
+OF_FINISHED_RUNS = ("scores.safetensors", "diagnostics.safetensors")
+"""They hold test labels, and how frequent hidden ones are."""
 PROGRAMS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn")
 PATHS = {"open": 1, "os.rename": 2, "os.link": 2, "os.symlink": 1}
 """Audit events, and how many of their first arguments are paths that are looked at."""
@@ -51,7 +51,7 @@ def set_tripwire(
         if place.startswith("/proc/"):
             parts = place.split("/")
             return len(parts) > 3 and parts[2] not in (str(own), "self") and parts[3] in MEMORY
-        if name == SCORES:
+        if name in OF_FINISHED_RUNS:
             return True
         inside = bool(raw) and place.startswith(raw + os.sep)
         return inside and not (name.endswith((".py", ".pyc")) or place.startswith(open_places))

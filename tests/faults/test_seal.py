@@ -168,6 +168,7 @@ def test_a_sealed_run_has_the_bits_of_a_run_in_one_process(make: Make, tmp_path:
 def test_nothing_of_a_run_outlives_it(make: Make) -> None:
     _, folder, _ = make(method="bce")
     assert sorted(file.name for file in folder.path.iterdir()) == [
+        "diagnostics.safetensors",
         "history.csv",
         "result.json",
         "scores.safetensors",
