@@ -184,4 +184,8 @@ class SealedRun:
         request = SealedRequest(
             self.spec, task.folder, self._plugins.files, self.context, self._gpu
         )
-        self.pipe = fork_server().fork(JUDGE, TRAINING, request)
+        try:
+            self.pipe = fork_server().fork(JUDGE, TRAINING, request)
+        except OSError as error:
+            reason = RunFailed(f"no process could be started for it: {error}")
+            self._failed = record_failure(self.spec, self.context, reason)
