@@ -181,9 +181,9 @@ class SealedRun:
         except Exception as error:
             self._failed = record_failure(self.spec, self.context, error)
             return
-        request = SealedRequest(
-            self.spec, task.folder, self._plugins.files, self.context, self._gpu
-        )
+        raw = task.card.source if task.card.source.startswith("/") else ""
+        files = self._plugins.files
+        request = SealedRequest(self.spec, task.folder, files, self.context, raw, self._gpu)
         try:
             self.pipe = fork_server().fork(JUDGE, TRAINING, request)
         except OSError as error:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ssmlbench.core import events
-from ssmlbench.core.errors import Diverged, RunFailed, UserError
+from ssmlbench.core.errors import DISK_ERRORS, Diverged, RunFailed, UserError, disk_error
 from ssmlbench.core.events import Event
 from ssmlbench.kit.estimator import Uses
 from ssmlbench.protocol.judge import Float32Array, Judge, Mask
@@ -117,6 +117,8 @@ class JudgePipe:
         """Say that training has failed, and why."""
         kind = next((name for name, cls in FAILURES.items() if isinstance(error, cls)), "")
         text = str(error) if kind else f"{type(error).__name__}: {error}"
+        if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+            text = disk_error(error)
         if isinstance(error, SystemExit):
             text = f"a plugin called sys.exit({'' if error.code is None else error.code!r})"
         self._send({"say": "failure", "kind": kind or "RunFailed", "text": text, "trace": trace})

@@ -46,6 +46,7 @@ class SealedRequest:
     task_folder: Path
     plugin_files: tuple[str, ...]
     context: RunContext
+    raw_folder: str = ""  # of the files that the data set was made of, if it was made of files
     gpu: str | None = None  # the CUDA_VISIBLE_DEVICES of the training process
 
     @property
@@ -203,8 +204,7 @@ def training_process(request: SealedRequest, pipe: Connection) -> None:
 
 
 def _seal(request: SealedRequest, desk: JudgePipe) -> None:
-    raw = Task(request.task_folder).card.source
-    raw = raw if raw.startswith(os.sep) else ""
+    raw = request.raw_folder
     run_folder = RunFolder.of(request.context.results, request.spec).path
     needed = [Path(file) for file in request.plugin_files if file.endswith(".py")]
     needed += [run_folder, *map(Path, filter(None, sys.path)), Path(sys.prefix)]

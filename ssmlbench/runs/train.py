@@ -77,7 +77,8 @@ def train_run(
     except (UserError, OSError):
         raise
     except Exception as error:
-        text = explain(error, plugins.methods[spec.method], encoder_class(spec, plugins))
+        encoder = find_encoder(plugins.encoders, spec.backbone, assignment.card.kind)
+        text = explain(error, plugins.methods[spec.method], encoder)
         failed = type(error) if isinstance(error, RunFailed) else RunFailed
         raise failed(text) from error
 
