@@ -23,7 +23,7 @@ app = typer.Typer(
     help="One honest benchmark for semi-supervised multi-label learning.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    add_completion=True,
 )
 
 

@@ -11,15 +11,30 @@ from rich.text import Text
 from ssmlbench.core.paths import near
 from ssmlbench.plugins.catalogue import Catalogue, DatasetInfo, MethodInfo
 
-TITLES = {"title": "what"}
+HEADINGS = {"title": "what", "uses": "learns from"}
+
+
+COMPACT = {"method": ("name", "uses", "title"), "data set": ("name", "kind", "title")}
+"""The columns of a list that fits 80 columns, by what is listed."""
+
+
+def compact(catalogue: Catalogue[MethodInfo] | Catalogue[DatasetInfo], width: int) -> str:
+    """One line for each plugin, no wider than the terminal; what does not fit is cut off."""
+    names = COMPACT[catalogue.what]
+    head = {"name": catalogue.what, **HEADINGS}
+    rows = [[head.get(name, name) for name in names]]
+    rows += [[row[name] for name in names] for row in catalogue.rows()]
+    first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
+    lines = [f"{row[0]:{first}}  {row[1]:{second}}  {row[2]}" for row in rows]
+    return "\n".join(f"{line[: width - 1]}…" if len(line) > width else line for line in lines)
 
 
 def overview(catalogue: Catalogue[MethodInfo] | Catalogue[DatasetInfo]) -> Table:
-    """One line for each plugin."""
+    """Everything about each plugin, in as many lines as it takes."""
     table = Table()
     rows = catalogue.rows()
     for name in rows[0] if rows else ():
-        title = catalogue.what if name == "name" else TITLES.get(name, name)
+        title = catalogue.what if name == "name" else HEADINGS.get(name, name)
         table.add_column(title, overflow="fold")
     for row in rows:
         table.add_row(*(_near(text) if name == "file" else text for name, text in row.items()))

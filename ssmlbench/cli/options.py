@@ -44,12 +44,27 @@ def typed_list(text: str | None, kind: type[T], what: str) -> tuple[T, ...]:
     if text is None:
         return ()
     try:
-        values = tuple(kind(part.strip()) for part in text.split(",") if part.strip())  # type: ignore[call-arg]
+        values = tuple(
+            kind(number)  # type: ignore[call-arg]
+            for part in text.split(",")
+            if part.strip()
+            for number in (_from_to(part) if kind is int else (part.strip(),))
+        )
     except ValueError:
         raise UserError(f"{what} {text}: not a list of numbers, e.g. {what} 0.05,0.1") from None
     if not values:
         raise UserError(f"{what} is empty")
     return values
+
+
+def _from_to(text: str) -> Iterable[str]:
+    """`0-4` → 0, 1, 2, 3, 4; any other text as it is."""
+    if found := re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", text):
+        first, last = map(int, found.groups())
+        if last < first:
+            raise UserError(f"{text.strip()}: the first number must be the lower one")
+        return map(str, range(first, last + 1))
+    return (text.strip(),)
 
 
 def read_runs(folders: Iterable[Path]) -> list[Finished]:

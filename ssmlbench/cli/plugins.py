@@ -6,22 +6,30 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 
+from ssmlbench.cli.completion import complete_method
 from ssmlbench.cli.options import PluginFiles, load_plugins, wide_console
+
+Long = Annotated[
+    bool, typer.Option("--long", help="Papers, regimes, licences and files too; not cut off.")
+]
 
 new_app = typer.Typer(no_args_is_help=True, help="Write a plugin file to start from.")
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(help="Show this method in full.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Show this method in full.", autocompletion=complete_method)
+    ] = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Everything about all of them, as Markdown.")
     ] = False,
+    long: Long = False,
     plugin: PluginFiles = None,
 ) -> None:
     """List the methods, or show everything about one."""
-    from ssmlbench.cli.catalogue import method_page, methods_markdown, overview
+    from ssmlbench.cli.catalogue import compact, method_page, methods_markdown, overview
     from ssmlbench.plugins.catalogue import method_catalogue
 
     catalogue = method_catalogue(load_plugins(plugin))
@@ -29,17 +37,26 @@ def methods(
     if markdown:
         console.out(methods_markdown(catalogue), highlight=False)
     elif name is None:
-        wide_console().print(overview(catalogue))
+        _print_list(overview(catalogue) if long else compact(catalogue, wide_console().width))
     else:
         console.print(method_page(catalogue[name]))
 
 
-def datasets_command(plugin: PluginFiles = None) -> None:
+def datasets_command(long: Long = False, plugin: PluginFiles = None) -> None:
     """List the data sets."""
-    from ssmlbench.cli.catalogue import overview
+    from ssmlbench.cli.catalogue import compact, overview
     from ssmlbench.plugins.catalogue import dataset_catalogue
 
-    wide_console().print(overview(dataset_catalogue(load_plugins(plugin))))
+    catalogue = dataset_catalogue(load_plugins(plugin))
+    _print_list(overview(catalogue) if long else compact(catalogue, wide_console().width))
+
+
+def _print_list(shown: RenderableType) -> None:
+    """Print a list of plugins, and how to see more of it."""
+    console = wide_console()
+    console.print(shown, highlight=False, markup=False)
+    if isinstance(shown, str) and console.is_terminal:
+        console.print("--long shows papers, regimes, licences and files", style="dim")
 
 
 @new_app.command("method")

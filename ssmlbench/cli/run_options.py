@@ -18,6 +18,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
+from ssmlbench.cli.completion import COMPLETIONS, completing
 from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad, key_values, typed_list
 from ssmlbench.core.hyperparameters import as_typed
 from ssmlbench.core.run_options import WHAT, WHERE, RunOption
@@ -98,8 +99,15 @@ def _run_parameter(option: RunOption) -> inspect.Parameter:
     default = option.default_text or (
         as_typed(option.default) if isinstance(option.default, str | int | float) else ""
     )
+    complete = COMPLETIONS.get(option.name)
+    if complete is None and option.choices:
+        complete = completing(option.choices)
     declared = typer.Option(
-        switch, help=text, show_default=default or False, rich_help_panel=option.panel
+        switch,
+        help=text,
+        show_default=default or False,
+        rich_help_panel=option.panel,
+        autocompletion=complete,
     )
     kind: Any = str if option.axis else option.kind
     return parameter(option.name, Annotated[kind | None, declared])

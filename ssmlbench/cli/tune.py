@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -63,6 +64,8 @@ def tune(
         finished = [(study, records) for study, records in closed if records]
         if finished and not command.quiet:
             command.console.print(_winners(finished))
+            for line in _configurations(finished):
+                command.console.print(line, highlight=False, markup=False, soft_wrap=True)
         if len(finished) < len(closed):
             command.console.print(
                 f"{len(closed) - len(finished)} of {len(closed)} studies have unfinished trials; "
@@ -75,15 +78,13 @@ def tune(
 def _winners(closed: list[tuple[Study, list[Record]]]) -> Any:
     from rich.table import Table
 
-    from ssmlbench.core.hyperparameters import as_typed
     from ssmlbench.grid.study import winner
 
     table = Table(caption="mAP on held-out labelled rows; `ssmlbench run --tuned` uses the best")
-    for column in ("method", "data set", "regime", "trials", "default", "best", "trial", "with"):
+    for column in ("method", "data set", "regime", "trials", "default", "best", "trial"):
         table.add_column(column)
     for study, records in closed:
         best, base = winner(records), study.base
-        drawn = best.drawn if best else {}
         table.add_row(
             base.variant,
             base.dataset,
@@ -92,6 +93,22 @@ def _winners(closed: list[tuple[Study, list[Record]]]) -> Any:
             "diverged" if records[0].diverged else f"{records[0].map:.4f}",
             f"{best.map:.4f}" if best else "all diverged",
             str(best.trial) if best else "",
-            ", ".join(f"{name}={as_typed(value)}" for name, value in drawn.items()),
         )
     return table
+
+
+def _configurations(closed: list[tuple[Study, list[Record]]]) -> Iterator[str]:
+    """A line for each winner: its whole configuration, with what was drawn first."""
+    from ssmlbench.core.hyperparameters import as_typed
+    from ssmlbench.grid.study import winner
+
+    for study, records in closed:
+        base, best = study.base, winner(records)
+        if best is None:
+            continue
+        drawn = ", ".join(f"{name}={as_typed(value)}" for name, value in best.drawn.items())
+        rest = {"lr": base.lr, **base.config}
+        others = ", ".join(f"{n}={as_typed(v)}" for n, v in rest.items() if n not in best.drawn)
+        parts = [f"drawn {drawn}" if drawn else "the default configuration"]
+        parts += [f"not drawn {others}"] if others else []
+        yield f"best of {base.variant} on {base.dataset} {base.regime_label}: {'; '.join(parts)}"

@@ -19,6 +19,7 @@ VERBS = {
     "recommend": ("recommend:recommend", "Find what works on your data, and label its rows."),
     "show": ("show:show", "Show one finished run: metrics, and results for each label."),
     "predict": ("predict:predict", "Label new rows with the model of a finished run."),
+    "runs": ("runs:runs_app", "List, show, delete or re-evaluate runs."),
     "status": ("status:status", "Show how the runs of a results folder are doing."),
     "compare": ("compare:compare", "Print leaderboards of the finished runs."),
     "analyse": ("analyse:analyse_app", "Analyse finished runs: why a method wins."),

@@ -30,6 +30,10 @@ class DamagedFile(UserError, ValueError):
         return type(self), (self.file, self.reason, self.remedy)
 
 
+class Unsupported(UserError):
+    """A method that cannot do what was asked of it; `--method all` leaves it out."""
+
+
 class RunFailed(Exception):
     """A run that started and could not finish (a loss that is not finite, a plugin that raised)."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import Unsupported, UserError
 from ssmlbench.core.spec import NUMBERS, OPTIONS, REGIME_NUMBERS, RunSpec
 from ssmlbench.core.suggestions import one_of
 from ssmlbench.protocol.regimes import REGIMES
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
 
 Axes = Mapping[str, tuple[Any, ...]]
+ALL = "all"
+"""`--method all`: every method that can do a cell of the grid."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ def requested_specs(
     if here:
         check_precision(pick_device(device), request.fixed["precision"])
     for name in request.axes["method"]:
-        _ = plugins.methods[name]  # an unknown name is an error before any data is prepared
+        if name != ALL:
+            _ = plugins.methods[name]  # an unknown name is an error before any data is prepared
     for name in request.axes["dataset"]:
         prepare_data(plugins.datasets[plugins.data_set(name)])
     specs = expand(plugins, request)
@@ -112,6 +115,12 @@ def expand(plugins: Plugins, request: GridRequest) -> list[RunSpec]:
     from ssmlbench.runs.resolve import resolve
 
     request = _by_name(plugins, request.completed())
+    every = ALL in request.axes["method"]
+    if every:
+        request = dataclasses.replace(
+            request, values={**request.values, "method": tuple(plugins.methods)}
+        )
+    refused: UserError | None = None
     specs = []
     of_cell: dict[tuple[Any, ...], RunSpec] = {}  # nothing but the seed itself depends on the seed
     for cell in _cells(request.axes):
@@ -119,14 +128,20 @@ def expand(plugins: Plugins, request: GridRequest) -> list[RunSpec]:
             continue
         rest = tuple(value for name, value in cell.items() if name != "seed")
         if rest not in of_cell:
-            of_cell[rest] = resolve(plugins, request.settings, **request.fixed, **cell)
+            try:
+                of_cell[rest] = resolve(plugins, request.settings, **request.fixed, **cell)
+            except Unsupported as error:
+                if not every:
+                    raise
+                refused = error
+                continue
         specs += [
             dataclasses.replace(of_cell[rest], seed=seed)
             for seed in _seeds(cell["seed"], of_cell[rest])
             if not any(_matches({**cell, "seed": seed}, table) for table in request.exclude)
         ]
     if not specs:
-        raise UserError("every run is excluded; nothing is left of the grid")
+        raise refused or UserError("every run is excluded; nothing is left of the grid")
     return list({spec.hash: spec for spec in specs}.values())
 
 
@@ -136,7 +151,8 @@ def _by_name(plugins: Plugins, request: GridRequest) -> GridRequest:
     def known(values: Mapping[str, Any]) -> dict[str, Any]:
         named = dict(values)
         for method in values.get("method", ()):
-            _ = plugins.methods[method]
+            if method != ALL:
+                _ = plugins.methods[method]
         if "dataset" in values:
             named["dataset"] = tuple(plugins.data_set(typed) for typed in values["dataset"])
             for name in named["dataset"]:

@@ -21,6 +21,7 @@ from ssmlbench.plugins.source_lines import defined_at, file_of, own_classes, syn
 from ssmlbench.protocol.regimes import REGIMES
 
 HEADS = ("linear", "cosine")
+OPTIONAL = ("backbone",)  # without one, an encoder for the kind of data is taken
 INPUT_KINDS = ("image", "text", "vector")
 
 SPELLINGS = {"labeled": "labelled", "unlabeled": "unlabelled", "optimizer": "optimiser"}
@@ -321,7 +322,9 @@ def _required(cls: type[Any]) -> None:
     """What a plugin of this kind cannot do without."""
     for base in engine_bases(cls):
         for name, kind in vars(base).get("__annotations__", {}).items():
-            if str(kind).startswith("ClassVar") and not hasattr(cls, name):
+            if name in OPTIONAL or not str(kind).startswith("ClassVar"):
+                continue
+            if not hasattr(cls, name):
                 raise wrong(
                     cls,
                     "",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import Unsupported, UserError
 from ssmlbench.core.hyperparameters import parse_config
 from ssmlbench.core.spec import NUMBERS, JudgedOn, RunSpec, check_spec
 from ssmlbench.data import Card, DatasetAdapter, prepare
@@ -44,7 +44,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     regime = typed.setdefault("regime", "semi")
     # Labels as they stand are those of a regime that every method for `semi` knows.
     if regime not in method.regimes and not (REGIMES[regime].as_given and "semi" in method.regimes):
-        raise UserError(
+        raise Unsupported(
             f"method {method.name} does not support --regime {regime}; it supports "
             f"{', '.join(sorted(method.regimes))}"
         )
@@ -59,7 +59,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
         raise UserError(f"--no-freeze: --backbone {encoder.name} has nothing that can be trained")
     estimator = issubclass(method, Estimator)
     if estimator and not freeze and encoder is not Vector:
-        raise UserError(
+        raise Unsupported(
             f"method {method.name} is an estimator, which learns from fixed features; add --freeze, or "
             "take a data set of vectors"
         )
@@ -108,7 +108,10 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
 def check_label_count(method: type[Method | Estimator], config: Any, card: Card) -> None:
     """Raise a UserError if the data set has more labels than the method can do."""
     if issubclass(method, Method):
-        method.check_labels(config, len(card.label_names))
+        try:
+            method.check_labels(config, len(card.label_names))
+        except UserError as error:
+            raise Unsupported(str(error)) from None
 
 
 def _as_given(spec: RunSpec, method: type[Method | Estimator], card: Card) -> RunSpec:

@@ -337,7 +337,6 @@ ROWS = "        for i in range(4):\n            " + ROW
 DATASET_MISTAKES = {
     "kind-misspelt": ('kind = "texts"  #!', 'kind = "text"', "expected one of 'image', 'text', 'vector'. Did you mean text?"),
     "no-kind": ("", '    kind = "text"\n', "it has no `kind`", "class Mine"),
-    "no-backbone": ("", '    backbone = "bert-base-uncased"\n', "it has no `backbone`", "class Mine"),
     "rows-misspelt": ("def row(self, split):  #!", "def rows(self, split):", "Did you mean rows?"),
     "labels-misspelt": ("def label_name(self):  #!", "def label_names(self):", "Did you mean label_names?"),
     "rows-without-split": ("def rows(self):  #!", "def rows(self, split):", "expected (self, split)"),

@@ -1,0 +1,199 @@
+"""`ssmlbench runs`: list the runs of a results folder, show one, delete some, evaluate scores again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ssmlbench.cli.completion import complete_dataset, complete_method
+from ssmlbench.cli.options import ResultsFolders, read_runs, wide_console
+from ssmlbench.core.errors import UserError
+
+if TYPE_CHECKING:
+    from ssmlbench.grid.status import RunState
+    from ssmlbench.runs.finished import Finished
+
+runs_app = typer.Typer(no_args_is_help=True, help="The runs of a results folder, one by one.")
+
+Id = Annotated[str, typer.Argument(help="A run id as `ssmlbench runs list` shows it.")]
+
+
+@runs_app.command("list")
+def list_runs(
+    results: ResultsFolders = None,
+    method: Annotated[
+        str | None, typer.Option(help="Only these methods.", autocompletion=complete_method)
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Only these data sets.", autocompletion=complete_dataset)
+    ] = None,
+    state: Annotated[
+        str | None, typer.Option(help="Only these states: queued, running, done, failed, …")
+    ] = None,
+) -> None:
+    """List runs with their ids."""
+    chosen = [
+        one
+        for one in _states(results)
+        if _is_one_of(one.method.split(" ")[0].split("[")[0], method)
+        and _is_one_of(one.dataset, dataset)
+        and _is_one_of(one.state, state)
+    ]
+    values = {run.spec.hash: run for run in read_runs(_folders(results))}
+    table = Table(box=None, pad_edge=False, caption_justify="left", caption=f"{len(chosen)} runs")
+    for column in ("id", "method", "data set", "regime", "seed", "state"):
+        table.add_column(column, no_wrap=True, overflow="ellipsis")
+    table.add_column("mAP", justify="right", no_wrap=True)
+    for one in chosen:
+        found = _map(values.get(one.hash))
+        table.add_row(one.hash[:8], one.method, one.dataset, one.regime, one.seed, one.state, found)
+    wide_console().print(table)
+
+
+@runs_app.command("show")
+def show_run(run: Id, results: ResultsFolders = None) -> None:
+    """Show a run: its state, options, metrics and files."""
+    state = _one(run, _states(results))
+    console = wide_console()
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("id", state.hash)
+    facts.add_row(
+        "state", state.state + (f": {state.error.splitlines()[0]}" if state.error else "")
+    )
+    facts.add_row("folder", str(state.folder))
+    finished = {found.spec.hash: found for found in read_runs(_folders(results))}.get(state.hash)
+    if finished is not None:
+        facts.add_row("finished", finished.finished_at)
+        for name, value in finished.spec.as_dict().items():
+            if value not in (None, "", (), [], {}):
+                facts.add_row(name, str(value))
+    console.print(facts, highlight=False)
+    if finished is not None and not finished.diverged:
+        console.print(_metrics_table(finished.result["metrics"]))
+
+
+@runs_app.command("delete")
+def delete_runs(
+    runs: Annotated[list[str] | None, typer.Argument(help="Run ids, or their beginnings.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="All failed runs.")] = False,
+    results: ResultsFolders = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete runs and all their files; the same `ssmlbench run` makes them again."""
+    import shutil
+
+    from ssmlbench.runs.folder import RunFolder
+
+    states = _states(results)
+    chosen = [_one(text, states) for text in runs or ()]
+    chosen += [state for state in states if failed and state.state == "failed"]
+    if not chosen:
+        raise UserError("no run is named; e.g. ssmlbench runs delete 3f2a91c0, or --failed")
+    if busy := [state for state in chosen if state.state == "running"]:
+        raise UserError(f"run {busy[0].hash[:8]} is being made; stop it before it is deleted")
+    for state in chosen:
+        _print(f"{state.hash[:8]}  {state.method} {state.dataset} {state.regime} seed {state.seed}")
+    if not yes and not typer.confirm(f"delete {len(chosen)} runs?"):
+        raise typer.Exit(1)
+    for state in chosen:
+        shutil.rmtree(state.folder)
+        root = state.folder.parents[3]
+        RunFolder(state.folder.parent).remove_if_empty(root)
+    _print(f"deleted {len(chosen)} runs")
+
+
+@runs_app.command("evaluate")
+def evaluate_runs(
+    runs: Annotated[
+        list[str] | None, typer.Argument(help="Run ids; all finished runs if none is given.")
+    ] = None,
+    results: ResultsFolders = None,
+) -> None:
+    """Compute the metrics again from the stored scores, and compare them with the stored ones."""
+    from ssmlbench.protocol.metrics import evaluate_rules
+    from ssmlbench.runs.scores import StoredScores
+
+    finished = [run for run in read_runs(_folders(results)) if not run.diverged]
+    if runs:
+        hashes = [_one(text, _states(results)).hash for text in runs]
+        finished = [run for run in finished if run.spec.hash in hashes]
+    different = 0
+    for run in finished:
+        try:
+            stored = StoredScores.read(run.folder)
+        except (OSError, ValueError) as error:
+            _print(f"{run.spec.hash[:8]}  {run.spec}: its scores cannot be read: {error}")
+            different += 1
+            continue
+        again = evaluate_rules(stored.scores, stored.truth, stored.parameters)
+        if changes := list(_differences(run.result["metrics"], again)):
+            different += 1
+            _print(f"{run.spec.hash[:8]}  {run.spec}: differs: {'; '.join(changes[:3])}")
+        if runs:
+            wide_console().print(_metrics_table(again))
+    _print(f"{len(finished)} runs evaluated again, {different} differ from what they stored")
+    if different:
+        raise typer.Exit(2)
+
+
+def _differences(stored: Any, again: Any) -> list[str]:
+    """The stored values that are not found again, by rule, convention and metric."""
+    return [
+        f"{metric} ({rule}, {convention}) {value:.6f}, now {now:.6f}"
+        for rule, conventions in stored.items()
+        for convention, values in conventions.items()
+        for metric, value in values.items()
+        if (now := again.get(rule, {}).get(convention, {}).get(metric)) is not None
+        and abs(now - value) > 1e-9
+    ]
+
+
+def _metrics_table(metrics: Any) -> Table:
+    """Decision rules × metrics."""
+    names = list(dict.fromkeys(n for rule in metrics.values() for n in rule["default"]))
+    table = Table(box=None, pad_edge=False)
+    table.add_column("decision")
+    for name in names:
+        table.add_column(name, justify="right")
+    for rule, conventions in metrics.items():
+        values = conventions["default"]
+        table.add_row(rule, *(f"{values[n]:.4f}" if n in values else "" for n in names))
+    return table
+
+
+def _map(run: Finished | None) -> str:
+    if run is None or run.diverged:
+        return ""
+    return f"{run.result['metrics']['threshold']['default']['map']:.4f}"
+
+
+def _states(results: list[Path] | None) -> list[RunState]:
+    from ssmlbench.grid.status import read_states
+
+    return list(read_states(_folders(results)))
+
+
+def _folders(results: list[Path] | None) -> list[Path]:
+    return results or [Path("results")]
+
+
+def _one(text: str, states: Sequence[RunState]) -> RunState:
+    """The run whose id begins so."""
+    found = [state for state in states if text and state.hash.startswith(text)]
+    if len(found) != 1:
+        what = f"{len(found)} runs have ids that begin so" if found else "no run has an id like it"
+        raise UserError(f"run {text}: {what}; `ssmlbench runs list` shows the ids")
+    return found[0]
+
+
+def _is_one_of(value: str, wanted: str | None) -> bool:
+    return wanted is None or value in [part.strip() for part in wanted.split(",")]
+
+
+def _print(line: str) -> None:
+    Console().print(line, highlight=False, markup=False, soft_wrap=True)
