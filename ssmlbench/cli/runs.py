@@ -87,8 +87,6 @@ def delete_runs(
     """Delete runs and all their files; the same `ssmlbench run` makes them again."""
     import shutil
 
-    from ssmlbench.runs.folder import RunFolder
-
     states = _states(results)
     chosen = [_one(text, states) for text in runs or ()]
     chosen += [state for state in states if failed and state.state == "failed"]
@@ -102,8 +100,10 @@ def delete_runs(
         raise typer.Exit(1)
     for state in chosen:
         shutil.rmtree(state.folder)
-        root = state.folder.parents[3]
-        RunFolder(state.folder.parent).remove_if_empty(root)
+        for above in state.folder.parents[:3]:  # method, regime, data set
+            if any(above.iterdir()):
+                break
+            above.rmdir()
     _print(f"deleted {len(chosen)} runs")
 
 
