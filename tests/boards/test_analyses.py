@@ -201,7 +201,8 @@ def test_the_rows_a_curve_needs_are_read_between_its_points() -> None:
     rows, curve = [10, 100, 1000], [0.2, 0.4, 0.6]
     assert rows_needed(rows, curve, 0.3) == pytest.approx(10**1.5)
     assert rows_needed(rows, curve, 0.6) == pytest.approx(1000)
-    assert rows_needed(rows, curve, 0.1) == pytest.approx(10)
+    assert rows_needed(rows, curve, 0.2) == pytest.approx(10)
+    assert np.isnan(rows_needed(rows, curve, 0.1))  # its first point is better already
     assert np.isnan(rows_needed(rows, curve, 0.61))
 
 
@@ -255,6 +256,21 @@ def test_the_findings_of_vdfd_hold_every_label_epoch_and_manner(results: Path) -
     assert {record["label"] for record in few.records} == set(NAMES)
 
 
+def test_labels_are_saved_where_the_baselines_curve_says_how_many(tmp_path: Path) -> None:
+    for method, qualities in (("bce", (0.02, 0.2, 0.32)), ("cap", (0.2, 0.32, 0.46))):
+        for pi, quality_ in zip((0.1, 0.25, 0.5), qualities, strict=True):
+            # another number of steps at one level gives a board of its own, and the same curve
+            more = {"batch_size": 32} if pi == 0.5 else {}
+            write_run(tmp_path, quality_, method=method, pi=pi, **more)
+    (found,) = analyses_by_name()["budget"].find(cells(tmp_path), Query(), {"baseline": "bce"})
+    saved = {r["labelled_rows"]: r for r in found.records if r["method"] == "cap"}
+    assert list(saved) == [10, 25, 50]
+    assert saved[10]["baseline_rows"] > 10
+    assert saved[10]["labels_saved"] == pytest.approx(1 - 10 / saved[10]["baseline_rows"])
+    assert "more than 50" in [entry.text for row in found.table.panels[0].rows for entry in row]
+    assert any("batch" in note for note in found.table.notes)
+
+
 def test_the_same_findings_give_the_same_bytes(results: Path, tmp_path: Path) -> None:
     (cell,) = cells(results, numbers={"pi": (0.25,)})
     found = analyses_by_name()["labels"].find([cell], Query(), {})
@@ -266,6 +282,16 @@ def test_runs_without_a_side_file_still_give_what_their_scores_allow(tmp_path: P
     write_run(tmp_path, 0.5)
     for name in ("labels", "scores"):
         assert analyses_by_name()[name].find(cells(tmp_path), Query(), {})
+
+
+def test_runs_without_scores_are_left_out_and_named(tmp_path: Path) -> None:
+    write_run(tmp_path, 0.5, seed=0)
+    folder = write_run(tmp_path, 0.9, seed=1, method="bbam")
+    (folder / "scores.safetensors").unlink()
+    for name in ("labels", "scores"):
+        (found,) = analyses_by_name()[name].find(cells(tmp_path), Query(), {})
+        assert {record["method"] for record in found.records} == {"cap"}
+        assert "without scores.safetensors: bbam" in found.table.notes[-1]
 
 
 def test_a_damaged_side_file_is_left_out_and_named(tmp_path: Path) -> None:

@@ -19,11 +19,9 @@ from ssmlbench.boards.analyses.contract import (
     train_rows,
 )
 from ssmlbench.boards.analyses.drawing import finish, legend, panels, styles_for
-from ssmlbench.boards.board import Board
 from ssmlbench.boards.query import Query
-from ssmlbench.boards.render import title
 from ssmlbench.boards.report.series import quality_metric
-from ssmlbench.boards.report.style import plain_numbers
+from ssmlbench.boards.report.style import log_ticks
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.regimes import REGIMES
@@ -43,12 +41,13 @@ class Budget(Analysis):
     def find(
         self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
     ) -> list[Findings]:
-        """One finding for each board with two levels or more."""
-        boards: dict[int, list[Cell]] = {}
-        for cell in cells:
-            if cell.level:
-                boards.setdefault(id(cell.board), []).append(cell)
-        several = [members for members in boards.values() if len(members) > 1]
+        """One finding for each data set and regime with two levels or more."""
+        places: dict[tuple[str, str], dict[str, Cell]] = {}
+        for cell in sorted(cells, key=lambda cell: bool(cell.board.separate_reason)):
+            if cell.level:  # of two boards with a level, the main one counts
+                place = (cell.board.dataset, cell.board.regime)
+                places.setdefault(place, {}).setdefault(cell.level, cell)
+        several = [list(members.values()) for members in places.values() if len(members) > 1]
         if not several:
             raise nothing(
                 self.name,
@@ -65,11 +64,11 @@ class Budget(Analysis):
 def rows_needed(rows: ArrayLike, quality: ArrayLike, wanted: float) -> float:
     """Labelled rows at which a curve first reaches a quality, between its points in log rows.
 
-    NaN if it never does; below its first point nothing is extrapolated: that point's rows.
+    Nothing is extrapolated: NaN if it never does, and if its first point is better already.
     """
     x, y = np.log(np.asarray(rows, dtype=float)), np.asarray(quality, dtype=float)
     if y[0] >= wanted:
-        return float(np.exp(x[0]))
+        return float(np.exp(x[0])) if y[0] == wanted else float("nan")
     for i in range(1, len(x)):
         if y[i] >= wanted:
             share = (wanted - y[i - 1]) / (y[i] - y[i - 1])
@@ -86,19 +85,19 @@ def labelled_rows(run: Finished) -> float:
     if not rows:
         return float(spec.regime_number or 1)
     if REGIMES[spec.regime].splits_rows:
-        return float(REGIMES[spec.regime].labelled_count(rows, spec.regime_number))
+        return float(max(REGIMES[spec.regime].labelled_count(rows, spec.regime_number), 1))
     return float(spec.regime_number or 1) * rows
 
 
 def _of_board(cells: Sequence[Cell], query: Query, baseline: str) -> Findings:
-    board: Board = cells[0].board
+    place = f"{cells[0].board.dataset} · {cells[0].board.regime}"
     metric = quality_metric(query)
     sign = 1 if metric.higher_is_better else -1
     curves: dict[str, list[tuple[float, float, float, float]]] = {}
     for cell in sorted(cells, key=lambda cell: float(cell.level)):
         for row, runs in cell.rows.items():
             values = [query.value(run, metric.key) for run in runs]
-            times = [float(run.result["cost"]["seconds"]) for run in runs]
+            times = [float(run.result.get("cost", {}).get("seconds", np.nan)) for run in runs]
             spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
             point = (
                 labelled_rows(runs[0]),
@@ -129,17 +128,17 @@ def _of_board(cells: Sequence[Cell], query: Query, baseline: str) -> Findings:
                     "labels_saved": saved,
                 }
             )
-            text = (
-                f"more than {reference[-1][0]:,.0f}"
-                if beyond
-                else f"{needed:,.0f}"
-                if np.isfinite(needed)
-                else "–"
-            )
+            text = f"{needed:,.0f}" if np.isfinite(needed) else "–"
+            if len(reference) > 1 and not np.isfinite(needed):
+                text = (
+                    f"more than {reference[-1][0]:,.0f}"
+                    if beyond
+                    else f"less than {reference[0][0]:,.0f}"
+                )
             share = "–" if not np.isfinite(saved) or row == baseline else f"{saved:+.0%}"
             body.append([row, f"{rows:,.0f}", f"{mean:.4f}", f"{seconds:.1f}", text, share])
     section = table(
-        f"{title(board)} · budget",
+        f"{place} · budget",
         [
             "method",
             "labelled rows",
@@ -154,6 +153,11 @@ def _of_board(cells: Sequence[Cell], query: Query, baseline: str) -> Findings:
         "mean over seeds."
         if len(reference) > 1
         else f"No row {baseline} at two levels or more, so no labels are saved; --baseline names another.",
+        *(
+            f"{cell.where}: {cell.board.separate_reason}"
+            for cell in cells
+            if cell.board.separate_reason
+        ),
     )
 
     def draw() -> Figure:
@@ -178,10 +182,10 @@ def _of_board(cells: Sequence[Cell], query: Query, baseline: str) -> Findings:
             (axes[1], "seconds of training (log)"),
         ):
             axis.set_xscale("log")
-            plain_numbers(axis.xaxis)
-            place = f", {title(board)}" if axis is axes[0] else ""
-            finish(axis, f"{metric.title} against {x.split(' (')[0]}{place}", x, metric.title)
+            log_ticks(axis.xaxis, *axis.get_xlim())
+            at = f", {place}" if axis is axes[0] else ""
+            finish(axis, f"{metric.title} against {x.split(' (')[0]}{at}", x, metric.title)
         legend(axes[1])
         return figure
 
-    return Findings("budget", title(board), section, records, draw, f"{metric.title} and budget.")
+    return Findings("budget", place, section, records, draw, f"{metric.title} and budget.")

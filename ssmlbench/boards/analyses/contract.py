@@ -140,9 +140,11 @@ def with_scores(cell: Cell) -> tuple[dict[str, list[StoredScores]], Missing]:
     for name, runs in cell.rows.items():
         for run in runs:
             try:
-                found.setdefault(name, []).append(StoredScores.read(run.folder))
+                scores = StoredScores.read(run.folder)
             except (OSError, ValueError) as error:
                 missing.note(name, run.folder, error)
+            else:
+                found.setdefault(name, []).append(scores)
     return found, missing
 
 

@@ -30,7 +30,6 @@ METADATA: dict[str, dict[str, None]] = {
     "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
     "png": {"Software": None},
 }
-HATCHES = ("", "///", "...", "\\\\\\", "xxx")
 
 
 def save(draw: Callable[[], Figure], kind: str) -> bytes:

@@ -75,10 +75,10 @@ def prepared_task(fingerprint: str) -> Task | None:
     for card in sorted((cache_root() / "tasks").glob(f"*/{CARD}")):
         try:
             facts = json.loads(card.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            if facts.get("fingerprint") == fingerprint:
+                return Task(card.parent)
+        except (OSError, ValueError, TypeError):  # damaged, or prepared by another version
             continue
-        if facts.get("fingerprint") == fingerprint:
-            return Task(card.parent)
     return None
 
 

@@ -20,7 +20,6 @@ from ssmlbench.boards.analyses.contract import (
     with_scores,
 )
 from ssmlbench.boards.analyses.drawing import (
-    HATCHES,
     dot_rows,
     finish,
     legend,
@@ -204,16 +203,11 @@ def _figure(
     for i, row in enumerate(shown):
         means = [_mean(np.asarray([s[f"map_{g}"] for s in summaries[row]])) for g in GROUPS]
         at = np.arange(3) + (i - (len(shown) - 1) / 2) * width
-        axes[1].bar(
-            at,
-            means,
-            width * 0.9,
-            color=styles[row].colour,
-            hatch=HATCHES[i % 5],
-            edgecolor="white",
-            label=row,
-        )
+        style = styles[row]
+        axes[1].plot(at, means, style.marker, color=style.colour, ms=6.5)
+        axes[1].vlines(at, 0, means, color=style.colour, linestyles=style.dash, linewidth=1.2)
     axes[1].set_xticks(range(3), GROUPS)
+    axes[1].set_ylim(bottom=0)
     finish(axes[1], "mAP by frequency of the label", "group of labels", "mAP")
     legend(axes[0])
     dot_rows(axes[2], {row: [s["vca_labels"] for s in summaries[row]] for row in shown})
