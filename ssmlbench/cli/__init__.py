@@ -15,6 +15,7 @@ from rich.console import Console
 import ssmlbench
 from ssmlbench.cli.verbs import Verbs
 from ssmlbench.core.errors import DISK_ERRORS, UserError, disk_error
+from ssmlbench.core.plain_text import printable
 from ssmlbench.core.plain_warnings import show_plainly
 
 app = typer.Typer(
@@ -34,7 +35,8 @@ def main() -> None:
             show_plainly()
             app()
     except UserError as error:
-        Console(stderr=True).print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+        text = printable(f"error: {error}")
+        Console(stderr=True).print(text, style="red", markup=False, soft_wrap=True)
         sys.exit(2)
     except OSError as error:
         if error.errno not in DISK_ERRORS:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from ssmlbench.cli.options import key_values
 from ssmlbench.core.paths import near
+from ssmlbench.core.plain_text import printable
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.engines import engines
 
@@ -128,7 +129,7 @@ class GridCommand:
         return str(near(self.dispatch.context.results))
 
     def _print(self, line: str) -> None:
-        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self.console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
 
     def _stop(self, line: str) -> NoReturn:
         Console(stderr=True).print(line, highlight=False, soft_wrap=True)

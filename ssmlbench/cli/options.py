@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.plain_text import printable
 
 if TYPE_CHECKING:
     from ssmlbench.core.data_options import DataOptions
@@ -80,7 +81,7 @@ def warn(complaints: Iterable[str]) -> None:
     """Print a line on stderr for each thing that was left out."""
     for complaint in complaints:
         Console(stderr=True).print(
-            f"warning: {complaint}", markup=False, highlight=False, soft_wrap=True
+            printable(f"warning: {complaint}"), markup=False, highlight=False, soft_wrap=True
         )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.names import check_name
 from ssmlbench.core.suggestions import did_you_mean
 
 T = TypeVar("T")
@@ -53,6 +54,7 @@ def plugin_name(cls: type[Any], what: str) -> str:
             f"{location(cls)}: class {cls.__name__} has no `name`; add e.g. "
             f'name = "my-{what.split(maxsplit=1)[0]}"'
         )
+    check_name(name, f"{location(cls)}: {what}")
     return name
 
 

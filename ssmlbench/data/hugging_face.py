@@ -20,6 +20,7 @@ from ssmlbench.core.paths import cache_root
 from ssmlbench.data.records import ColumnTypes, Table, TableRecords, arrow_type
 from ssmlbench.data.table_source import PART_OF, TableSource, read_names
 from ssmlbench.data.tables import TableFiles
+from ssmlbench.data.user_files import safe_name
 
 HUB = "hf:"
 HUB_ID = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
@@ -157,7 +158,7 @@ def hub_class(address: DataAddress) -> type[TableFiles]:
     source = SavedSource(folder, load_folder(folder, address.options.hub_config), [])
     home = Path(f"{HUB}{repository}@{folder.name}")
     fields = {
-        "name": repository.replace("/", "-"),
+        "name": safe_name(Path(repository.replace("/", "-"))),
         "repository": repository,
         "revision": folder.name,
     }

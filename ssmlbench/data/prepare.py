@@ -22,6 +22,7 @@ from ssmlbench.core.checksums import file_facts
 from ssmlbench.core.errors import DamagedFile, DamageWarning, UserError
 from ssmlbench.core.files import publish_folder, read_own_json, write_json
 from ssmlbench.core.locks import Lock
+from ssmlbench.core.names import check_label, check_name
 from ssmlbench.core.paths import cache_root
 from ssmlbench.data.adapter import DatasetAdapter, Kind
 from ssmlbench.data.label_lists import LabelCounts, LabelList
@@ -153,7 +154,10 @@ def _write(adapter: DatasetAdapter, folder: Path, skip_bad: bool, report: Report
 def _label_names(adapter: DatasetAdapter) -> list[str]:
     if not adapter.files_there and adapter.hub is None:
         raise adapter.missing("its files are not there")
+    check_name(adapter.name, "data set")
     names = sound_label_names(adapter)
+    for name in names:
+        check_label(name, f"data set {adapter.name}")
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice or not names:
         what = f"label {twice[0]!r} comes twice" if twice else "there are no labels"

@@ -16,6 +16,7 @@ import numpy as np
 
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.names import is_name
 from ssmlbench.data.adapter import BadRow, DatasetAdapter, Row
 
 PARTS = ("train", "test", "unlabelled")
@@ -112,7 +113,7 @@ class UserFiles(DatasetAdapter):
 
 def safe_name(path: Path) -> str:
     """Turn a path into a data set's name, which names a results folder too."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.name).strip("-.")
-    if not name:
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.name).strip("-._")[:100].rstrip("-.")
+    if not is_name(name):
         raise UserError(f"data set {path}: its path gives no usable name; rename the folder")
     return name

@@ -27,6 +27,7 @@ from ssmlbench.core.events import (
     Waiting,
     Warned,
 )
+from ssmlbench.core.plain_text import printable
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.terminal import OwnTerminal, owns_terminal
 
@@ -247,4 +248,4 @@ class Display:
 
     def _say(self, line: str, always: bool = False) -> None:
         if always or not self.quiet:
-            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+            self.console.print(printable(line), highlight=False, markup=False, soft_wrap=True)

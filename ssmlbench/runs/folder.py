@@ -18,6 +18,7 @@ from ssmlbench.core.checksums import FileFacts, verify_beside, verify_file
 from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.files import read_json, write_atomically, write_json
 from ssmlbench.core.locks import Lock, acquire_telling
+from ssmlbench.core.names import is_path_part
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.schema import is_damaged
 
@@ -31,6 +32,9 @@ class RunFolder:
     @classmethod
     def of(cls, results: Path, spec: RunSpec) -> RunFolder:
         """The folder of a run in a results folder."""
+        for name in (spec.dataset, spec.method):
+            if not is_path_part(name):
+                raise UserError(f"{name[:60]!r} cannot be the name of a data set or method")
         parts = (spec.dataset, spec.regime_label, spec.method, f"{spec.seed}-{spec.hash}")
         return cls(Path(results).joinpath(*parts))
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict, cast
 
 from ssmlbench.core.checksums import FIELD, FileFacts, checksum_holds
+from ssmlbench.core.names import is_path_part
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.regimes import REGIMES
 from ssmlbench.runs.per_label import PerLabel
@@ -133,6 +134,9 @@ def parse_spec(values: object) -> RunSpec:
     absent = [name for name, field in expected.items() if field.required and name not in values]
     if absent:
         raise SchemaError(f"its spec lacks {', '.join(absent)}")
+    for name in ("dataset", "method"):
+        if not is_path_part(values[name]):
+            raise SchemaError(f"its spec has {name} = {values[name][:60]!r}, which is no name")
     spec = RunSpec.from_dict(values)
     if spec.regime not in REGIMES:
         raise SchemaError(f"its regime {spec.regime} is unknown here")

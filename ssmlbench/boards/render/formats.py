@@ -19,6 +19,7 @@ from ssmlbench.boards.render.document import Document, Panel, TableSection
 from ssmlbench.boards.render.html import as_html
 from ssmlbench.boards.render.latex import as_latex
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.names import spreadsheet_cell
 
 
 class RichDocument:
@@ -148,8 +149,13 @@ def as_csv(document: Document) -> str:
     fields = list(dict.fromkeys(key for record in document.records for key in record))
     writer = csv.DictWriter(out, fieldnames=fields or ["dataset"])
     writer.writeheader()
-    writer.writerows(document.records)
+    for record in document.records:
+        writer.writerow({key: _csv_cell(value) for key, value in record.items()})
     return out.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    return spreadsheet_cell(value) if isinstance(value, str) else value
 
 
 def as_json(document: Document) -> str:

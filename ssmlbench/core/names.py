@@ -1,0 +1,72 @@
+"""What plugins, data sets and labels may be called, and cells that no spreadsheet calculates.
+
+A plugin's or data set's name is part of paths, so it has few characters; a label's may be in any language.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from ssmlbench.core.errors import UserError
+
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]{0,98}[A-Za-z0-9_+-])?")
+LABEL_LENGTH = 300
+DIRECTION = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that turn the direction of what follows them on the screen."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a cell starts that a spreadsheet program calculates."""
+
+
+def is_name(name: str) -> bool:
+    """Whether a plugin or data set may be called so."""
+    return NAME.fullmatch(name) is not None
+
+
+def check_name(name: str, what: str) -> None:
+    """Raise a UserError unless a plugin or data set may be called so."""
+    if not is_name(name):
+        raise UserError(
+            f"{what} {name[:100]!r}: a name has letters, digits, . _ + and -, starts with a letter or "
+            "digit, does not end with a dot, and has at most 100 characters"
+        )
+
+
+def is_path_part(name: str) -> bool:
+    """Whether a name that came from a file can be a folder: it leads nowhere else and hides nothing.
+
+    Older versions and other programs allowed more names than `is_name` does.
+    """
+    hidden = any(_is_hidden(character) or character in "/\\" for character in name)
+    return bool(name) and name not in (".", "..") and not hidden
+
+
+def check_label(name: str, where: str) -> None:
+    """Raise a UserError unless a label may be called so: any script, but no control characters."""
+    reason = ""
+    if not name.strip():
+        reason = "is empty"
+    elif name != name.strip():
+        reason = "starts or ends with a space"
+    elif len(name) > LABEL_LENGTH:
+        reason = f"has {len(name)} characters, at most {LABEL_LENGTH} are allowed"
+    elif any(_is_hidden(character) for character in name):
+        reason = "has control characters or broken ones in it"
+    if reason:
+        raise UserError(f"{where}: label {name[:60]!r} {reason}; rename it")
+
+
+def _is_hidden(character: str) -> bool:
+    kind = unicodedata.category(character)
+    return kind in ("Cc", "Cs", "Zl", "Zp") or character in DIRECTION
+
+
+def spreadsheet_cell(text: str) -> str:
+    """The text for a CSV cell: what a spreadsheet would take for a formula gets a quote in front."""
+    if not text.startswith(FORMULA):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
