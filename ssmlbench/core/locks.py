@@ -29,7 +29,7 @@ class Busy(Exception):
 
 
 class Lock:
-    """A lock on a path, whose folder is made if need be. As a context manager it waits for the lock."""
+    """A lock on a path. As a context manager it waits for the lock, and deletes the file at the end."""
 
     def __init__(self, path: Path | str):
         self.path = Path(path)
@@ -65,7 +65,7 @@ class Lock:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.release()
+        self.release(remove=True)
 
 
 def acquire_telling(lock: Lock, waits: Callable[[], None]) -> None:

@@ -191,7 +191,7 @@ class FrozenEncoder:
         try:
             yield
         finally:
-            lock.release()
+            lock.release(remove=True)
 
     def _compute(self, folder: FeatureFolder, split: str, view: str, draw: int) -> None:
         inputs = self._raw(split)

@@ -156,7 +156,7 @@ class RunFolder:
         finally:
             # A folder in which nothing was written goes, with the empty ones above it.
             empty = not any(self.path.glob("[!.]*"))
-            lock.release(remove=self.finished or empty)
+            lock.release(remove=True)
             if empty:
                 self._remove_empty_folders()
 

@@ -48,8 +48,8 @@ class StoredScores:
         if not {"scores", "truth"} <= stored.keys():
             raise ValueError(f"{file} has no scores or no truth")
         with safe_open(file, framework="numpy") as opened:
-            names = opened.metadata() or {}
-        labels, ids = (json.loads(names.get(key, "[]")) for key in ("labels", "ids"))
+            names = json.loads((opened.metadata() or {}).get("names", "{}"))
+        labels, ids = names.get("labels", []), names.get("ids", [])
         return cls(stored.pop("scores"), stored.pop("truth") == 1, stored, labels, ids)
 
     def to_pandas(self) -> pd.DataFrame:
@@ -69,9 +69,10 @@ class StoredScores:
             "truth": self.truth.astype(np.uint8),
             **self.parameters,
         }
-        names = {"labels": json.dumps(self.label_names), "ids": json.dumps(self.row_ids)}
+        # One entry: several are written in random order, and equal runs would differ in their bytes.
+        names = json.dumps({"labels": self.label_names, "ids": self.row_ids})
         with atomic(file) as unfinished:
-            save_file(tensors, unfinished, metadata=names)
+            save_file(tensors, unfinished, metadata={"names": names})
 
     def lacking(self, rule: str) -> list[str]:
         """The parameters of a decision rule that were not stored: the run is older than the rule."""
