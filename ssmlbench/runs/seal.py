@@ -91,6 +91,8 @@ PATH_BENEATH = 1
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 NO_NEW_PRIVILEGES = 38
 MAX_RULES = 20_000
+WRITTEN = ("features",)
+"""The folders of the cache that a training process writes to."""
 
 
 class _Ruleset(ctypes.Structure):
@@ -118,6 +120,8 @@ def lock_labels(raw_folder: str, needed: Iterable[Path], scratch: Path) -> bool:
     """
     if not kernel_can_lock():
         return False
+    for name in WRITTEN:  # what is made after the lock, beside what is sealed, could not be read
+        (cache_root() / name).mkdir(parents=True, exist_ok=True)
     tasks = list((cache_root() / "tasks").glob("*"))
     labels = [_real(folder / name) for folder in tasks for name in (LABELS, CARD)]
     raw = _real(raw_folder) if raw_folder and Path(raw_folder).exists() else ""
