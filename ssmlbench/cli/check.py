@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,6 +63,7 @@ def suite(cls: type[Any]) -> tuple[Iterable[Statement], Iterable[str]]:
     from ssmlbench.checks.encoders import encoder_statements
     from ssmlbench.checks.estimators import estimator_statements
     from ssmlbench.checks.methods import method_statements
+    from ssmlbench.checks.sealed import sealed_statements
     from ssmlbench.checks.warnings import method_warnings, unread_hyperparameters
     from ssmlbench.data import DatasetAdapter
     from ssmlbench.inputs.encoders import Encoder
@@ -72,8 +74,9 @@ def suite(cls: type[Any]) -> tuple[Iterable[Statement], Iterable[str]]:
     if issubclass(cls, Encoder):
         return encoder_statements(cls), ()
     if issubclass(cls, Estimator):
-        return estimator_statements(cls), unread_hyperparameters(cls)
-    return method_statements(cls), method_warnings(cls)
+        statements = chain(estimator_statements(cls), sealed_statements(cls))
+        return statements, unread_hyperparameters(cls)
+    return chain(method_statements(cls), sealed_statements(cls)), method_warnings(cls)
 
 
 def _check_one(cls: type[Any], console: Console) -> bool:

@@ -40,6 +40,16 @@ _verified: set[tuple[object, ...]] = set()
 """The files that this process has verified, each as it was on disk then."""
 
 
+def verified_files() -> frozenset[tuple[object, ...]]:
+    """The files that this process has verified, for another process to take over."""
+    return frozenset(_verified)
+
+
+def take_over(verified: frozenset[tuple[object, ...]]) -> None:
+    """Do not read again what another process has verified, as long as it is unchanged."""
+    _verified.update(verified)
+
+
 def digest_of(file: Path) -> str:
     """The SHA-256 of a file, in hex."""
     with file.open("rb") as opened:

@@ -135,6 +135,11 @@ class Task:
         files = {split: inputs_file(self.folder, split) for split in self.splits}
         return {s: datasets.Dataset.from_file(self._verified(file)) for s, file in files.items()}
 
+    def verify_inputs(self) -> None:
+        """Compare the files of inputs with the card; a DamagedFile if one is not as it was written."""
+        for split in self.splits:
+            self._verified(inputs_file(self.folder, split))
+
     def _verified(self, file: Path) -> str:
         """The path of one of its files, whose content was compared with the card."""
         verify_file(file, self.card.files[file.relative_to(self.folder).as_posix()])

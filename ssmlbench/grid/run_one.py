@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
+from ssmlbench.core.checksums import verified_files
 from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.core.events import (
     AlreadyDone,
@@ -178,12 +179,15 @@ class SealedRun:
 
         try:
             task = open_task(self.spec, self._plugins)
+            task.verify_inputs()  # here, once: every run has processes of its own
         except Exception as error:
             self._failed = record_failure(self.spec, self.context, error)
             return
         raw = task.card.source if task.card.source.startswith("/") else ""
         files = self._plugins.files
-        request = SealedRequest(self.spec, task.folder, files, self.context, raw, self._gpu)
+        request = SealedRequest(
+            self.spec, task.folder, files, self.context, raw, self._gpu, verified_files()
+        )
         try:
             self.pipe = fork_server().fork(JUDGE, TRAINING, request)
         except OSError as error:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
+from ssmlbench.core.checksums import take_over
 from ssmlbench.core.errors import PluginWarning, RunFailed, RunStopped, UserError
 from ssmlbench.core.events import AlreadyDone, Closing, Done, Event, Failed, Notify
 from ssmlbench.core.spec import RunSpec
@@ -48,6 +49,7 @@ class SealedRequest:
     context: RunContext
     raw_folder: str = ""  # of the files that the data set was made of, if it was made of files
     gpu: str | None = None  # the CUDA_VISIBLE_DEVICES of the training process
+    verified: frozenset[tuple[object, ...]] = frozenset()  # files whose checksums were compared
 
     @property
     def scratch(self) -> Path:
@@ -72,6 +74,7 @@ def judge_process(
 
     child: the training process, which was forked from this one before it knew anything.
     """
+    take_over(request.verified)
     _close_to_other_processes()
     threading.Thread(target=_end_with_owner, args=(pipe, child), daemon=True).start()
     training = TrainingProcess(child, training_pipe, request.context.time_limit)
@@ -186,6 +189,7 @@ def training_process(request: SealedRequest, pipe: Connection) -> None:
     try:
         if request.gpu is not None:  # CUDA reads it when it is first used
             os.environ["CUDA_VISIBLE_DEVICES"] = request.gpu
+        take_over(request.verified)
         _seal(request, desk)
         quieten()
         warnings.simplefilter("ignore", PluginWarning)  # shown where the run was asked for
