@@ -5,6 +5,7 @@ One module for each verb or group of verbs; verbs.py lists them.
 
 from __future__ import annotations
 
+import io
 import sys
 import warnings
 from typing import Annotated
@@ -18,6 +19,8 @@ from ssmlbench.core.errors import DISK_ERRORS, UserError, disk_error
 from ssmlbench.core.plain_text import printable
 from ssmlbench.core.plain_warnings import show_plainly
 
+UTF_8 = ("utf-8", "utf8")
+
 app = typer.Typer(
     name="ssmlbench",
     cls=Verbs,
@@ -30,6 +33,7 @@ app = typer.Typer(
 
 def main() -> None:
     """The console script: a user's mistake is one line and exit code 2, never a traceback."""
+    _write_any_character()
     try:
         with warnings.catch_warnings():
             show_plainly()
@@ -48,6 +52,14 @@ def main() -> None:
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped; the same command continues from here")
         sys.exit(130)
+
+
+def _write_any_character() -> None:
+    """Where the locale is not UTF-8: files and pipes get UTF-8, a terminal `?` for what it lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in UTF_8:
+            encoding = stream.encoding if stream.isatty() else "utf-8"
+            stream.reconfigure(encoding=encoding, errors="replace")
 
 
 def _version(wanted: bool) -> None:

@@ -174,7 +174,8 @@ class Trainer:
                 **means,
             }
         )
-        self.context.notify(EpochEnded(epoch + 1, self.spec.epochs, means))
+        losses = {name: mean for name, mean in means.items() if name.startswith("loss_")}
+        self.context.notify(EpochEnded(epoch + 1, self.spec.epochs, losses))
         for warned, text in self.evaluator.warnings()[:1]:
             if warned == epoch + 1:  # the first of the run: later ones would repeat it
                 self.context.notify(Warned(text))
