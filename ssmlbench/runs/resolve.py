@@ -50,7 +50,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
         )
     backbone = typed["backbone"] if "backbone" in typed else _default_backbone(adapter)
     typed["backbone"] = backbone
-    if adapter.kind == "text" and Path(backbone).expanduser().is_dir():
+    if adapter.kind != "vector" and Path(backbone).expanduser().is_dir():
         # A model's folder means the same in every process, wherever that one was started.
         backbone = typed["backbone"] = str(Path(backbone).expanduser().absolute())
     encoder = find_encoder(plugins.encoders, backbone, adapter.kind, adapter.name)

@@ -26,6 +26,7 @@ TOKENIZER_FILES = (
     "merges.txt",
     "*.model",
 )
+IMAGE_FILES = ("config.json", "preprocessor_config.json")
 WEIGHT_FILES = ("model*.safetensors", "pytorch_model*.bin")  # the first of these that exists
 PASS_ROWS = 32
 """Texts of similar length that go through the model together when no gradients are needed."""
@@ -91,7 +92,7 @@ class HuggingFaceEncoder(Encoder):
                 "weights are another folder or id, named as --backbone"
             )
         _drop_stale_tokenizer(cls.name)
-        return f"{options.weights}@{_digest(cls.name, options.weights != 'none')}"
+        return f"{options.weights}@{model_digest(cls.name, options.weights != 'none')}"
 
     @classmethod
     def prepare(cls, raws: Sequence[Any], options: EncoderOptions) -> Tensor:
@@ -133,7 +134,7 @@ def has_weights(name: str) -> bool:
 
 
 @lru_cache
-def _folder(name: str) -> Path:
+def model_folder(name: str) -> Path:
     """The folder of a model's files: a local one, or the hub's in Hugging Face's cache."""
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -148,7 +149,7 @@ def _folder(name: str) -> Path:
 
     try:
         for kind in WEIGHT_FILES:
-            wanted = [*TOKENIZER_FILES, kind]
+            wanted = [*TOKENIZER_FILES, *IMAGE_FILES, kind]
             try:  # prefer the local copy: a new revision must not arrive in the middle of a grid
                 snapshot = snapshot_download(name, allow_patterns=wanted, local_files_only=True)
             except OSError:
@@ -171,10 +172,13 @@ def _folder(name: str) -> Path:
         ) from None
 
 
-def _digest(name: str, with_weights: bool) -> str:
-    """A digest of the names and bytes of the files that decide what the model computes."""
-    folder = _folder(name)
-    patterns = (*TOKENIZER_FILES, *(WEIGHT_FILES if with_weights else ()))
+def model_digest(name: str, with_weights: bool, others: tuple[str, ...] = TOKENIZER_FILES) -> str:
+    """A digest of the names and bytes of the files that decide what the model computes.
+
+    others: files beside the weights and config.json that do.
+    """
+    folder = model_folder(name)
+    patterns = ("config.json", *others, *(WEIGHT_FILES if with_weights else ()))
     files = sorted({file for pattern in patterns for file in folder.glob(pattern)})
     if with_weights and not any(file.match(p) for file in files for p in WEIGHT_FILES):
         raise UserError(
@@ -197,9 +201,9 @@ def _tokenizer(name: str) -> Any:
         declare_missing_operators()
         from transformers import AutoTokenizer
 
-        digest = _digest(name, with_weights=False)
+        digest = model_digest(name, with_weights=False)
         try:
-            loaded = AutoTokenizer.from_pretrained(_folder(name), trust_remote_code=False)
+            loaded = AutoTokenizer.from_pretrained(model_folder(name), trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise UserError(f"--backbone {name}: no tokenizer: {_first_line(error)}") from None
         _tokenizers[name] = digest, loaded
@@ -208,7 +212,7 @@ def _tokenizer(name: str) -> Any:
 
 def _drop_stale_tokenizer(name: str) -> None:
     """Have the tokenizer loaded again if its files are not those it was loaded from."""
-    if name in _tokenizers and _tokenizers[name][0] != _digest(name, with_weights=False):
+    if name in _tokenizers and _tokenizers[name][0] != model_digest(name, with_weights=False):
         del _tokenizers[name]
 
 
@@ -225,7 +229,7 @@ def _load_model(name: str, pretrained: bool) -> Any:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    folder = _folder(name)
+    folder = model_folder(name)
     try:
         if not pretrained:
             config = AutoConfig.from_pretrained(folder, trust_remote_code=False)

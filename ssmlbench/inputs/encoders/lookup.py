@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ssmlbench.core.errors import UserError
@@ -53,7 +54,7 @@ def about_default(dataset: str, kind: str, backbone: str, preferred: str | None)
 def find_encoder(
     plugins: Registry[Encoder], name: str, kind: str, dataset: str = "the data set"
 ) -> type[Encoder]:
-    """A plugin's encoder, else a torchvision model for images or a Hugging Face model for text."""
+    """A plugin's encoder, else a torchvision model for images, or a Hugging Face model."""
     if name in plugins:
         if kind in plugins[name].kinds:
             return plugins[name]
@@ -68,6 +69,10 @@ def find_encoder(
         known = image.model_names()
         if name in known:
             return image.torchvision_encoder(name)
+        if "/" in name or Path(name).expanduser().is_dir():
+            from ssmlbench.inputs.encoders.huggingface_images import hugging_face_image_encoder
+
+            return hugging_face_image_encoder(name)
         fitting = [n for n in plugins if kind in plugins[n].kinds]
         raise UserError(f"unknown encoder {name!r}.{did_you_mean(name, [*fitting, *known])}")
     if kind == "text":
