@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ssmlbench.cli.data import prepare_shown
+from ssmlbench.cli.data_options import data_options, data_parameters
 from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad, load_plugins
+from ssmlbench.cli.run_options import with_options
 from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
     from ssmlbench.runs.finished import Finished
 
 
+@with_options(own=data_parameters())
 def recommend(
     dataset: Annotated[str, typer.Option(help="Your own data: a folder, or a data set's name.")],
+    own: dict[str, Any],
     budget: Annotated[str, typer.Option(help="Time for the comparison: 30m, 2h, 90s.")] = "30m",
     folds: Annotated[int, typer.Option(help="Folds of the labelled rows.", min=2)] = 5,
     out: Annotated[
@@ -53,7 +57,7 @@ def recommend(
     quieten()
     console = Console()
     seconds = seconds_of(budget)
-    plugins = load_plugins(plugin)
+    plugins = load_plugins(plugin, data_options(own))
     name = plugins.data_set(dataset)
     adapter = plugins.datasets[name]
     prepare_shown(adapter(data_dir=data_dir), skip_bad, console, quiet=quiet)

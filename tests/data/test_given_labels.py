@@ -222,3 +222,12 @@ def test_the_command_line_asks_and_is_told(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, [*typed, "--empty-labels", "unknown", "--dry-run"])
     assert isinstance(refused.exception, UserError)
     assert "--regime given" in str(refused.exception)
+
+
+def test_recommend_takes_the_options_that_it_is_told_to_type(tmp_path: Path) -> None:
+    put(tmp_path / "d/train.csv", "text,labels\nx,a\ny,\nz,b\n")
+    typed = ["recommend", "--dataset", str(tmp_path / "d"), "--results", str(tmp_path / "r")]
+    asked = CliRunner().invoke(app, typed)
+    assert "--empty-labels none or --empty-labels unknown" in str(asked.exception)
+    told = CliRunner().invoke(app, [*typed, "--empty-labels", "wrong"])
+    assert "--empty-labels wrong: no such choice" in str(told.exception)
