@@ -36,17 +36,28 @@ def plot(
     *,
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("figures"),
     format_: Annotated[str, typer.Option("--format", help="pdf, png, svg, or several.")] = "pdf",
+    figure: Annotated[
+        str | None,
+        typer.Option(
+            help="Only these kinds: quality (metrics over π), ranks (critical differences), pseudo "
+            "(pseudo-labels), training (curves), cost, analyses; or several.",
+            show_default="all",
+        ),
+    ] = None,
     options: BoardOptions,
     numbers: dict[str, str | None],
 ) -> None:
     """Write the report's figures as files for a paper, one for each panel."""
-    from ssmlbench.boards.report import FIGURE_FORMATS, write_figures
+    from ssmlbench.boards.report import FIGURE_FORMATS, FIGURE_KINDS, write_figures
 
     formats = tuple(dict.fromkeys(typed_list(format_, str, "--format")))
     for kind in formats:
         one_of(kind, FIGURE_FORMATS, "--format")
+    kinds = typed_list(figure, str, "--figure") or FIGURE_KINDS
+    for kind in kinds:
+        one_of(kind, FIGURE_KINDS, "--figure")
     query = options.query(numbers)
     boards = options.boards(query)
     with Console(stderr=True).status("drawing the figures"):
-        written = write_figures(boards, query, out, formats)
+        written = write_figures(boards, query, out, formats, kinds)
     typer.echo(f"{out}: {len(written)} files")

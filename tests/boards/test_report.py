@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import re
 import subprocess
 import sys
@@ -23,20 +24,22 @@ from ssmlbench.boards.render.slugs import slugs
 from ssmlbench.boards.report import sections as sections_module
 from ssmlbench.boards.report import write_figures
 from ssmlbench.boards.report.critical_difference import critical_differences
-from ssmlbench.boards.report.figures import render
+from ssmlbench.boards.report.figures import DRAW, render
 from ssmlbench.boards.report.histories import (
     CellHistories,
     History,
+    PseudoLabels,
     downsampled,
     mean_curve,
     read_history,
 )
-from ssmlbench.boards.report.html import html_page
+from ssmlbench.boards.report.html import html_page, summary_tables
 from ssmlbench.boards.report.inline_svg import for_page
 from ssmlbench.boards.report.labels import spread
 from ssmlbench.boards.report.provenance import listings
 from ssmlbench.boards.report.sections import report_sections, styles_of
 from ssmlbench.boards.report.series import (
+    Line,
     Point,
     cost_quality,
     dots,
@@ -44,8 +47,16 @@ from ssmlbench.boards.report.series import (
     over_levels,
     pareto_front,
 )
-from ssmlbench.boards.report.style import HUES, MUTED, Styles
+from ssmlbench.boards.report.style import (
+    HUES,
+    MUTED,
+    Styles,
+    numbered_style,
+    settings,
+    tick_texts,
+)
 from ssmlbench.boards.report.text import clean, short_names
+from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import PROTOCOL_VERSION
 from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished, read_finished
@@ -208,10 +219,62 @@ def test_labels_move_apart_and_no_further() -> None:
 
 def test_methods_in_one_figure_have_colours_of_their_own() -> None:
     styles = Styles([*"abcdefgh"])
-    assert styles.of("a").colour == styles.of("f").colour
-    chosen = styles.among(["a", "f", "bce"])
+    assert len({styles.of(name).colour for name in "abcdefgh"}) == 8
+    many = Styles([f"m{i}" for i in range(30)])
+    assert many.of("m0").colour == many.of("m8").colour
+    chosen = many.among(["m0", "m8", "bce"])
     assert len({style.colour for style in chosen.values()}) == 3
     assert len({(style.marker, str(style.dash)) for style in chosen.values()}) == 3
+
+
+@pytest.mark.parametrize("count", range(1, 30))
+def test_no_two_methods_that_a_figure_names_share_a_colour(count: int) -> None:
+    names = [f"m{i}" for i in range(count - 1)] + ["bce"]
+    shown = Styles(names).among(named(names))
+    assert len({style.colour for style in shown.values()}) == len(shown)
+
+
+def test_fifty_lines_differ_in_colour_marker_or_dash() -> None:
+    styles = [numbered_style(i) for i in range(50)]
+    assert len({(s.colour, s.marker, str(s.dash)) for s in styles}) == 50
+    assert all(a.colour != b.colour for a, b in itertools.pairwise(styles))
+
+
+def test_ticks_never_repeat_a_number() -> None:
+    assert tick_texts([0.05, 0.1, 0.15]) == ["0.05", "0.1", "0.15"]
+    assert tick_texts([0.71232, 0.71234, 0.71236]) == ["0.71232", "0.71234", "0.71236"]
+    assert tick_texts([1e6, 1e6 + 1, 1e6 + 2]) == ["1000000", "1000001", "1000002"]
+    assert tick_texts([20000.0]) == ["2e+04"]
+
+
+@pytest.mark.parametrize("values", [(0.97, 1.0), (0.0, 0.01), (1.0, 1.0), (0.71232, 0.71236)])
+def test_axes_of_shares_stay_within_their_bounds(
+    tmp_path: Path, values: tuple[float, float]
+) -> None:
+    """Metrics and shares lie in [0, 1]: no axis goes on to 1.04, whatever bands say."""
+    low, high = values
+    line = Line("cap", (1.0, 2.0), (low, high), (0.05, 0.05))
+    runs = grid(tmp_path, {"bce": [low, high], "cap": [high, high]}, pi=0.1)
+    runs += grid(tmp_path, {"bce": [low, low], "cap": [high, low]}, pi=0.2)
+    board = one_board(runs)
+    only = one_board([run for run in runs if run.spec.pi == 0.1])
+    drawn = [
+        (PseudoLabels("w", "pseudo_trusted", (line,), ("cap",), 1), "y"),
+        (over_levels(board, MAP), "y"),
+        (dots(only, MAP, "0.1"), "x"),
+        (cost_quality(only, QUERY, sections_module.COSTS["seconds_per_epoch"], "0.1"), "y"),
+    ]
+    with settings():
+        for series, side in drawn:
+            axes = DRAW[type(series)](series, Styles(["cap", "bce"]))
+            start, end = axes.get_ylim() if side == "y" else axes.get_xlim()
+            assert (min(start, end), max(start, end)) >= (0.0, 0.0)
+            assert max(start, end) <= 1.0
+            assert start != end
+            axes.figure.canvas.draw()
+            ticks = [t.get_text() for t in getattr(axes, f"get_{side}ticklabels")()]
+            shown = [text for text in ticks if text]
+            assert len(set(shown)) == len(shown) <= 8
 
 
 def luminance(colour: str) -> float:
@@ -226,11 +289,13 @@ def test_text_and_lines_stand_out_in_both_themes() -> None:
     light, dark = (
         dict(re.findall(r"--([\w-]+): (#\w{6});", part)) for part in css.split("@media")[:2]
     )
-    assert [light[f"hue-{i}"] for i in range(1, 6)] == list(HUES)
+    numbers = range(1, len(HUES) + 1)
+    assert [light[f"hue-{i}"] for i in numbers] == list(HUES)
+    assert len({dark[f"hue-{i}"] for i in numbers}) == len(HUES)
     for theme in (light, dark):
         for name, ratio in {
             **dict.fromkeys(("ink", "soft", "link", "warn"), 4.5),  # text
-            **dict.fromkeys(("muted", *(f"hue-{i}" for i in range(1, 6))), 3.0),  # graphics
+            **dict.fromkeys(("muted", *(f"hue-{i}" for i in numbers)), 3.0),  # graphics
         }.items():
             for ground in ("paper", "shade"):
                 pair = sorted((luminance(theme[name]), luminance(theme[ground])))
@@ -339,11 +404,12 @@ def test_every_figure_is_there_with_words_for_it(boards: list[Board], reading: R
 def test_tables_have_captions_scopes_marks_and_notes(html: str, reading: Reading) -> None:
     tags = Counter(tag for tag, _ in reading.elements)
     assert (
-        tags["caption"] == tags["table"] == 2 * 2 + 4
-    )  # a table a metric of each board; provenance
-    assert all(a.get("scope") in ("col", "row") for tag, a in reading.elements if tag == "th")
-    # cap is best and bce second in each of the 12 columns
-    assert html.count("<b>") == html.count("<u>") - 1 == 12  # one <u> explains itself
+        tags["caption"] == tags["table"] == 1 + 2 * 2 + 4
+    )  # the summary; a table a metric of each board; provenance
+    scopes = {a.get("scope") for tag, a in reading.elements if tag == "th"}
+    assert scopes == {"col", "row", "colgroup"}
+    # cap is best and bce second in each of the 12 columns, and in the 6 of the summary
+    assert html.count("<b>") == html.count("<u>") - 1 == 18  # one <u> explains itself
     assert "label sets by per-label thresholds" in html
 
 
@@ -405,6 +471,55 @@ def test_figures_are_written_one_a_file(boards: list[Board], tmp_path: Path) -> 
     assert "cost-toy-semi-pi-0.2-map-against-s-epoch.svg" in names
 
 
+def test_figures_of_one_kind_are_written_alone(boards: list[Board], tmp_path: Path) -> None:
+    toy = [board for board in boards if board.dataset == "toy"]
+    written = write_figures(toy, QUERY, tmp_path / "q", ("svg",), ("quality", "cost"))
+    assert {file.name.partition("-")[0] for file in written} == {"quality", "cost"}
+    with pytest.raises(UserError, match=r"no figure of ranks to draw\. semi: no diagram"):
+        write_figures(toy, QUERY, tmp_path / "none", ("svg",), ("ranks",))
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_summary_has_every_method_on_every_data_set(boards: list[Board]) -> None:
+    (table,) = summary_tables(boards, QUERY)
+    assert [heading.dataset for heading in table.headings] == ["", *[IMAGE] * 3, *["toy"] * 3, ""]
+    assert table.spans == [("", 1, ""), (IMAGE, 3, IMAGE), ("toy", 3, "toy"), ("", 1, "")]
+    best = table.rows[0]
+    assert best.method == f"cap (loss={CLOSING})"
+    assert [cell.text for cell in best.cells[1:]] == [
+        *["0.655", "0.705", "0.805"] * 2,
+        "1.00",
+    ]
+
+
+def test_rows_know_what_they_learn_from(tmp_path: Path) -> None:
+    runs = grid(tmp_path, {"bce": [0.5], "cap": [0.6], "old": [0.4]})
+    for run, uses in zip(runs, ("labelled rows", "both pools", ""), strict=True):
+        run.result["uses"] = uses
+    boards = build_boards(runs, QUERY)
+    (table,) = summary_tables(boards, QUERY)
+    assert {row.method: row.tier for row in table.rows} == {
+        "bce": "labelled",
+        "cap": "both",
+        "old": "",
+    }
+    assert 'data-method="bce" data-tier="labelled"' in html_page(boards, [], QUERY)
+
+
+def test_tests_that_find_nothing_share_one_note(tmp_path: Path) -> None:
+    runs: list[Finished] = []
+    for level in range(1, 7):
+        order = ("a", "b", "c") if level % 2 else ("c", "b", "a")
+        values = {name: [0.5 + 0.1 * i] for i, name in enumerate(order)}
+        runs += grid(tmp_path, values, pi=0.1 * level)
+    metrics = [METRICS[key] for key in ("map", "micro_f1", "hamming")]
+    _, notes = critical_differences([one_board(runs)], metrics)
+    found = [note for note in notes if "finds no difference" in note]
+    assert len(found) == 1
+    assert "mAP (p = 1), Micro-F1 (p = 1), Hamming loss (p = 1)" in found[0]
+    assert len(notes) == len(set(notes)) <= 3
+
+
 def test_many_curves_are_capped_and_the_page_says_so(
     boards: list[Board], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -455,6 +570,10 @@ def test_the_command_writes_the_same_page_without_torch(
         (["report", "--metric", "maap"], "Did you mean map?"),
         (["report", "--out", "empty"], "--out empty is a folder; name a file"),
         (["report", "--out", "none/r.html"], "there is no folder none"),
+        (
+            ["plot", "--figure", "curves"],
+            "--figure curves: no such choice. There is: analyses, cost, pseudo",
+        ),
         (["plot", "--format", "gif"], "--format gif: no such choice. There is: pdf, png, svg."),
         (["plot", "--format", "pdf", "--out", "file"], "cannot make the folder --out file"),
     ],
@@ -501,7 +620,6 @@ def test_a_page_that_cannot_be_written_leaves_nothing(
     import os
 
     from ssmlbench.boards.report import _write
-    from ssmlbench.core.errors import UserError
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -40,7 +40,7 @@ def page(browser: Chromium, report: Path) -> Chromium:
     return browser
 
 
-FIRST = "document.querySelector('table.leaders')"
+FIRST = "document.querySelector('#boards table.leaders')"
 NAMES = f"Array.from({FIRST}.tBodies[0].rows, row => row.cells[0].textContent.slice(0, 5))"
 SORTED = f"Array.from({FIRST}.tHead.rows[0].cells, th => th.getAttribute('aria-sort'))"
 FIGURES_SHOWN = (
@@ -58,7 +58,7 @@ def test_nothing_is_asked_for_and_nothing_complains(page: Chromium, report: Path
 def test_a_click_sorts_best_first_and_the_next_turns_it_round(page: Chromium) -> None:
     assert page.run(NAMES) == ["cap (", "bce", "<scri", "long-"]
     at = f"{FIRST}.tHead.rows[0].cells[0].querySelector('button').getBoundingClientRect()"
-    page.run(f"{FIRST}.scrollIntoView()")
+    page.run(f"{FIRST}.scrollIntoView({{block: 'center'}})")
     page.click(*page.run(f"[{at}.x + 5, {at}.y + 5]"))
     assert page.run(NAMES) == ["<scri", "bce", "cap (", "long-"]
     page.click(*page.run(f"[{at}.x + 5, {at}.y + 5]"))
@@ -92,7 +92,57 @@ def test_a_box_shows_and_hides_a_methods_curves(page: Chromium) -> None:
     assert page.run(FIGURES_SHOWN) == 3
 
 
-@pytest.mark.parametrize("width", [360, 1280])
+SHOWN = (
+    "Array.from(document.querySelectorAll('#summary tbody tr')).filter(r => !r.hidden)"
+    ".map(r => r.cells[0].textContent.slice(0, 5))"
+)
+
+
+def test_filters_choose_rows_columns_and_boards(page: Chromium) -> None:
+    def choose(control: str, value: str) -> None:
+        box = f"document.getElementById('filter-{control}')"
+        page.run(f"{box}.value = {value!r}; {box}.dispatchEvent(new Event('input'))")
+
+    choose("method", "cap, long")
+    assert page.run(SHOWN) == ["cap (", "long-"]
+    assert "2 methods" in page.run("document.getElementById('filter-count').textContent")
+    choose("method", "")
+    choose("dataset", "toy")
+    shown = "Array.from(document.querySelectorAll('#boards article')).filter(a => !a.hidden).length"
+    assert page.run(shown) == 1
+    columns = (
+        "Array.from(document.querySelectorAll('#summary tbody tr:first-child td'))"
+        ".filter(c => !c.hidden).length"
+    )
+    assert page.run(columns) == 4  # three levels and the rank
+    choose("dataset", "")
+    assert page.run(columns) == 7
+    choose("tier", "labelled")
+    assert page.run(SHOWN) == []  # these runs did not record it
+    choose("tier", "")
+    assert len(page.run(SHOWN)) == 4
+
+
+def test_the_summary_sorts_by_a_column_below_a_shared_heading(page: Chromium) -> None:
+    header = "document.querySelector('#summary thead tr:last-child').cells[1]"
+    page.run(f"{header}.querySelector('button').click()")
+    assert page.run(f"{header}.getAttribute('aria-sort')") == "descending"
+    assert page.run(SHOWN)[0] == "cap ("
+    page.run(f"{header}.querySelector('button').click()")
+    assert page.run(SHOWN)[0] == "long-"
+
+
+def test_columns_of_a_boards_tables_are_below_each_other(page: Chromium) -> None:
+    lefts = (
+        "Array.from(document.querySelectorAll('#boards article:first-of-type table.leaders'),"
+        " t => Array.from(t.tBodies[0].rows[0].cells, c => Math.round(c.getBoundingClientRect().left)))"
+    )
+    first, *others = page.run(lefts)
+    assert others
+    assert others == [first] * len(others)
+
+
+@pytest.mark.parametrize("width", [360, 390, 1280])
 @pytest.mark.parametrize("dark", [False, True])
 def test_the_page_never_scrolls_sideways(page: Chromium, width: int, dark: bool) -> None:
     page.look(width, dark=dark)
@@ -141,4 +191,10 @@ def test_print_is_light_without_controls_and_fits_the_paper(page: Chromium) -> N
     assert page.run("getComputedStyle(document.querySelector('nav')).display") == "none"
     assert page.run("getComputedStyle(document.querySelector('.toggles')).display") == "none"
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    assert page.run("getComputedStyle(document.querySelector('.filters')).display") == "none"
+    broken = (
+        "Array.from(document.querySelectorAll('#summary td')).filter(c => "
+        "c.getBoundingClientRect().right > innerWidth || c.getClientRects().length !== 1).length"
+    )
+    assert page.run(broken) == 0
     assert page.send("Page.printToPDF")["data"].startswith("JVBERi")  # %PDF-

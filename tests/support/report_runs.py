@@ -10,7 +10,7 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import METRICS
 
-SCRIPT = "<script>alert(1)</script>"
+SCRIPT = "<script>alert(1)"  # a name has no slash
 IMAGE = "\"'><img src=x onerror=alert(2)>"
 CLOSING = "</script></style></title><b>& $\\frac{"
 HOSTILE = (SCRIPT, IMAGE, CLOSING)

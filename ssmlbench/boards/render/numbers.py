@@ -18,6 +18,7 @@ class NumberStyle:
 
     digits: int | None = None  # decimals; None: 4, in percent 2
     percent: bool = False
+    spread: bool = True  # the deviation beside the mean
 
     def __post_init__(self) -> None:
         if self.digits is not None and not 0 <= self.digits <= MOST_DIGITS:
@@ -47,9 +48,9 @@ class NumberStyle:
         if cell is None:
             return DASH
         text = self.text(cell.mean, metric)
-        if cell.std is not None:
+        if cell.std is not None and self.spread:
             text += f" ± {self.text(cell.std, metric)}"
-        if cell.interval is not None:
+        if cell.interval is not None and self.spread:
             text += f" [{', '.join(self.text(end, metric) for end in cell.interval)}]"
         return text
 

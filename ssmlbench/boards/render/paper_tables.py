@@ -33,12 +33,19 @@ def layout_document(
         raise UserError(f"--layout {layout}: no board to put into a table")
     names = names or RowNames()
     left_out = sum(bool(board.separate_reason) for board in boards)
-    sections = [_section(table, style, names, left_out) for table in tables]
+    sections = [paper_section(table, style, names, left_out) for table in tables]
     records = [record for table in tables for record in _records(table, style, names)]
     return Document(sections, records)
 
 
-def _section(table: PaperTable, style: NumberStyle, names: RowNames, left_out: int) -> TableSection:
+def paper_section(
+    table: PaperTable,
+    style: NumberStyle = PLAIN,
+    names: RowNames | None = None,
+    left_out: int = 0,
+) -> TableSection:
+    """One table with its differences and its notes."""
+    names = names or RowNames()
     panels = [_value_panel(table, style, names)]
     if any(column.difference(row) for column in table.columns for row in table.rows):
         panels.append(_difference_panel(table, style, names))

@@ -11,6 +11,8 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import write_atomically
 
 FIGURE_FORMATS = ("pdf", "png", "svg")
+FIGURE_KINDS = ("quality", "ranks", "pseudo", "training", "cost", "analyses")
+"""Metrics over π, rank diagrams, pseudo-labels, training curves, cost against quality, analyses."""
 
 
 def write_report(boards: Sequence[Board], query: Query, file: Path) -> None:
@@ -26,18 +28,26 @@ def write_report(boards: Sequence[Board], query: Query, file: Path) -> None:
 
 
 def write_figures(
-    boards: Sequence[Board], query: Query, folder: Path, formats: Sequence[str]
+    boards: Sequence[Board],
+    query: Query,
+    folder: Path,
+    formats: Sequence[str],
+    kinds: Sequence[str] = FIGURE_KINDS,
 ) -> list[Path]:
-    """Write each figure of the page as a file of each format, named after what it shows."""
+    """Write each figure of these kinds as a file of each format, named after what it shows."""
     from ssmlbench.boards.render.slugs import slugs
     from ssmlbench.boards.report.figures import render
     from ssmlbench.boards.report.sections import report_sections, styles_of
 
+    sections = report_sections(boards, query, kinds)
+    shown = [(s.key, series) for s in sections for series in s.series]
+    if not shown:
+        why = " ".join(note for section in sections for note in section.notes)
+        raise UserError(f"no figure of {', '.join(kinds)} to draw. {why}".rstrip())
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the folder --out {folder}: {error.strerror}") from None
-    shown = [(s.key, series) for s in report_sections(boards, query) for series in s.series]
     names = slugs(f"{key} {series.where} {series.title}" for key, series in shown)
     styles = styles_of(boards)
     written = []

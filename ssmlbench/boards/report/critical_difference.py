@@ -24,6 +24,7 @@ def critical_differences(
     """Return the diagrams by regime, one for each metric; and notes, or why there is no diagram."""
     found: dict[str, list[CriticalDifference]] = {}
     notes: list[str] = []
+    equal: dict[str, list[str]] = {}  # metrics without a difference, by regime
     for metric in metrics:
         for blocks in blocks_over_cells(boards, metric):
             try:
@@ -31,7 +32,16 @@ def critical_differences(
             except TooFew as reason:
                 notes.append(f"{blocks.regime}: no diagram and no Friedman test: {reason}.")
                 continue
-            notes += _notes(blocks, found[blocks.regime][-1])
+            drawn = found[blocks.regime][-1]
+            notes += [f"{blocks.regime}: {caution}" for caution in cautions(blocks)]
+            if drawn.p > ALPHA:
+                text = f"{metric.title} (p = {drawn.p:.2g})"
+                equal.setdefault(blocks.regime, []).append(text)
+    notes += [
+        f"{regime}: Friedman's test finds no difference between the methods in {', '.join(texts)}: read no "
+        "more into these diagrams."
+        for regime, texts in equal.items()
+    ]
     return {regime: each for regime, each in found.items() if each}, list(dict.fromkeys(notes))
 
 
@@ -54,13 +64,3 @@ def rank_diagram(blocks: Blocks) -> CriticalDifference:
         test.p,
         named(names),
     )
-
-
-def _notes(blocks: Blocks, drawn: CriticalDifference) -> list[str]:
-    notes = [f"{blocks.regime}: {caution}" for caution in cautions(blocks)]
-    if drawn.p > ALPHA:
-        notes.append(
-            f"{blocks.regime}, {blocks.metric.title}: Friedman's test finds no difference between the "
-            f"methods (p = {drawn.p:.2g}): read no more into the diagram."
-        )
-    return notes

@@ -30,20 +30,19 @@ from ssmlbench.boards.report.series import (
     Series,
 )
 from ssmlbench.boards.report.style import (
-    DASHES,
     HUES,
     INK,
-    MARKERS,
     MUTED,
     PLAIN,
     WIDTH,
-    Style,
     Styles,
     draw_line,
     draw_lines,
+    few_ticks,
     fit_y_axis,
     log_ticks,
     name_y_axis,
+    numbered_style,
     panel,
     plain_numbers,
     settings,
@@ -83,6 +82,7 @@ def _over_levels(series: OverLevels, styles: Styles) -> Axes:
     axes.set_xticks(levels[:: math.ceil(len(levels) / 6)])
     axes.minorticks_off()
     plain_numbers(axes.xaxis)
+    few_ticks(axes.yaxis)
     plain_numbers(axes.yaxis)
     axes.grid(axis="y")
     axes.set_xlabel(series.axis)
@@ -115,7 +115,9 @@ def _dots(series: Dots, styles: Styles) -> Axes:
     axes.set_yticks(list(rows), [shown[dot.name] for dot in series.dots])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(series.dots) - 0.4, -0.6)
-    axes.locator_params(axis="x", nbins=5)
+    few_ticks(axes.xaxis)
+    left_end, right_end = axes.get_xlim()
+    axes.set_xlim(max(left_end, 0.0), min(right_end, 1.0))  # no metric lies outside
     plain_numbers(axes.xaxis)
     axes.grid(axis="x")
     axes.grid(axis="y", linewidth=0.3)
@@ -147,13 +149,16 @@ def _cost_quality(series: CostQuality, styles: Styles) -> Axes:
         axes.set_xlim(low, high)
         log_ticks(axes.xaxis, low, high)
     plain_numbers(axes.xaxis)
+    few_ticks(axes.yaxis)
     plain_numbers(axes.yaxis)
     axes.margins(y=0.09)
+    axes.autoscale_view()
+    bottom, top = axes.get_ylim()
+    axes.set_ylim(max(bottom, 0.0), min(top, 1.0))
     axes.grid()
     axes.set_axisbelow(True)
     axes.set_xlabel(f"{series.cost.title} ↓")
     name_y_axis(axes, series.quality)
-    axes.autoscale_view()  # the labels need to know where the points will be
     shown = short_names([point.name for point in series.points], LABEL_LENGTH)
     ordered = sorted(series.points, key=lambda p: (p.name not in bold, p.name))
     place_labels(axes, [(p.cost, p.quality, shown[p.name], p.name in bold) for p in ordered])
@@ -183,16 +188,15 @@ def _epochs(axes: Axes, warm_up: int, shown: Sequence[Line]) -> None:
 def _curves(series: Curves, styles: Styles) -> Axes:
     names = [each.name for each in series.lines]
     axes = panel(height=190, left=58, right=label_room(names))
-    chosen = {
-        each.name: Style(HUES[i % 5], MARKERS[i % 7], DASHES[i % 4])
-        for i, each in enumerate(series.lines)
-    }
+    chosen = {each.name: numbered_style(i) for i, each in enumerate(series.lines)}
     for each in series.lines:
         draw_line(axes, each, chosen[each.name])
     values = [value for each in series.lines for value in each.mean]
     if series.what == "losses" and min(values) > 0 and max(values) > 20 * min(values):
         axes.set_yscale("log")
         log_ticks(axes.yaxis, min(values) / 1.2, max(values) * 1.2)
+    else:
+        few_ticks(axes.yaxis)
     plain_numbers(axes.yaxis)
     axes.set_ylabel(f"{short_names([series.method], LABEL_LENGTH)[series.method]}: {series.what}")
     _epochs(axes, series.warm_up, series.lines)
@@ -206,8 +210,9 @@ def _pseudo_labels(series: PseudoLabels, styles: Styles) -> Axes:
     axes = panel(height=230, left=54, right=label_room(list(chosen)))
     draw_lines(axes, series.lines, chosen)
     low, high = axes.get_ylim()
-    axes.set_ylim(max(low, -0.05), min(high, 1.05))  # a band may leave [0, 1], a share cannot
+    axes.set_ylim(max(low, 0.0), min(high, 1.0))  # a band may leave [0, 1], a share cannot
     axes.set_ylabel(series.column.removeprefix("pseudo_"))
+    few_ticks(axes.yaxis)
     plain_numbers(axes.yaxis)
     _epochs(axes, series.warm_up, series.lines)
     end_labels(axes, labelled, chosen)

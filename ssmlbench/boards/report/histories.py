@@ -140,6 +140,7 @@ class CellHistories:
 
     def __init__(self, board: Board, level: str) -> None:
         self.where = where(board, level)
+        self.dataset = board.dataset
         cells = runs_by_cell(board)
         self.by_method: dict[str, list[History]] = {}
         self.unreadable = 0

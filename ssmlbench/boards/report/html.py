@@ -4,21 +4,47 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 import ssmlbench
-from ssmlbench.boards.board import Board
+from ssmlbench.boards.board import Board, BoardRow
+from ssmlbench.boards.columns import Column
+from ssmlbench.boards.layout import SETS, PaperTable, paper_tables
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import Entry, boards_document, footnotes, title
+from ssmlbench.boards.render.numbers import NumberStyle
+from ssmlbench.boards.render.paper_tables import paper_section
 from ssmlbench.boards.report.figures import render
 from ssmlbench.boards.report.inline_svg import for_page
 from ssmlbench.boards.report.provenance import listings
 from ssmlbench.boards.report.sections import FigureSection, styles_of
-from ssmlbench.boards.report.series import Series
+from ssmlbench.boards.report.series import Series, quality_metric
 from ssmlbench.boards.report.text import clean
 from ssmlbench.runs.finished import Finished
+
+LABELLED, BOTH = "labelled", "both"
+"""What a row learns from, as the page's filter calls it."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """One heading of a column."""
+
+    text: str
+    first_sort: str  # the direction in which a first click sorts
+    dataset: str = ""  # of a column that belongs to one data set of several
+
+
+@dataclass(frozen=True)
+class LeaderRow:
+    """One row: its cells, and what filters choose it by."""
+
+    method: str
+    tier: str  # LABELLED, BOTH, or empty where its runs did not record it
+    cells: Sequence[Entry]
 
 
 @dataclass(frozen=True)
@@ -26,21 +52,66 @@ class LeaderTable:
     """One sortable table of a leaderboard."""
 
     caption: str
-    headers: Sequence[tuple[str, str]]  # with the direction in which a first click sorts
-    rows: Sequence[Sequence[Entry]]
+    headings: Sequence[Heading]
+    rows: Sequence[LeaderRow]
+    spans: Sequence[
+        tuple[str, int, str]
+    ] = ()  # headings over several columns: text, count, data set
+    compact: bool = False  # narrow columns
 
 
 def leader_tables(board: Board) -> list[LeaderTable]:
     """Return the board's tables as `compare` shows them."""
     section = boards_document([board]).sections[0]
-    several = len(board.levels) > 1
-    names = [f"{section.title} · {m.title}" for m in board.metrics] if several else [section.title]
-    if len(section.panels) > len(names):
-        names.append(f"{section.title} · difference")
+    several = len(section.panels) > 1
     return [
-        LeaderTable(name, [(text, _first_sort(text)) for text in panel.headers], panel.rows)
-        for name, panel in zip(names, section.panels, strict=True)
+        LeaderTable(
+            f"{section.title} · {panel.title}" if several else section.title,
+            [Heading(text, _first_sort(text)) for text in panel.headers],
+            [
+                LeaderRow(row.name, _tier(row), cells)
+                for row, cells in zip(board.rows, panel.rows, strict=True)
+            ],
+        )
+        for panel in section.panels
     ]
+
+
+def summary_tables(boards: Sequence[Board], query: Query) -> list[LeaderTable]:
+    """Return methods × data sets in the metric of quality, a table for each regime, the largest first."""
+    metric = quality_metric(query)
+    main = [
+        replace(board, metrics=[metric])
+        for board in boards
+        if not board.separate_reason and metric in board.metrics
+    ]
+    tables = sorted(paper_tables(main, SETS), key=lambda table: -len(table.rows))
+    return [_summary(table, metric) for table in tables]
+
+
+def _summary(table: PaperTable, metric: Column) -> LeaderTable:
+    section = paper_section(table, NumberStyle(3, spread=False))
+    panel = section.panels[0]
+    tiers = {row.name: _tier(row) for board in table.boards for row in board.rows}
+    arrow = "↑" if metric.higher_is_better else "↓"
+    datasets = ["", *(column.board.dataset for column in table.columns)]
+    headings = [
+        Heading(text, _first_sort(arrow if dataset else text), dataset)
+        for text, dataset in itertools.zip_longest(panel.headers, datasets, fillvalue="")
+    ]
+    spans, start = [], 0
+    for text, count in panel.spans:
+        spans.append((text, count, headings[start].dataset))
+        start += count
+    rows = [
+        LeaderRow(name, tiers[name], cells)
+        for name, cells in zip(table.rows, panel.rows, strict=True)
+    ]
+    return LeaderTable(section.title, headings, rows, spans, compact=True)
+
+
+def _tier(row: BoardRow) -> str:
+    return {"labelled rows": LABELLED, "both pools": BOTH}.get(row.uses, "")
 
 
 def _first_sort(header: str) -> str:
@@ -81,8 +152,11 @@ def html_page(boards: Sequence[Board], sections: Sequence[FigureSection], query:
         script=Markup(script),
         version=ssmlbench.__version__,
         facts=facts(boards, runs, query),
+        summaries=summary_tables(boards, query),
+        datasets=sorted({board.dataset for board in boards}),
         boards=[
             {
+                "dataset": board.dataset,
                 "title": title(board),
                 "separate_reason": board.separate_reason,
                 "tables": leader_tables(board),
@@ -90,7 +164,7 @@ def html_page(boards: Sequence[Board], sections: Sequence[FigureSection], query:
             }
             for board in boards
         ],
-        sections=sections,
+        sections=[section for section in sections if section.groups or section.notes],
         listings=listings(runs),
         drawing=drawing,
     )

@@ -10,6 +10,7 @@ from ssmlbench.boards.board import Board
 from ssmlbench.boards.columns import COSTS
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import title
+from ssmlbench.boards.report import FIGURE_KINDS
 from ssmlbench.boards.report.analyses import analysis_sections
 from ssmlbench.boards.report.critical_difference import critical_differences
 from ssmlbench.boards.report.histories import CellHistories
@@ -40,6 +41,7 @@ class Group:
 
     heading: str
     series: list[Series] = field(default_factory=list)
+    dataset: str = ""  # whose figures they are; empty for several
     toggles: list[MethodToggle] = field(default_factory=list)
 
 
@@ -62,20 +64,21 @@ class FigureSection:
                 yield from toggle.series
 
 
-def report_sections(boards: Sequence[Board], query: Query) -> list[FigureSection]:
-    """Return all figures of the boards; a separate board has its table and no figures."""
+def report_sections(
+    boards: Sequence[Board], query: Query, kinds: Sequence[str] = FIGURE_KINDS
+) -> list[FigureSection]:
+    """Return the figures of the boards, of all kinds or of some; a separate board has none."""
     main = [board for board in boards if not board.separate_reason]
-    found = [
-        _quality(main),
-        _critical_differences(main),
-        *_training(main),
-        _cost(main, query),
-    ]
-    if len(main) < len(boards):
+    found = [_quality(main)] if "quality" in kinds else []
+    found += [_critical_differences(main)] if "ranks" in kinds else []
+    if {"pseudo", "training"} & set(kinds):
+        found += [section for section in _training(main) if section.key in kinds]
+    found += [_cost(main, query)] if "cost" in kinds else []
+    if len(main) < len(boards) and found:
         found[0].notes.append(
             f"{len(boards) - len(main)} of the {len(boards)} leaderboards are separate and have no figures."
         )
-    return [*found, *_analyses(main, query)]
+    return [*found, *(_analyses(main, query) if "analyses" in kinds else ())]
 
 
 def _analyses(boards: Sequence[Board], query: Query) -> list[FigureSection]:
@@ -113,10 +116,10 @@ def _quality(boards: Sequence[Board]) -> FigureSection:
             continue
         if len(board.levels) > 1:
             lines = [over_levels(board, metric) for metric in metrics]
-            section.groups.append(Group(title(board), [*lines]))
+            section.groups.append(Group(title(board), [*lines], board.dataset))
             continue
         rows = [dots(board, metric, board.levels[0]) for metric in metrics]
-        section.groups.append(Group(title(board), [*rows]))
+        section.groups.append(Group(title(board), [*rows], board.dataset))
         if left_out := max((each.left_out for each in rows), default=0):
             section.notes.append(f"{title(board)}: the {left_out} lowest rows are not drawn.")
     return section
@@ -165,7 +168,7 @@ def _training(boards: Sequence[Board]) -> list[FigureSection]:
         curves.notes.append(text)
     for cell in histories:
         if found := cell.pseudo_labels():
-            pseudo.groups.append(Group(cell.where, list(found)))
+            pseudo.groups.append(Group(cell.where, list(found), cell.dataset))
     chosen = _share_out([list(cell.by_method) for cell in histories], CURVES)
     for cell, methods in zip(histories, chosen, strict=True):
         toggles = [
@@ -173,7 +176,7 @@ def _training(boards: Sequence[Board]) -> list[FigureSection]:
             for i, name in enumerate(methods)
         ]
         if toggles:
-            curves.groups.append(Group(cell.where, toggles=toggles))
+            curves.groups.append(Group(cell.where, dataset=cell.dataset, toggles=toggles))
     total, drawn = sum(len(cell.by_method) for cell in histories), sum(map(len, chosen))
     if drawn < total:
         curves.notes.append(
@@ -205,7 +208,7 @@ def _cost(boards: Sequence[Board], query: Query) -> FigureSection:
         found = [cost_quality(board, query, cost, level) for cost in COSTS.values()]
         series: list[Series] = [each for each in found if len(each.points) > 1]
         if series:
-            section.groups.append(Group(series[0].where, series))
+            section.groups.append(Group(series[0].where, series, board.dataset))
     if len(cells) > CELLS:
         section.notes.append(f"Drawn for the first {CELLS} of {len(cells)} levels.")
     if not section.groups:

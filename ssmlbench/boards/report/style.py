@@ -16,8 +16,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 INK, MUTED, GRID = "#111418", "#8a8f98", "#d9dce1"
-HUES = ("#0072b2", "#c8500a", "#00805c", "#b04f8a", "#8a6d00")
-"""Okabe and Ito's colours, darkened until each has a contrast of 3 : 1 and more on white."""
+HUES = (
+    "#0072b2", "#c8500a", "#00805c", "#b04f8a", "#8a6d00", "#6b4bb8", "#a3182a", "#4d6b2f",
+)  # fmt: skip
+"""Okabe and Ito's colours and three more, each with a contrast of 3 : 1 and more on white.
+
+More than a figure names methods (series.FEW), so that no two of them share a colour.
+"""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 SETTINGS: dict[Any, Any] = {
@@ -54,6 +59,15 @@ class Style:
     dash: Any
 
 
+def numbered_style(number: int) -> Style:
+    """A style for each number; two numbers share a colour, a marker and a dash only after many others."""
+    return Style(
+        HUES[number % len(HUES)],
+        MARKERS[number % len(MARKERS)],
+        DASHES[(number + number // len(HUES)) % len(DASHES)],
+    )
+
+
 PLAIN = Style(MUTED, "o", DASHES[0])
 """The style of a method that a figure does not name."""
 
@@ -70,7 +84,7 @@ class Styles:
         if name == BASELINE:
             return Style(INK, "o", DASHES[1])
         i = self._index.get(name, 0)
-        return Style(HUES[i % 5], MARKERS[i % 7], DASHES[i // 5 % 4])
+        return numbered_style(i)
 
     def among(self, names: Sequence[str]) -> dict[str, Style]:
         """Return the styles for one figure: a method whose colour is taken gets one that is free."""
@@ -116,12 +130,35 @@ def name_y_axis(axes: Axes, metric: Column) -> None:
     axes.annotate(text, (0, 1), (-6, 5), xycoords="axes fraction", textcoords="offset points")
 
 
-def plain_numbers(axis: Any) -> None:
-    """Write the axis' numbers short: 0.05, 300, 2e+04."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+def few_ticks(axis: Any) -> None:
+    """At most six ticks, at round numbers."""
+    from matplotlib.ticker import MaxNLocator
 
-    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.4g}"))
+    axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+
+
+def plain_numbers(axis: Any) -> None:
+    """Write the axis' numbers short (0.05, 300, 2e+04), with the digits that tell the ticks apart."""
+    from matplotlib.ticker import Formatter, NullFormatter
+
+    class PlainNumbers(Formatter):
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return f"{x:.4g}"
+
+        def format_ticks(self, values: Sequence[float]) -> list[str]:
+            return tick_texts(values)
+
+    axis.set_major_formatter(PlainNumbers())
     axis.set_minor_formatter(NullFormatter())
+
+
+def tick_texts(values: Sequence[float]) -> list[str]:
+    """The numbers with at least four significant digits, and with more where two would read the same."""
+    for digits in range(4, 17):
+        found = [f"{value:.{digits}g}" for value in values]
+        if len(set(found)) == len(set(values)):
+            break
+    return found
 
 
 def log_ticks(axis: Any, low: float, high: float) -> None:
@@ -162,6 +199,7 @@ def draw_line(axes: Axes, line: Line, style: Style) -> None:
         markersize=4,
         markevery=max(1, math.ceil(len(line.x) / 8)),
         zorder=3,
+        clip_on=False,  # a marker on the edge of the axes is drawn whole
     )
 
 
@@ -171,7 +209,8 @@ def fit_y_axis(axes: Axes, lines: Sequence[Line], styles: Mapping[str, Style]) -
     low = min(m - s for line in named for m, s in zip(line.mean, line.std, strict=True))
     high = max(m + s for line in named for m, s in zip(line.mean, line.std, strict=True))
     room = 0.2 * (high - low) or 0.05
-    low, high = low - room, high + room
+    # no metric lies outside [0, 1]: the axis does not either, unless a value touches its end
+    low, high = max(low - room, 0.0), min(high + room, 1.0)
     axes.set_ylim(low, high)
     for text, y, align, count in (
         ("above", 1.0, "top", sum(min(line.mean) > high for line in lines)),

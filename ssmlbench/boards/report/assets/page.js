@@ -16,7 +16,7 @@ function sortBy(header) {
   const first = header.dataset.first;
   const other = first === "ascending" ? "descending" : "ascending";
   const direction = header.getAttribute("aria-sort") === first ? other : first;
-  for (const each of table.tHead.rows[0].cells) each.removeAttribute("aria-sort");
+  for (const each of header.parentElement.cells) each.removeAttribute("aria-sort");
   header.setAttribute("aria-sort", direction);
   const sign = direction === "ascending" ? 1 : -1;
   const rows = Array.from(table.tBodies[0].rows, (row) => ({ row, value: valueOf(row, column) }));
@@ -38,3 +38,32 @@ for (const box of document.querySelectorAll("input[data-shows]")) {
   box.addEventListener("change", update);
   update();
 }
+
+/* Filters: rows by method and by what they learn from; articles and columns by data set. */
+const filters = document.querySelector(".filters");
+const chosen = {
+  method: document.getElementById("filter-method"),
+  dataset: document.getElementById("filter-dataset"),
+  tier: document.getElementById("filter-tier"),
+};
+
+function filter() {
+  const words = chosen.method.value.toLowerCase().split(/[\s,]+/).filter(Boolean);
+  const { value: dataset } = chosen.dataset;
+  const { value: tier } = chosen.tier;
+  for (const element of document.querySelectorAll("[data-dataset]")) {
+    element.hidden = dataset !== "" && element.dataset.dataset !== dataset;
+  }
+  const methods = new Set();
+  for (const row of document.querySelectorAll("tr[data-method]")) {
+    const name = row.dataset.method.toLowerCase();
+    const fits = words.length === 0 || words.some((word) => name.includes(word));
+    row.hidden = !fits || (tier !== "" && row.dataset.tier !== tier);
+    if (!row.hidden) methods.add(row.dataset.method);
+  }
+  const all = words.length === 0 && dataset === "" && tier === "";
+  document.getElementById("filter-count").textContent = all ? "" : `${methods.size} methods shown`;
+}
+
+filters.hidden = false;
+for (const control of Object.values(chosen)) control.addEventListener("input", filter);
