@@ -180,7 +180,7 @@ class RunSpec:
     encoder_code: str = run_option("", setting=True)  # digest of an encoder plugin's file
 
     # Its choices are the table in runs/recipes.py. It gives the fields below, and the projection,
-    # their defaults; it changes nothing else.
+    # their defaults, and says whether an epoch is counted in rows or in steps.
     recipe: RecipeName = run_option(
         "paper",
         "Defaults of training: features (heads on fixed features), or paper (as published).",
@@ -323,6 +323,11 @@ class RunSpec:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
+    def counts_steps(self) -> bool:
+        """Whether an epoch is a number of gradient steps, and not a pass over rows."""
+        return self.epoch_steps is not None or self.recipe == "features"
+
+    @property
     def is_estimator(self) -> bool:
         """Whether it is fitted in one call: it reads no field about training."""
         return self.learner == "estimator"
@@ -387,10 +392,10 @@ def check_spec(spec: RunSpec) -> None:
         raise UserError(
             f"--warmup-epochs {spec.warmup_epochs}: must lie between 0 and --epochs {spec.epochs}"
         )
-    if spec.epoch_steps and spec.epoch_count == "labelled":
+    if spec.counts_steps and spec.epoch_count == "labelled":
         raise UserError(
-            "--epoch labelled counts rows, --epoch-steps and --recipe features count steps; use "
-            "--recipe paper, or leave --epoch out"
+            "--epoch labelled counts rows, and --epoch-steps and --recipe features count steps; type "
+            "--recipe paper without --epoch-steps, or leave --epoch out"
         )
     if spec.folds is not None and spec.regime != "given":
         raise UserError(f"--folds is for --regime given, not for --regime {spec.regime}")

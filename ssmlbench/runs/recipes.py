@@ -1,13 +1,11 @@
 """The recipes: defaults of training that fit together. One table, one entry for each.
 
-A recipe fills in fields of the run spec that were not typed; it is not read after that. How the
-recipe for fixed features was found, and on which rows, is in docs/recipe.md.
+A recipe fills in fields of the run spec that were not typed. How the recipe for fixed features was
+found, and on which rows, is in docs/recipe.md; its number of steps is in training/batching.py.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,14 +15,11 @@ from ssmlbench.core.hyperparameters import Between, Choice, Search
 from ssmlbench.core.spec import FIELDS, RunSpec
 from ssmlbench.core.suggestions import one_of
 from ssmlbench.kit.method import Method
-from ssmlbench.protocol.regimes import REGIMES
 
 FEATURES_LR = 2e-3
 """The learning rate of heads on fixed features."""
 PAPER_FEATURES_LR = 1e-3
 """The same before the recipe for fixed features."""
-LEAST_EPOCH_STEPS, MOST_EPOCH_STEPS = 25, 150
-"""Of an epoch on fixed features: 1,000 to 6,000 in the 40 epochs of a run."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +36,14 @@ class Request:
 class Recipe:
     """Defaults of training.
 
-    defaults     request → fields of the run spec
-    searched     spec of a run → the fields that `tune` draws, around the run's own values
-    epoch_steps  labelled rows → gradient steps of an epoch; None: passes over rows are counted
+    defaults  request → fields of the run spec
+    searched  spec of a run → the fields that `tune` draws, around the run's own values
     """
 
     name: str
     text: str
     defaults: Callable[[Request], dict[str, Any]]
     searched: Callable[[RunSpec], dict[str, Search]]
-    epoch_steps: Callable[[int], int] | None = None
     for_fixed_features: bool = False  # refused where an encoder is trained
 
 
@@ -73,12 +66,6 @@ def _features(request: Request) -> dict[str, Any]:
         "hidden_dropout": 0.5,
         "lr": FEATURES_LR,
     }
-
-
-def epoch_steps(labelled: int) -> int:
-    """1.5 √N_l gradient steps an epoch, within bounds: 60 √N_l in the 40 epochs of a run."""
-    steps = math.ceil(1.5 * math.sqrt(labelled))
-    return min(max(steps, LEAST_EPOCH_STEPS), MOST_EPOCH_STEPS)
 
 
 def _search_paper(spec: RunSpec) -> dict[str, Search]:
@@ -108,7 +95,6 @@ _ENTRIES = (
         "heads on fixed features: few labelled rows, strong regularisation, a budget in steps",
         _features,
         _search_features,
-        epoch_steps,
         for_fixed_features=True,
     ),
 )
@@ -125,20 +111,4 @@ def with_recipe(typed: Mapping[str, Any], request: Request) -> dict[str, Any]:
         raise UserError(
             f"--recipe {name} is for fixed features: add --freeze, or take a data set of vectors"
         )
-    if recipe.epoch_steps and typed.get("epoch_count") == "labelled":
-        raise UserError(
-            f"--epoch labelled counts rows, and --recipe {name} counts steps; add --recipe paper"
-        )
     return {**recipe.defaults(request), **typed, "recipe": name}
-
-
-def with_epoch_steps(spec: RunSpec, rows: int) -> RunSpec:
-    """The spec with its recipe's gradient steps of an epoch.
-
-    rows: of the training split, without those whose labels nobody knows.
-    """
-    recipe = RECIPES[spec.recipe]
-    if spec.epoch_steps or recipe.epoch_steps is None:
-        return spec
-    labelled = REGIMES[spec.regime].labelled_count(rows, spec.regime_number)
-    return dataclasses.replace(spec, epoch_steps=recipe.epoch_steps(labelled))

@@ -24,7 +24,7 @@ from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.regimes import REGIMES, Regime
-from ssmlbench.runs.recipes import Request, with_epoch_steps, with_recipe
+from ssmlbench.runs.recipes import Request, with_recipe
 
 STRONG_VIEWS = 4
 """R: drawn strong views of a row that are cached under `--freeze`."""
@@ -99,10 +99,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     check_label_count(method, config, card)
     spec = dataclasses.replace(spec, weights=encoder.weights_id(options), data=card.fingerprint)
     spec = _as_given(spec, method, card)
-    if estimator:
-        return spec.for_estimator()
-    unlabelled = card.unlabelled["train"] if REGIMES[regime].as_given else 0
-    return with_epoch_steps(spec, card.rows["train"] - unlabelled)
+    return spec.for_estimator() if estimator else spec
 
 
 def check_label_count(method: type[Method | Estimator], config: Any, card: Card) -> None:

@@ -17,6 +17,9 @@ from ssmlbench.kit.pools import Batch, Forward, Pools
 from ssmlbench.training.model import Model
 from ssmlbench.training.run_data import RunData
 
+LEAST_EPOCH_STEPS, MOST_EPOCH_STEPS = 25, 150
+"""Of an epoch on fixed features: 1,000 to 6,000 in the 40 epochs of a run (docs/recipe.md)."""
+
 StepInputs = dict[tuple[str, str], Tensor]
 """Inputs by (pool, view)."""
 
@@ -45,16 +48,22 @@ class EpochPlan:
 
 
 def steps_an_epoch(spec: RunSpec, labelled: int, unlabelled: int, warming_up: bool) -> int:
-    """The recipe's number, or ⌈N_u / B_u⌉ in every phase.
+    """⌈N_u / B_u⌉ in every phase, or what `--epoch-steps` or the recipe for fixed features says.
 
     `--epoch labelled` counts warm-up over the labelled rows.
     """
-    if spec.epoch_steps:
-        return spec.epoch_steps
+    if spec.counts_steps:
+        return spec.epoch_steps or steps_for(labelled)
     over_labelled = warming_up and spec.epoch_count == "labelled"
     return math.ceil(
         (labelled if over_labelled or not unlabelled else unlabelled) / spec.batch_size
     )
+
+
+def steps_for(labelled: int) -> int:
+    """1.5 √N_l gradient steps an epoch, within bounds: 60 √N_l in the 40 epochs of a run."""
+    steps = math.ceil(1.5 * math.sqrt(labelled))
+    return min(max(steps, LEAST_EPOCH_STEPS), MOST_EPOCH_STEPS)
 
 
 def plan_epoch(
@@ -67,13 +76,12 @@ def plan_epoch(
     """
     size = spec.labelled_batch_size if mixed else spec.batch_size
     draw = stream(spec.seed, "labelled", epoch)
-    counts_steps = spec.epoch_steps is not None
     # Labelled rows are cycled and reshuffled; without an unlabelled pool, an epoch is one pass.
-    needed = steps * size if unlabelled or counts_steps else labelled
+    needed = steps * size if unlabelled or spec.counts_steps else labelled
     batches = _cycled(labelled, needed, draw).split(size)
     if not mixed:
         return EpochPlan(epoch, list(batches))
-    needed = steps * spec.batch_size if counts_steps else unlabelled
+    needed = steps * spec.batch_size if spec.counts_steps else unlabelled
     order = _cycled(unlabelled, needed, stream(spec.seed, "unlabelled", epoch))
     return EpochPlan(epoch, list(batches), list(order.split(spec.batch_size)))
 

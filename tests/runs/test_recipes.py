@@ -13,9 +13,8 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.kit.heads import Dropout, build_projection
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.runs.recipes import epoch_steps
 from ssmlbench.runs.resolve import resolve
-from ssmlbench.training.batching import plan_epoch, steps_an_epoch
+from ssmlbench.training.batching import plan_epoch, steps_an_epoch, steps_for
 
 VECTORS = '''
 import numpy as np
@@ -85,12 +84,14 @@ def test_a_cosine_head_reads_a_sum_and_shares_the_setting(ask: Ask) -> None:
     ("labelled", "steps"), [(1, 25), (278, 26), (1000, 48), (10_000, 150), (10**6, 150)]
 )
 def test_an_epoch_has_one_and_a_half_roots_of_the_labelled_rows(labelled: int, steps: int) -> None:
-    assert epoch_steps(labelled) == steps
+    assert steps_for(labelled) == steps
 
 
-def test_the_budget_follows_the_labelled_rows_of_the_regime(ask: Ask) -> None:
-    assert ask(pi=0.25).epoch_steps == 25  # 100 rows
-    assert ask(regime="full", pi=None).epoch_steps == 30  # 400 rows
+def test_the_budget_follows_the_rows_and_is_one_setting_at_every_level(ask: Ask) -> None:
+    few, many = ask(pi=0.25), ask(regime="full", pi=None)
+    assert (few.epoch_steps, many.epoch_steps) == (None, None)  # levels of π share a board
+    assert steps_an_epoch(few, 100, 300, warming_up=True) == 25
+    assert steps_an_epoch(many, 400, 0, warming_up=False) == 30
 
 
 def test_counting_rows_and_counting_steps_exclude_each_other(ask: Ask) -> None:
