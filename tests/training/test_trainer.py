@@ -122,7 +122,9 @@ def test_views_nobody_declared_are_not_computed(
 
     monkeypatch.setattr(trainer.evaluator.run_data.train, "view", view)
     trainer.train()
-    assert set(asked) == {"strong", "plain"}  # plain: the scores at the end
+    # plain: the scores at the end; weak: what the judge notes of some rows, outside the steps
+    assert set(asked) == {"strong", "plain", "weak"}
+    assert asked.count("weak") <= trainer.spec.epochs
 
 
 def test_whole_pool_outputs_are_computed_once_for_two_callers(tmp_path: Path) -> None:

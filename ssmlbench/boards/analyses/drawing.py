@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -24,6 +25,9 @@ from ssmlbench.boards.report.text import short_names
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+TITLE_WIDTH, NAME_WIDTH = 44, 18
+"""Characters that fit a panel: of a line of its title, and of a name in a legend of two columns."""
 
 METADATA: dict[str, dict[str, None]] = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
@@ -59,7 +63,7 @@ def panels(count: int, height: float = 190, width: float = WIDTH) -> tuple[Figur
 
 def finish(axes: Axes, title: str, x: str, y: str, named_rows: bool = False) -> None:
     """Title, axes' names and a light grid. named_rows: the y-axis has names, not numbers."""
-    axes.set_title(title, loc="left", fontsize=9.5, fontweight="bold")
+    axes.set_title(textwrap.fill(title, TITLE_WIDTH), loc="left", fontsize=9.5, fontweight="bold")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.grid(axis="x" if named_rows else "y")
@@ -82,7 +86,7 @@ def legend(*axes: Axes, columns: int = 2) -> None:
     for axis in axes:
         handles, labels = axis.get_legend_handles_labels()
         found = {**dict(zip(labels, handles, strict=True)), **found}
-    shown = short_names(list(found), 34)
+    shown = short_names(list(found), NAME_WIDTH)
     cast("Figure", axes[0].figure).legend(
         list(found.values()),
         [shown[label] for label in found],
