@@ -24,7 +24,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-PRELOADED = ("ssmlbench.runs.sealed_run", "datasets", "pandas", "sklearn")
+PRELOADED = (
+    "ssmlbench.runs.sealed_run",
+    "datasets",
+    "pandas",
+    "sklearn",
+    "sympy",  # torch's optimisers import it, with the compiler, when the first one is built
+    "torch._dynamo",
+    "torchvision.transforms.v2",
+)
 PRELOADS = sys.platform != "darwin"
 _START = (
     "import sys; sys.path[:] = {path!r}; from ssmlbench.runs.fork_server import serve; serve({fd})"
@@ -93,9 +101,7 @@ def serve(descriptor: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for what is forked
     control = socket.socket(fileno=descriptor)
     if PRELOADS:
-        for name in PRELOADED:
-            importlib.import_module(name)
-        _load_builtin_methods()
+        preload()
     while True:
         header, rights, _, _ = control.recvmsg(8, socket.CMSG_SPACE(4))
         if not header:
@@ -109,11 +115,16 @@ def serve(descriptor: int) -> None:
         os.close(pipe[0])
 
 
-def _load_builtin_methods() -> None:
-    """Import the methods that ship with the tool: two seconds that no run has to wait for."""
+def preload() -> None:
+    """Import what a run imports, late imports too, and the methods that ship with the tool."""
     from ssmlbench.core.paths import builtin_root
+    from ssmlbench.inputs.torchvision_compat import declare_missing_operators
     from ssmlbench.plugins.loader import load_file
 
+    declare_missing_operators()
+    for name in PRELOADED:
+        with suppress(ImportError):  # a run that needs it says so
+            importlib.import_module(name)
     for folder in ("methods", "datasets"):
         for file in sorted((builtin_root() / folder).glob("*.py")):
             with suppress(Exception):  # the process that asks has shown it already
