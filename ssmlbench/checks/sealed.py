@@ -33,7 +33,10 @@ def sealed_statements(cls: type[Method | Estimator]) -> Iterator[Statement]:
     """Yield the statement about the seal, with its check."""
     text = "in a sealed process it opens no labels, and scrambled ones change no score"
     yield Statement(
-        text, partial(stays_sealed, cls), "stays_sealed", ("declares", "trains", "fits")
+        text,
+        partial(stays_sealed, cls),
+        "stays_sealed",
+        ("declares", "trains", "fits", "repeats_itself"),
     )
 
 

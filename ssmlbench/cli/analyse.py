@@ -55,7 +55,7 @@ def _command(analysis: Analysis) -> Command:
         def alone(own: dict[str, Any], out: OwnOut = Path("analyses")) -> None:
             from ssmlbench.boards.query import Query
 
-            show(analysis, [], Query(), own, out)
+            find_and_show(analysis, [], Query(), own, out)
 
         return alone
 
@@ -68,16 +68,18 @@ def _command(analysis: Analysis) -> Command:
         numbers: dict[str, str | None],
     ) -> None:
         query = options.query(numbers)
-        show(analysis, options.boards(query), query, own, out)
+        find_and_show(analysis, options.boards(query), query, own, out)
 
     return of_runs
 
 
-def show(analysis: Analysis, boards: Any, query: Any, own: dict[str, Any], out: Path) -> None:
+def find_and_show(
+    analysis: Analysis, boards: Any, query: Any, own: dict[str, Any], out: Path
+) -> None:
     """Make the analysis, print its tables and write its files."""
-    from ssmlbench.boards.analyses.contract import cells_of
+    from ssmlbench.boards.analyses.contract import run_cells
 
-    show_findings(analysis.find(cells_of(boards), query, own), out)
+    show_findings(analysis.find(run_cells(boards), query, own), out)
 
 
 def show_findings(found: Sequence[Findings], out: Path) -> None:

@@ -97,14 +97,14 @@ def _train(search: Recommendation, name: str, console: Console, quiet: bool) -> 
 
 def _show(tried: list[Tried], folds: int, console: Console) -> None:
     """Print what wins, by how much, and how sure that is."""
-    from ssmlbench.grid.recommend import difference
+    from ssmlbench.grid.recommend import fold_difference
 
     table = Table(title=f"mAP over {folds} folds of the labelled rows", title_justify="left")
     for column in ("learner", "learns from", "mAP", "less than the best by (95 %)", "seconds"):
         table.add_column(column, justify="left" if column.startswith("lea") else "right")
     best = tried[0]
     for one in tried:
-        gap = difference(best, one)
+        gap = fold_difference(best, one)
         low, high = gap.interval
         behind = "" if one is best else f"{gap.mean:.4f} [{low:+.4f}, {high:+.4f}]"
         row = (one.name, one.uses, f"{one.mean:.4f} ± {one.std:.4f}", behind, f"{one.seconds:.0f}")
@@ -118,15 +118,15 @@ def _show(tried: list[Tried], folds: int, console: Console) -> None:
 
 
 def _certainty(tried: list[Tried]) -> str:
-    from ssmlbench.grid.recommend import difference
+    from ssmlbench.grid.recommend import fold_difference
 
     if len(tried) == 1:
         return "nothing else was tried."
     best, second = tried[:2]
-    gap = difference(best, second)
+    gap = fold_difference(best, second)
     if gap.clear:
         return f"it is clearly better than {second.name}: the interval leaves out zero."
-    close = [one.name for one in tried[1:] if not difference(best, one).clear]
+    close = [one.name for one in tried[1:] if not fold_difference(best, one).clear]
     return f"but these folds do not tell it from {', '.join(close)}: intervals hold zero."
 
 

@@ -48,7 +48,7 @@ def with_options(**groups: CommandParameters | type[Any]) -> Callable[[Command],
         @functools.wraps(command)
         def call(**typed: Any) -> None:
             for name, group in groups.items():
-                values = {member.name: typed.pop(member.name) for member in members[name]}
+                values = {m.name: typed.pop(m.name, m.default) for m in members[name]}
                 typed[name] = group(**values) if isinstance(group, type) else values
             command(**typed)
 

@@ -33,7 +33,7 @@ INPUTS = ("x", "features", "inputs", "data", "embeddings", "vectors", "texts", "
 LABELS = ("y", "labels", "targets", "target")
 IDS = ("id", "ids")
 NAMES = ("labelnames", "classes", "classnames")
-Arrays = Mapping[tuple[str, str], NDArray[Any]]
+RoleArrays = Mapping[tuple[str, str], NDArray[Any]]
 """("x", "train") → array; "x", "y" and "ids" by part."""
 
 
@@ -41,7 +41,7 @@ class ArrayFiles(UserFiles):
     """NumPy arrays."""
 
     layout = LAYOUT
-    arrays: ClassVar[Arrays]
+    arrays: ClassVar[RoleArrays]
     names: ClassVar[tuple[str, ...]]
 
     @classmethod
@@ -132,7 +132,7 @@ def _told(file: Path) -> Iterator[None]:
         raise UserError(f"{file}: not a file of plain arrays ({reason})") from None
 
 
-def by_role(home: Path, found: Mapping[str, NDArray[Any]]) -> tuple[Arrays, list[str]]:
+def by_role(home: Path, found: Mapping[str, NDArray[Any]]) -> tuple[RoleArrays, list[str]]:
     """The arrays by role and part, and the names of the labels where there are some."""
     arrays: dict[tuple[str, str], NDArray[Any]] = {}
     names: list[str] = []
@@ -160,7 +160,7 @@ def by_role(home: Path, found: Mapping[str, NDArray[Any]]) -> tuple[Arrays, list
     return arrays, names
 
 
-def check_shapes(home: Path, arrays: Arrays) -> None:
+def check_shapes(home: Path, arrays: RoleArrays) -> None:
     """Raise a UserError unless the arrays fit together."""
     first, labels = arrays["x", "train"], arrays["y", "train"]
     for (role, part), array in arrays.items():

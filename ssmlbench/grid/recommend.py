@@ -61,7 +61,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Difference:
+class FoldDifference:
     """How much better one learner is than another, over the same folds."""
 
     mean: float
@@ -73,7 +73,7 @@ class Difference:
         return self.interval[0] > 0 or self.interval[1] < 0
 
 
-def difference(ours: Tried, theirs: Tried) -> Difference:
+def fold_difference(ours: Tried, theirs: Tried) -> FoldDifference:
     """The mean difference over folds, with its paired t interval."""
     from scipy import stats
 
@@ -81,7 +81,7 @@ def difference(ours: Tried, theirs: Tried) -> Difference:
     mean = math.fsum(each) / len(each)
     spread = math.sqrt(math.fsum((d - mean) ** 2 for d in each) / (len(each) - 1))
     reach = float(stats.t.ppf(0.975, len(each) - 1)) * spread / math.sqrt(len(each))
-    return Difference(mean, (mean - reach, mean + reach))
+    return FoldDifference(mean, (mean - reach, mean + reach))
 
 
 @dataclass

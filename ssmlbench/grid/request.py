@@ -124,7 +124,9 @@ def expand(plugins: Plugins, request: GridRequest) -> list[RunSpec]:
     specs = []
     of_cell: dict[tuple[Any, ...], RunSpec] = {}  # nothing but the seed itself depends on the seed
     for cell in _cells(request.axes):
-        if cell["seed"] is not None and any(_matches(cell, table) for table in request.exclude):
+        # Without a typed seed, the seeds of a cell are known only after it is resolved.
+        tables = [t for t in request.exclude if cell["seed"] is not None or "seed" not in t]
+        if any(_matches(cell, table) for table in tables):
             continue
         rest = tuple(value for name, value in cell.items() if name != "seed")
         if rest not in of_cell:

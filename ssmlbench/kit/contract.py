@@ -15,7 +15,7 @@ from ssmlbench.kit.pools import Pools, no_such_view
 if TYPE_CHECKING:
     from ssmlbench.kit.method import Method
 
-Numbers = npt.NDArray[np.floating[Any]]
+PoolValues = npt.NDArray[np.floating[Any]]
 
 RETURN = 'return {"labelled": …, "unlabelled": …}'
 
@@ -70,7 +70,7 @@ def _term_error(name: object, term: object, function: str) -> ContractError:
     return ContractError(f"{function}: term {name!r} {found}", function, name)
 
 
-def check_pseudo_labels(targets: Numbers, trust: Numbers, rows: int, labels: int) -> None:
+def check_pseudo_labels(targets: PoolValues, trust: PoolValues, rows: int, labels: int) -> None:
     """Raise a ContractError unless pseudo-labels can be graded: N_u × K targets, weights as trust."""
     if targets.shape != (rows, labels):
         raise ContractError(

@@ -18,13 +18,12 @@ from ssmlbench.core.errors import ContractError, RunFailed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol import metrics
 from ssmlbench.protocol.decisions import fit_rules
-from ssmlbench.protocol.diagnostics import Records, Sample, sampled_rows
+from ssmlbench.protocol.diagnostics import Mask, Records, Sample, sampled_rows
 from ssmlbench.protocol.observation import Labels, Observation, RowIndex, observe
 from ssmlbench.protocol.regimes import REGIMES, UNKNOWN
 from ssmlbench.protocol.sealed import SealedTruth
 
 Float32Array = npt.NDArray[np.float32]
-Mask = npt.NDArray[np.bool_]
 
 
 class JudgeDesk(Protocol):

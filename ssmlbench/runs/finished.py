@@ -14,7 +14,7 @@ from pathlib import Path
 from ssmlbench.core.checksums import FIELD, checksum_holds
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.runs.index import WORTH_IT, RunIndex, stamp
+from ssmlbench.runs.index import WORTH_IT, RunIndex, file_stamp
 from ssmlbench.runs.schema import (
     MetricValues,
     Result,
@@ -126,7 +126,7 @@ def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
 def _read_indexed(root: Path, path: str, index: RunIndex) -> tuple[RunSpec, Result]:
     """A result from the index if its file has not changed, else from the file."""
     file = f"{root}/{path}/result.json"
-    now = stamp(file)
+    now = file_stamp(file)
     verified = index.get(path, now)
     if verified is not None:
         return parse_verified(verified)

@@ -27,7 +27,7 @@ WORTH_IT = 200
 Stamp = tuple[int, int, int]
 
 
-def stamp(file: str) -> Stamp:
+def file_stamp(file: str) -> Stamp:
     """What changes when a file is written again."""
     found = os.stat(file)  # noqa: PTH116 (a Path takes three times as long)
     return found.st_ino, found.st_size, found.st_mtime_ns

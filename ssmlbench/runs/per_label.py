@@ -13,7 +13,7 @@ from ssmlbench.protocol.metrics import average_precision
 RULE = "calibrated"
 """The decision rule behind precision, recall and F1."""
 
-Numbers = list[float | None]
+LabelValues = list[float | None]
 
 
 class PerLabel(TypedDict):
@@ -22,14 +22,16 @@ class PerLabel(TypedDict):
     rule: str
     label: list[str]
     support: list[int]  # positives among the judged rows
-    precision: Numbers
-    recall: Numbers
-    f1: Numbers
-    average_precision: Numbers
-    threshold: Numbers  # None: no score reaches it
+    precision: LabelValues
+    recall: LabelValues
+    f1: LabelValues
+    average_precision: LabelValues
+    threshold: LabelValues  # None: no score reaches it
 
 
-def per_label(scores: Any, truth: Any, parameters: Parameters, names: list[str]) -> PerLabel:
+def results_per_label(
+    scores: Any, truth: Any, parameters: Parameters, names: list[str]
+) -> PerLabel:
     """The values of every label of N × K scores and true labels."""
     predicted = decide(scores, RULE, truth=truth, parameters=parameters)
     hits = (predicted & truth).sum(axis=0)
@@ -49,6 +51,6 @@ def per_label(scores: Any, truth: Any, parameters: Parameters, names: list[str])
     }
 
 
-def _rounded(values: Any) -> Numbers:
+def _rounded(values: Any) -> LabelValues:
     """Four digits behind the point: the files of a hundred thousand runs stay small."""
     return [round(float(value), 4) if math.isfinite(value) else None for value in values]

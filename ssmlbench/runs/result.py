@@ -16,7 +16,7 @@ from ssmlbench.protocol.judge import Judge, judged_rows, rows_from_train
 from ssmlbench.protocol.metrics import empty_labels, evaluate_rules
 from ssmlbench.runs.diagnostics import Diagnostics
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.per_label import per_label
+from ssmlbench.runs.per_label import results_per_label
 from ssmlbench.runs.schema import RESULT_VERSION, Result
 from ssmlbench.runs.scores import StoredScores
 from ssmlbench.runs.train import TrainingReport
@@ -81,7 +81,9 @@ def write_result(
         "files": file_facts(folder.path, folder.written_files()),
     }
     if len(truth):
-        result["per_label"] = per_label(outcome.scores, truth, outcome.rule_parameters, names)
+        result["per_label"] = results_per_label(
+            outcome.scores, truth, outcome.rule_parameters, names
+        )
     write_json(folder.result_file, result)
     return result
 

@@ -29,8 +29,8 @@ from ssmlbench.boards.analyses.pair import detectable, seeds_needed
 from ssmlbench.boards.analyses.pseudo_labels import calibration_error, quality
 from ssmlbench.boards.analyses.scores import distances, gradient_histograms
 from ssmlbench.boards.analyses.table import analyses_by_name
-from ssmlbench.boards.analyses.theory import Setting, minimised, prior_term, theorem
-from ssmlbench.boards.analyses.vdfd import chosen_labels, difference, summary_curve
+from ssmlbench.boards.analyses.theory import TheorySetting, minimised, prior_term, theorem
+from ssmlbench.boards.analyses.vdfd import chosen_labels, summary_curve, variance_difference
 from ssmlbench.boards.query import Query
 from ssmlbench.cli import app
 from ssmlbench.core.errors import UserError
@@ -98,7 +98,7 @@ def test_groups_are_thirds_by_frequency() -> None:
 def test_vdfd_is_the_difference_of_the_variances_and_its_summary_the_mean_size() -> None:
     statistics = np.zeros((2, 6, 3))
     statistics[0, 0], statistics[0, 1] = [0.3, 0.1, np.nan], [0.1, 0.4, 0.2]
-    assert np.allclose(difference(statistics)[0], [0.2, -0.3, np.nan], equal_nan=True)
+    assert np.allclose(variance_difference(statistics)[0], [0.2, -0.3, np.nan], equal_nan=True)
     assert summary_curve(statistics).tolist() == pytest.approx([0.25, 0.0])
 
 
@@ -174,7 +174,7 @@ def test_where_no_boundary_exists_one_class_is_predicted_and_it_is_said() -> Non
 
 
 def test_the_direct_minimisation_finds_the_closed_form_without_noise() -> None:
-    setting = Setting(0.4, 0, 0, 1.0, 1.0, 3)
+    setting = TheorySetting(0.4, 0, 0, 1.0, 1.0, 3)
     random = np.random.default_rng(0)
     draws = [minimised(setting, 1.5, 4000, random).positive for _ in range(30)]
     closed = theorem(1.5, 1.0, 1.0, setting.c).positive

@@ -145,8 +145,8 @@ def test_the_report_has_the_table_of_differences(tmp_path: Path, levels: tuple[f
         )
     ]
     *_, last = leader_tables(one_board(runs))
-    assert last.caption.endswith(" · difference")
-    assert {row[0].text for row in last.rows} == {"forest °", "cap"}
+    assert last.caption.endswith(", difference")
+    assert {row.cells[0].text for row in last.rows} == {"forest °", "cap"}
 
 
 def test_differences_are_paired_by_seed(tmp_path: Path) -> None:

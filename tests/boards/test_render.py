@@ -106,7 +106,8 @@ def test_every_character_that_tables_print_has_a_latex_form() -> None:
     without = set()
     for folder in ("boards", "protocol", "core"):
         for file in (ROOT / "ssmlbench" / folder).rglob("*.py"):
-            if "report" in file.parts:
+            # Reports and analyses are no LaTeX; names.py lists what is taken out of every text.
+            if {"report", "analyses", "names.py"} & set(file.parts):
                 continue
             nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
             docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}

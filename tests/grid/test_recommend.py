@@ -14,7 +14,7 @@ import pytest
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.dispatch import Dispatch
-from ssmlbench.grid.recommend import Recommendation, Tried, difference, seconds_of
+from ssmlbench.grid.recommend import Recommendation, Tried, fold_difference, seconds_of
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
@@ -85,7 +85,7 @@ def test_a_difference_has_a_paired_t_interval() -> None:
     from scipy import stats
 
     ours, theirs = (0.5, 0.6, 0.7, 0.65), (0.45, 0.5, 0.68, 0.6)
-    found = difference(Tried("a", "", ours, 0), Tried("b", "", theirs, 0))
+    found = fold_difference(Tried("a", "", ours, 0), Tried("b", "", theirs, 0))
     expected = stats.ttest_rel(ours, theirs).confidence_interval(0.95)
     assert found.interval == pytest.approx((expected.low, expected.high))
     assert found.mean == pytest.approx(np.mean(np.subtract(ours, theirs)))

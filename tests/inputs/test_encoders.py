@@ -419,9 +419,9 @@ def test_an_encoder_plugin_is_checked_and_trained(
 @pytest.mark.parametrize(
     ("forward", "complaint"),
     [
-        ("images.float().mean((2, 3))", "expected (6, 6)"),
+        ("images.float().mean((2, 3))", "expected B × self.features: (6, 6)"),
         ("self.layer(images.float().mean((2, 3))) + torch.rand(1)", "two passes in eval mode"),
-        ("self.layer(images.float().mean((2, 3))) * float('nan')", "must be finite"),
+        ("self.layer(images.float().mean((2, 3))) * float('nan')", "must give finite"),
         ("self.layer(images.float().mean((2, 3))).detach()", "does not require grad"),
         (
             "self.layer((images.float() - images.float().mean()).mean((2, 3)))",

@@ -70,7 +70,7 @@ EDITS = {
     "def angles": ("cosines.clamp(-MAX", "cosines.clamp(-0.9 * MAX", {"bbam", "hml"}),
     "MAX_COSINE": ("MAX_COSINE = 1 - 1e-6", "MAX_COSINE = 1 - 1e-5", {"bbam", "hml"}),
     "def class_aware_labels": (" positives = (prior * n)", " positives = (n * prior)", RANKED),
-    "def _nth": ("(counts - 1).clamp(min=0)", "(counts - 1).clamp(min=1)", RANKED),
+    "def nth_largest": ("len(scores)) - 1", "len(scores)) - 2", RANKED | {"em_apl"}),
     "def moved_thresholds": ("m * tau +", "tau * m +", {"freematch", "flatmatch"}),
     "def large_losses": ("u >= t", "u > t", LARGE),
     "def positives_penalty": ("- kappa) /", "- kappa) * 2 /", {"epr"} | ROLES),

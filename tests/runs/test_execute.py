@@ -90,10 +90,8 @@ def test_a_finished_run_has_everything_and_no_leftovers(make: Callable[..., Any]
     spec, folder, status = make()
     assert isinstance(status, Done)
     assert sorted(p.name for p in folder.path.iterdir()) == [
-        "history.csv",
-        "result.json",
-        "scores.safetensors",
-        "spec.json",
+        *("diagnostics.safetensors", "history.csv", "model.json", "model.safetensors"),
+        *("result.json", "scores.safetensors", "spec.json"),
     ]
     assert folder.path.parts[-4:] == ("tiny", "semi-0.3", "bce", f"0-{spec.hash}")
     result = json.loads(folder.result_file.read_text())

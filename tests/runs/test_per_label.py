@@ -12,7 +12,7 @@ from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.finished import Finished, read_result
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.per_label import per_label
+from ssmlbench.runs.per_label import results_per_label
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.run_result import RunResult
 from ssmlbench.runs.scores import StoredScores
@@ -26,7 +26,7 @@ def test_values_are_scikit_learns() -> None:
     truth = random.random((50, 4)) < [0.5, 0.2, 0.9, 0.4]
     scores = np.clip(truth * 0.3 + random.random((50, 4)) * 0.7, 0, 1).astype(np.float32)
     thresholds = np.array([0.5, 0.4, 0.6, 0.3], dtype=np.float32)
-    found = per_label(scores, truth, {"thresholds": thresholds}, list("abcd"))
+    found = results_per_label(scores, truth, {"thresholds": thresholds}, list("abcd"))
     precision, recall, f1, support = precision_recall_fscore_support(truth, scores >= thresholds)
     assert found["support"] == support.tolist()
     for name, expected in (("precision", precision), ("recall", recall), ("f1", f1)):
@@ -39,7 +39,7 @@ def test_values_are_scikit_learns() -> None:
 def test_what_is_not_defined_is_none() -> None:
     truth = np.array([[True, False], [False, False]])
     scores = np.array([[0.2, 0.3], [0.1, 0.4]], dtype=np.float32)
-    found = per_label(scores, truth, {"thresholds": np.array([0.9, np.inf])}, ["a", "b"])
+    found = results_per_label(scores, truth, {"thresholds": np.array([0.9, np.inf])}, ["a", "b"])
     assert found["support"] == [1, 0]
     assert found["precision"] == [None, None]  # nothing was predicted
     assert found["recall"] == [0.0, None]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ssmlbench.boards.analyses.contract import Cell, cells_of
+from ssmlbench.boards.analyses.contract import RunCell, run_cells
 from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.query import Query
 from ssmlbench.core.spec import RunSpec
@@ -55,6 +55,6 @@ def write_run(
     return folder.path
 
 
-def cells(root: Path, **query: Any) -> list[Cell]:
+def cells(root: Path, **query: Any) -> list[RunCell]:
     runs, _ = read_finished([root])
-    return cells_of(build_boards(runs, Query(**query)))
+    return run_cells(build_boards(runs, Query(**query)))

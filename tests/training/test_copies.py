@@ -12,7 +12,7 @@ import torch
 from ssmlbench.api import Estimator, Method, bce
 from ssmlbench.checks import estimators
 from ssmlbench.checks.toy import spec_for, toy, train
-from ssmlbench.core.errors import RunFailed
+from ssmlbench.core.errors import ContractError, RunFailed
 from ssmlbench.protocol.decisions import calibrated_thresholds
 from ssmlbench.protocol.observation import observe
 
@@ -27,25 +27,25 @@ class Plain(Method):
 
 
 class Tampers(Plain):
-    """Overwrites everything it is given that is not its own network."""
+    """Overwrites everything it is given that is not its own network, through NumPy: torch sees nothing."""
 
     name = "plain"
 
     def setup(self, pools):  # type: ignore[no-untyped-def]
         for pool in (pools.labelled, pools.unlabelled):
-            pool.prior.fill_(0.5)
-            pool.observed.fill_(1)
+            pool.prior.numpy().fill(0.5)
+            pool.observed.numpy().fill(1)
 
     def start_epoch(self, pools):  # type: ignore[no-untyped-def]
-        pools.labelled.logits().fill_(3.0)
-        pools.labelled.prior.clamp_(min=0.5)
+        pools.labelled.logits().numpy().fill(3.0)
+        pools.labelled.prior.numpy().fill(0.5)
 
     def step(self, labelled, unlabelled, update):  # type: ignore[no-untyped-def]
         terms = super().step(labelled, unlabelled, update)
         for batch in (labelled, unlabelled):
             if batch is not None:
-                batch.rows.fill_(0)
-                batch.observed.fill_(1)
+                batch.rows.numpy().fill(0)
+                batch.observed.numpy().fill(1)
         with pytest.raises(AttributeError):
             update.parameters.clear()
         return terms
@@ -57,6 +57,15 @@ def test_a_method_that_overwrites_what_it_is_given_is_judged_as_any_other() -> N
     assert np.array_equal(honest.scores, tampered.scores)
     for name, values in honest.rule_parameters.items():
         assert np.array_equal(values, tampered.rule_parameters[name])
+
+
+def test_a_change_in_place_that_torch_sees_is_refused() -> None:
+    class Clamps(Plain):
+        def setup(self, pools):  # type: ignore[no-untyped-def]
+            pools.labelled.prior.clamp_(min=0.5)
+
+    with pytest.raises(ContractError, match=r"setup changes pools\.labelled\.prior in place"):
+        train(Clamps, toy("vector"), spec_for(Clamps, "semi"))
 
 
 def test_an_estimator_that_overwrites_what_it_is_given_is_judged_as_any_other() -> None:

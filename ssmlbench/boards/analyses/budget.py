@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from ssmlbench.boards.analyses.contract import (
     MOST_LINES,
     Analysis,
-    Cell,
     Findings,
     Option,
+    RunCell,
     nothing,
     table,
     train_rows,
@@ -39,10 +39,10 @@ class Budget(Analysis):
     options = (Option("baseline", "bce", "The row whose labels are counted as saved."),)
 
     def find(
-        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+        self, cells: Sequence[RunCell], query: Query, options: Mapping[str, Any]
     ) -> list[Findings]:
         """One finding for each data set and regime with two levels or more."""
-        places: dict[tuple[str, str], dict[str, Cell]] = {}
+        places: dict[tuple[str, str], dict[str, RunCell]] = {}
         for cell in sorted(cells, key=lambda cell: bool(cell.board.separate_reason)):
             if cell.level:  # of two boards with a level, the main one counts
                 place = (cell.board.dataset, cell.board.regime)
@@ -89,7 +89,7 @@ def labelled_rows(run: Finished) -> float:
     return float(spec.regime_number or 1) * rows
 
 
-def _of_board(cells: Sequence[Cell], query: Query, baseline: str) -> Findings:
+def _of_board(cells: Sequence[RunCell], query: Query, baseline: str) -> Findings:
     place = f"{cells[0].board.dataset} · {cells[0].board.regime}"
     metric = quality_metric(query)
     sign = 1 if metric.higher_is_better else -1

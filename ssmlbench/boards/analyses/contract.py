@@ -40,7 +40,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Cell:
+class RunCell:
     """The runs of one data set and regime at one level (π or share), by row of its board."""
 
     board: Board
@@ -90,12 +90,12 @@ class Analysis(ABC):
 
     @abstractmethod
     def find(
-        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+        self, cells: Sequence[RunCell], query: Query, options: Mapping[str, Any]
     ) -> list[Findings]:
         """The findings, one for each place; a UserError in one line if nothing can be found."""
 
 
-def cells_of(boards: Sequence[Board]) -> list[Cell]:
+def run_cells(boards: Sequence[Board]) -> list[RunCell]:
     """The cells of the boards, in their order; a row's runs by seed."""
     found = []
     for board in boards:
@@ -108,7 +108,7 @@ def cells_of(boards: Sequence[Board]) -> list[Cell]:
             }
             rows = {name: members for name, members in rows.items() if members}
             if rows:
-                found.append(Cell(board, level, rows))
+                found.append(RunCell(board, level, rows))
     return found
 
 
@@ -133,7 +133,7 @@ class Missing:
         return "; ".join([*lines, *self.damaged])
 
 
-def with_scores(cell: Cell) -> tuple[dict[str, list[StoredScores]], Missing]:
+def with_scores(cell: RunCell) -> tuple[dict[str, list[StoredScores]], Missing]:
     """The stored test scores of each row's runs; rows without any are noted as missing."""
     found: dict[str, list[StoredScores]] = {}
     missing = Missing("scores.safetensors")
@@ -149,7 +149,7 @@ def with_scores(cell: Cell) -> tuple[dict[str, list[StoredScores]], Missing]:
 
 
 def with_diagnostics(
-    cell: Cell, array: str
+    cell: RunCell, array: str
 ) -> tuple[dict[str, list[tuple[Finished, Diagnostics]]], Missing]:
     """The runs of each row whose side file has an array; rows without any are noted as missing."""
     found: dict[str, list[tuple[Finished, Diagnostics]]] = {}
@@ -176,7 +176,7 @@ def side_file(run: Finished) -> Diagnostics | None:
         return None
 
 
-def label_names(cell: Cell, labels: int) -> list[str]:
+def label_names(cell: RunCell, labels: int) -> list[str]:
     """The labels' names, from a run that stored them; else numbers counted from 0."""
     for runs in cell.rows.values():
         for run in runs:

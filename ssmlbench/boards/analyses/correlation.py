@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ssmlbench.boards.analyses.contract import (
     Analysis,
-    Cell,
     Findings,
     Option,
+    RunCell,
     label_names,
     nothing,
     table,
@@ -24,6 +24,7 @@ from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import INK, plain_numbers
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.protocol.metrics import Values
 from ssmlbench.runs.finished import Finished
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 MOST_LABELS = 30
 SCALE, MARGIN = 20.0, 0.3
 """HML's s and m, for a method that has none."""
-Values = NDArray[np.float64]
 
 
 class Correlation(Analysis):
@@ -47,7 +47,7 @@ class Correlation(Analysis):
     )
 
     def find(
-        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+        self, cells: Sequence[RunCell], query: Query, options: Mapping[str, Any]
     ) -> list[Findings]:
         """One finding for each cell whose runs noted weights and pairs."""
         threshold = float(options.get("threshold", 0.0))
@@ -117,7 +117,9 @@ def scale_and_margin(run: Finished) -> tuple[float, float]:
     return float(numbers[0] or SCALE), float(MARGIN if numbers[1] is None else numbers[1])
 
 
-def _of_cell(cell: Cell, rows: Mapping[str, Sequence[Any]], of: str, threshold: float) -> Findings:
+def _of_cell(
+    cell: RunCell, rows: Mapping[str, Sequence[Any]], of: str, threshold: float
+) -> Findings:
     if of and of not in rows:
         raise UserError(f"--of {of}: no such row in {cell.where}.{did_you_mean(of, rows)}")
     shown = of or next(iter(rows))

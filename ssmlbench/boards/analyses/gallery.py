@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ssmlbench.boards.analyses.contract import (
     Analysis,
-    Cell,
     Findings,
     Option,
+    RunCell,
     label_names,
     nothing,
     table,
@@ -54,7 +54,7 @@ class Gallery(Analysis):
     in_report = False
 
     def find(
-        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+        self, cells: Sequence[RunCell], query: Query, options: Mapping[str, Any]
     ) -> list[Findings]:
         """One finding for each cell with scores; inputs from the prepared data set, if it is here."""
         for name in ("rows", "top"):
@@ -89,7 +89,7 @@ def most_different(a: NDArray[Any], b: NDArray[Any], count: int) -> list[int]:
 
 
 def _of_cell(
-    cell: Cell, stored: Mapping[str, Sequence[StoredScores]], options: Mapping[str, Any]
+    cell: RunCell, stored: Mapping[str, Sequence[StoredScores]], options: Mapping[str, Any]
 ) -> Findings:
     firsts = {row: runs[0] for row, runs in stored.items()}
     truth = next(iter(firsts.values())).truth

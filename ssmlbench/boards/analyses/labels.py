@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ssmlbench.boards.analyses.contract import (
     MOST_LINES,
     Analysis,
-    Cell,
     Findings,
+    RunCell,
     label_names,
     nothing,
     side_file,
@@ -29,24 +29,23 @@ from ssmlbench.boards.analyses.drawing import (
 )
 from ssmlbench.boards.query import Query
 from ssmlbench.protocol.decisions import decide
-from ssmlbench.protocol.metrics import average_precision
+from ssmlbench.protocol.metrics import Values, average_precision
 from ssmlbench.runs.scores import StoredScores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GROUPS = ("head", "medium", "tail")
-Values = NDArray[np.float64]
 
 
-class Labels(Analysis):
+class LabelsAnalysis(Analysis):
     """Average precision, F1 and accuracy of every label, and how evenly a method serves them."""
 
     name = "labels"
     summary = "Results per label, in head, medium and tail groups, and VCA."
 
     def find(
-        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+        self, cells: Sequence[RunCell], query: Query, options: Mapping[str, Any]
     ) -> list[Findings]:
         """One finding for each cell whose runs have scores."""
         found = [findings for cell in cells if (findings := _of_cell(cell, query.decision))]
@@ -94,7 +93,7 @@ def label_f1(predicted: NDArray[np.bool_], truth: NDArray[np.bool_]) -> Values:
     return np.where(total > 0, 2 * hits / np.maximum(total, 1), 0.0)
 
 
-def _of_cell(cell: Cell, decision: str) -> Findings | None:
+def _of_cell(cell: RunCell, decision: str) -> Findings | None:
     stored, missing = with_scores(cell)
     if not stored:
         return None
@@ -139,12 +138,12 @@ def _of_cell(cell: Cell, decision: str) -> Findings | None:
     return Findings("labels", cell.where, section, records, draw, f"mAP of labels by {source}.")
 
 
-def _seeds(cell: Cell, row: str, scores: Sequence[StoredScores]) -> list[int]:
+def _seeds(cell: RunCell, row: str, scores: Sequence[StoredScores]) -> list[int]:
     seeds = [run.spec.seed for run in cell.rows[row]]
     return seeds if len(seeds) == len(scores) else list(range(len(scores)))
 
 
-def _train_counts(cell: Cell, truth: NDArray[np.bool_]) -> tuple[NDArray[Any], str]:
+def _train_counts(cell: RunCell, truth: NDArray[np.bool_]) -> tuple[NDArray[Any], str]:
     """Positives of each label in the training rows, or in the test rows of runs that did not note them."""
     for runs in cell.rows.values():
         for run in runs:
@@ -178,7 +177,7 @@ def _mean(values: Values) -> float:
 
 
 def _figure(
-    cell: Cell,
+    cell: RunCell,
     precisions: Mapping[str, Sequence[Values]],
     summaries: Mapping[str, Sequence[Mapping[str, float]]],
     order: NDArray[np.intp],

@@ -28,8 +28,8 @@ def write_findings(found: Sequence[Findings], folder: Path) -> list[Path]:
     written = []
     for name, findings in zip(slugs([f"{f.name} {f.where}" for f in found]), found, strict=True):
         contents: dict[str, str | bytes] = {kind: save(findings.draw, kind) for kind in FORMATS}
-        contents["csv"] = as_csv(findings)
-        contents["json"] = as_json(findings)
+        contents["csv"] = findings_csv(findings)
+        contents["json"] = findings_json(findings)
         for kind, content in contents.items():
             file = folder / f"{name}.{kind}"
             try:
@@ -40,7 +40,7 @@ def write_findings(found: Sequence[Findings], folder: Path) -> list[Path]:
     return written
 
 
-def as_csv(findings: Findings) -> str:
+def findings_csv(findings: Findings) -> str:
     """The records as CSV; a number that is not defined is empty."""
     columns = list(dict.fromkeys(key for record in findings.records for key in record))
     out = io.StringIO()
@@ -51,7 +51,7 @@ def as_csv(findings: Findings) -> str:
     return out.getvalue()
 
 
-def as_json(findings: Findings) -> str:
+def findings_json(findings: Findings) -> str:
     """Title, notes and records as JSON; a number that is not defined is null."""
     records = [{key: _plain(value) for key, value in r.items()} for r in findings.records]
     facts = {

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ssmlbench.boards.analyses.contract import (
     Analysis,
-    Cell,
     Findings,
     Option,
+    RunCell,
     label_names,
     table,
     with_scores,
@@ -34,7 +34,7 @@ LEVEL, POWER = 0.05, 0.8
 MOST_SEEDS = 10_000
 
 
-class Pair(Analysis):
+class PairAnalysis(Analysis):
     """The difference of two rows per metric and label, and how many seeds would show it."""
 
     name = "pair"
@@ -44,7 +44,7 @@ class Pair(Analysis):
     in_report = False
 
     def find(
-        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+        self, cells: Sequence[RunCell], query: Query, options: Mapping[str, Any]
     ) -> list[Findings]:
         """One finding for each cell that has both rows."""
         a, b = str(options["a"]), str(options["b"])
@@ -105,13 +105,13 @@ def label_wins(
     return differences.mean(axis=0), deviation
 
 
-def _of_cell(cell: Cell, a: str, b: str, query: Query, draws: int) -> Findings:
+def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Findings:
     runs = {name: {run.spec.seed: run for run in cell.rows[name]} for name in (a, b)}
     seeds = sorted(runs[a].keys() & runs[b].keys())
     if not seeds:
         raise UserError(f"analyse pair: {a} and {b} have no common seed in {cell.where}")
     kept = {name: [runs[name][seed] for seed in seeds] for name in (a, b)}
-    stored, missing = with_scores(Cell(cell.board, cell.level, kept))
+    stored, missing = with_scores(RunCell(cell.board, cell.level, kept))
     if missing.rows:
         raise UserError(
             f"analyse pair: {next(iter(missing.rows.values()))} has no readable scores.safetensors; "

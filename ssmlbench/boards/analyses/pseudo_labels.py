@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ssmlbench.boards.analyses.contract import (
     MOST_LINES,
     Analysis,
-    Cell,
     Findings,
+    RunCell,
     label_names,
     nothing,
     table,
@@ -30,6 +30,7 @@ from ssmlbench.boards.analyses.drawing import (
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import INK
 from ssmlbench.protocol.diagnostics import PSEUDO_COLUMNS
+from ssmlbench.protocol.metrics import Values
 from ssmlbench.protocol.regimes import REGIMES
 from ssmlbench.runs.diagnostics import Diagnostics
 from ssmlbench.runs.finished import Finished
@@ -37,18 +38,17 @@ from ssmlbench.runs.finished import Finished
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Values = NDArray[np.float64]
 MEASURES = ("precision", "recall", "coverage")
 
 
-class PseudoLabels(Analysis):
+class PseudoLabelsAnalysis(Analysis):
     """How right, how complete and how well calibrated the labels are that a method gives itself."""
 
     name = "pseudo-labels"
     summary = "Precision, recall, coverage and calibration of pseudo-labels per label and epoch."
 
     def find(
-        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+        self, cells: Sequence[RunCell], query: Query, options: Mapping[str, Any]
     ) -> list[Findings]:
         """One finding for each cell with a method that gives pseudo-labels to whole pools."""
         found = [findings for cell in cells if (findings := _of_cell(cell))]
@@ -86,13 +86,13 @@ def calibration_error(counts: NDArray[Any]) -> float:
     return float(np.abs(true - total).sum() / number.sum())
 
 
-def unlabelled_rows(run: Finished) -> int:
+def unlabelled_count(run: Finished) -> int:
     """Training rows of a run without a label."""
     rows, spec = train_rows(run), run.spec
     return rows - REGIMES[spec.regime].labelled_count(rows, spec.regime_number)
 
 
-def _of_cell(cell: Cell) -> Findings | None:
+def _of_cell(cell: RunCell) -> Findings | None:
     found, missing = with_diagnostics(cell, "pseudo_counts")
     if not found:
         return None
@@ -104,7 +104,7 @@ def _of_cell(cell: Cell) -> Findings | None:
     for row, members in found.items():
         for run, noted in members:
             epochs, counts = noted["pseudo_epochs"], noted["pseudo_counts"]
-            rows = unlabelled_rows(run)
+            rows = unlabelled_count(run)
             records += _records(row, run.spec.seed, epochs, counts, rows, names)
             overall = quality(counts.sum(axis=2, dtype=np.float64), rows * labels)
             for measure in MEASURES:
@@ -166,7 +166,7 @@ def _calibration_records(
 
 
 def _figure(
-    cell: Cell,
+    cell: RunCell,
     curves: Mapping[str, Mapping[str, list[tuple[Any, Any]]]],
     found: Mapping[str, list[tuple[Finished, Diagnostics]]],
 ) -> Figure:

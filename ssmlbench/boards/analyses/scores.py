@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ssmlbench.boards.analyses.contract import (
     Analysis,
-    Cell,
     Findings,
+    RunCell,
     label_names,
     nothing,
     table,
@@ -22,6 +22,7 @@ from ssmlbench.boards.analyses.drawing import finish, legend, panels
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import DASHES, HUES
 from ssmlbench.protocol.diagnostics import GROUPS, HISTOGRAM_BINS
+from ssmlbench.protocol.metrics import Values
 from ssmlbench.runs.scores import StoredScores
 
 if TYPE_CHECKING:
@@ -29,17 +30,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_PANELS = 4
-Values = NDArray[np.float64]
 
 
-class Scores(Analysis):
+class ScoresAnalysis(Analysis):
     """Test scores of positives and negatives; cosines and gradients of training entries."""
 
     name = "scores"
     summary = "Densities of positive and negative scores, 1-Wasserstein distance per label."
 
     def find(
-        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+        self, cells: Sequence[RunCell], query: Query, options: Mapping[str, Any]
     ) -> list[Findings]:
         """The test scores of each cell, and its training entries where runs noted them."""
         found: list[Findings] = []
@@ -64,7 +64,9 @@ def distances(scores: NDArray[Any], truth: NDArray[np.bool_]) -> Values:
     return found
 
 
-def _test_scores(cell: Cell, stored: Mapping[str, Sequence[StoredScores]], lost: str) -> Findings:
+def _test_scores(
+    cell: RunCell, stored: Mapping[str, Sequence[StoredScores]], lost: str
+) -> Findings:
     names = label_names(cell, next(iter(stored.values()))[0].truth.shape[1])
     records: list[dict[str, Any]] = []
     body: list[list[object]] = []
@@ -112,7 +114,7 @@ def _test_scores(cell: Cell, stored: Mapping[str, Sequence[StoredScores]], lost:
     return Findings("scores", cell.where, section, records, draw, "Densities of test scores.")
 
 
-def _seeds(cell: Cell, row: str) -> list[int]:
+def _seeds(cell: RunCell, row: str) -> list[int]:
     return [run.spec.seed for run in cell.rows[row]]
 
 
@@ -137,7 +139,7 @@ def gradient_histograms(scores: NDArray[Any]) -> NDArray[Any]:
     return np.stack([observed[::-1], *others])
 
 
-def _training_entries(cell: Cell) -> Findings | None:
+def _training_entries(cell: RunCell) -> Findings | None:
     """HML's Figure 2: cosines (or scores) and gradient magnitudes of the training entries."""
     found, missing = with_diagnostics(cell, "scores")
     if not found:

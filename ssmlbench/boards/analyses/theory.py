@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ssmlbench.boards.analyses.contract import Analysis, Cell, Findings, Option, table
+from ssmlbench.boards.analyses.contract import Analysis, Findings, Option, RunCell, table
 from ssmlbench.boards.analyses.drawing import finish, legend, panels
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import DASHES, HUES
@@ -74,7 +74,7 @@ def theorem(ratio: float, mu: float, sigma: float, c: float) -> Errors:
 
 
 @dataclass(frozen=True)
-class Setting:
+class TheorySetting:
     """The distribution and the noise of one curve."""
 
     alpha: float
@@ -96,7 +96,9 @@ class Setting:
         return math.log(above / ((1 - self.alpha) * (1 - 2 * self.wrong_negatives)))
 
 
-def minimised(setting: Setting, ratio: float, rows: int, random: np.random.Generator) -> Errors:
+def minimised(
+    setting: TheorySetting, ratio: float, rows: int, random: np.random.Generator
+) -> Errors:
     """The class-wise errors of the b that makes the fewest mistakes on drawn pseudo-labelled rows.
 
     Means and deviations are equal in all dimensions, so that w ∝ 1 is optimal. The errors of the
@@ -147,13 +149,13 @@ class Theory(Analysis):
     )
 
     def find(
-        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+        self, cells: Sequence[RunCell], query: Query, options: Mapping[str, Any]
     ) -> list[Findings]:
         """One finding for each α."""
         return [_of_setting(setting, options) for setting in _settings(options)]
 
 
-def _settings(options: Mapping[str, Any]) -> list[Setting]:
+def _settings(options: Mapping[str, Any]) -> list[TheorySetting]:
     try:
         alphas = [float(part) for part in str(options["alpha"]).split(",")]
     except ValueError:
@@ -172,10 +174,10 @@ def _settings(options: Mapping[str, Any]) -> list[Setting]:
             raise UserError(f"--{name} {options[name]:g}: must be above {least}")
     noise = (options["eps_negative"], options["eps_positive"])
     shape = (options["mu"], options["sigma"], options["dimensions"])
-    return [Setting(alpha, *noise, *shape) for alpha in alphas]
+    return [TheorySetting(alpha, *noise, *shape) for alpha in alphas]
 
 
-def _of_setting(setting: Setting, options: Mapping[str, Any]) -> Findings:
+def _of_setting(setting: TheorySetting, options: Mapping[str, Any]) -> Findings:
     random = np.random.default_rng(options["seed"])
     records: list[dict[str, Any]] = []
     body = []
@@ -229,7 +231,7 @@ def _of_setting(setting: Setting, options: Mapping[str, Any]) -> Findings:
     return Findings(name, "", section, records, lambda: _figure(setting, records, where), notes[1])
 
 
-def _figure(setting: Setting, records: Sequence[Mapping[str, Any]], where: str) -> Figure:
+def _figure(setting: TheorySetting, records: Sequence[Mapping[str, Any]], where: str) -> Figure:
     fine = np.geomspace(RATIOS[0], RATIOS[-1], 201)
     closed = [theorem(float(m), setting.mu, setting.sigma, setting.c) for m in fine]
     figure, axes = panels(2, height=215)

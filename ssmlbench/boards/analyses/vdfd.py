@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ssmlbench.boards.analyses.contract import (
     MOST_LINES,
     Analysis,
-    Cell,
     Findings,
     Option,
+    RunCell,
     label_names,
     nothing,
     table,
@@ -48,7 +48,7 @@ class Vdfd(Analysis):
     )
 
     def find(
-        self, cells: Sequence[Cell], query: Query, options: Mapping[str, Any]
+        self, cells: Sequence[RunCell], query: Query, options: Mapping[str, Any]
     ) -> list[Findings]:
         """Two findings for each cell: methods side by side, and a few labels of one method."""
         found: list[Findings] = []
@@ -64,7 +64,7 @@ class Vdfd(Analysis):
         return found
 
 
-def difference(statistics: NDArray[Any]) -> NDArray[np.float64]:
+def variance_difference(statistics: NDArray[Any]) -> NDArray[np.float64]:
     """VDFD of each epoch and label: var_pos − var_neg; statistics: E × 6 × K."""
     columns = {name: statistics[:, i] for i, name in enumerate(ANGLE_COLUMNS)}
     vdfd: NDArray[np.float64] = columns["var_pos"].astype(np.float64) - columns["var_neg"]
@@ -73,12 +73,12 @@ def difference(statistics: NDArray[Any]) -> NDArray[np.float64]:
 
 def summary_curve(statistics: NDArray[Any]) -> NDArray[np.float64]:
     """The mean over labels of |VDFD| at each epoch; labels where it is not defined are left out."""
-    sizes = np.abs(difference(statistics))
+    sizes = np.abs(variance_difference(statistics))
     counts = np.isfinite(sizes).sum(axis=1)
     return np.where(counts > 0, np.nansum(sizes, axis=1) / np.maximum(counts, 1), np.nan)
 
 
-def _of_cell(cell: Cell, labels: str, of: str) -> list[Findings]:
+def _of_cell(cell: RunCell, labels: str, of: str) -> list[Findings]:
     found, missing = with_diagnostics(cell, "supervised")
     if not found:
         return []
@@ -132,7 +132,7 @@ def _records(
 ) -> list[dict[str, Any]]:
     found = []
     statistics = arrays[manner]
-    vdfd = difference(statistics)
+    vdfd = variance_difference(statistics)
     for e, epoch in enumerate(arrays["sample_epochs"]):
         for k, name in enumerate(names):
             facts = {"method": row, "seed": seed, "epoch": int(epoch), "label": name}
@@ -143,7 +143,7 @@ def _records(
 
 
 def _few_labels(
-    cell: Cell, found: Mapping[str, Any], names: Sequence[str], labels: str, of: str
+    cell: RunCell, found: Mapping[str, Any], names: Sequence[str], labels: str, of: str
 ) -> Findings:
     if of and of not in found:
         raise UserError(f"--of {of}: no such row in {cell.where}.{did_you_mean(of, found)}")
@@ -154,7 +154,7 @@ def _few_labels(
     body, records = [], []
     for k in chosen:
         for manner, about in MANNERS.items():
-            ends = [difference(noted[manner])[-1, k] for _, noted in members]
+            ends = [variance_difference(noted[manner])[-1, k] for _, noted in members]
             end = float(np.mean(ends))
             body.append([names[k], about, f"{end:+.5f}" if np.isfinite(end) else "–"])
             records += [
@@ -174,7 +174,7 @@ def _few_labels(
         for axis, k in zip(axes, chosen, strict=True):
             for manner, about in MANNERS.items():
                 noted_curves = [
-                    (n["sample_epochs"], difference(n[manner])[:, k]) for _, n in members
+                    (n["sample_epochs"], variance_difference(n[manner])[:, k]) for _, n in members
                 ]
                 at, values = common_x(noted_curves)
                 line(axis, at, values, styles[manner], about)

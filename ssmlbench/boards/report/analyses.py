@@ -53,10 +53,10 @@ class AnalysisSection:
 
 def analysis_sections(boards: Sequence[Board], query: Query) -> list[AnalysisSection]:
     """One for each analysis with data; an analysis without data is left out."""
-    from ssmlbench.boards.analyses.contract import cells_of
+    from ssmlbench.boards.analyses.contract import run_cells
     from ssmlbench.boards.analyses.table import analyses_by_name
 
-    cells = [c for c in cells_of(boards) if sum(map(len, c.rows.values())) <= RUNS][:CELLS]
+    cells = [c for c in run_cells(boards) if sum(map(len, c.rows.values())) <= RUNS][:CELLS]
     found = []
     for analysis in analyses_by_name().values() if cells else ():
         if not (analysis.in_report and analysis.needs_runs):

@@ -116,7 +116,7 @@ class HuggingFaceEncoder(Encoder):
         return text_views(_pad_id(cls.name), tuple(_tokenizer(cls.name).all_special_ids))
 
 
-def has_weights(name: str) -> bool:
+def has_model(name: str) -> bool:
     """Whether a model is on this machine: a folder, or in Hugging Face's cache."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError

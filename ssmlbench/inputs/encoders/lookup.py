@@ -37,7 +37,7 @@ def default_backbone(kind: str, preferred: str | None = None) -> str:
         return name if not known or image.has_weights(name) else WITHOUT_WEIGHTS[kind]
     from ssmlbench.inputs.encoders import huggingface as text
 
-    return name if text.has_weights(name) else WITHOUT_WEIGHTS[kind]
+    return name if text.has_model(name) else WITHOUT_WEIGHTS[kind]
 
 
 def about_default(dataset: str, kind: str, backbone: str, preferred: str | None) -> str | None:
