@@ -51,4 +51,4 @@ best=bce,asl,cap,bbam,fixmatch,softmatch,freematch,em_apl,d2l_mat,flatmatch
 estimators=logistic,forest,knn,label_spreading,self_training,prior
 for set in goemotions arxiv54; do run semi $set --method $estimators,$best; done
 
-ssmlbench compare --results "$results" --export measured
+ssmlbench compare --results "$results" --export measured/protocol-2

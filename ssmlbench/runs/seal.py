@@ -120,11 +120,11 @@ def lock_labels(raw_folder: str, needed: Iterable[Path], scratch: Path) -> bool:
     """
     if not kernel_can_lock():
         return False
-    for name in WRITTEN:  # what is made after the lock, beside what is sealed, could not be read
-        (cache_root() / name).mkdir(parents=True, exist_ok=True)
     with suppress(OSError):
-        # A folder that is made after the seal cannot be read from: features are computed inside it.
-        (cache_root() / "features").mkdir(parents=True, exist_ok=True)
+        for (
+            name
+        ) in WRITTEN:  # what is made after the lock, beside what is sealed, could not be read
+            (cache_root() / name).mkdir(parents=True, exist_ok=True)
     tasks = list((cache_root() / "tasks").glob("*"))
     labels = [_real(folder / name) for folder in tasks for name in (LABELS, CARD)]
     raw = _real(raw_folder) if raw_folder and Path(raw_folder).exists() else ""

@@ -210,6 +210,9 @@ def training_process(request: SealedRequest, pipe: Connection) -> None:
 def _seal(request: SealedRequest, desk: JudgePipe) -> None:
     raw = request.raw_folder
     run_folder = RunFolder.of(request.context.results, request.spec).path
+    with suppress(OSError):  # the judge says so if it cannot be made
+        # The judge makes it meanwhile. A folder that is made after the lock may not be read from.
+        run_folder.mkdir(parents=True, exist_ok=True)
     needed = [Path(file) for file in request.plugin_files if file.endswith(".py")]
     needed += [run_folder, *map(Path, filter(None, sys.path)), Path(sys.prefix)]
     needed += [Path(request.spec.backbone)] if os.sep in request.spec.backbone else []

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from safetensors.numpy import load_file
 
 from ssmlbench.core.events import Closing, Done, Event, Failed, Retried
+from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.run_one import run_one
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs import sealed_run
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
@@ -169,3 +172,19 @@ def test_nothing_of_a_run_outlives_it(make: Make) -> None:
     left = {file.name for file in folder.path.iterdir()}
     assert folder.result_file.name in left
     assert not any(name.startswith((".", "checkpoint", "judgements", "progress")) for name in left)
+
+
+def test_the_folder_of_a_run_is_there_before_the_kernel_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = RunSpec("bce", "noise", pi=0.5)
+    context = RunContext(tmp_path / "new" / "results", "cpu", 1)
+    request = SimpleNamespace(
+        raw_folder="", context=context, spec=spec, plugin_files=(), scratch=tmp_path
+    )
+    there = []
+    folder = RunFolder.of(context.results, spec).path
+    monkeypatch.setattr(sealed_run, "lock_labels", lambda *rest: there.append(folder.is_dir()))
+    monkeypatch.setattr(sealed_run, "set_tripwire", lambda *rest: None)
+    sealed_run._seal(request, SimpleNamespace(violation=None, note=None))
+    assert there == [True]
