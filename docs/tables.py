@@ -13,7 +13,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "methods.md", ROOT / "docs" / "datasets.md")
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "docs" / "methods.md",
+    ROOT / "docs" / "datasets.md",
+    ROOT / "leaderboards" / "README.md",
+)
 TABLE = re.compile(r"(<!-- table: (ssmlbench .*?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
