@@ -9,6 +9,7 @@ from dataclasses import replace
 from ssmlbench.boards.board import Board, BoardRow, Cell, Difference
 from ssmlbench.boards.columns import COSTS, Column
 from ssmlbench.boards.query import Query
+from ssmlbench.core.intervals import mean_with_interval
 from ssmlbench.protocol.regimes import REGIMES
 from ssmlbench.runs.finished import Finished
 
@@ -74,14 +75,10 @@ def paired_difference(ours: Cell, theirs: Cell) -> Difference | None:
     if not values:
         return None
     count = len(values)
-    mean = math.fsum(values) / count
     if count < LEAST_SEEDS:
-        return Difference(mean, count)
-    from scipy.special import stdtrit  # the quantile of t; scipy.stats takes long to import
-
-    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
-    reach = float(stdtrit(count - 1, 0.975)) * deviation / math.sqrt(count)
-    return Difference(mean, count, (mean - reach, mean + reach))
+        return Difference(math.fsum(values) / count, count)
+    mean, interval = mean_with_interval(values)
+    return Difference(mean, count, interval)
 
 
 def _add_bootstrap(board: Board, runs: Runs, query: Query) -> None:

@@ -41,10 +41,7 @@ def build_boards(runs: Iterable[Finished], query: Query) -> list[Board]:
     runs = list(runs)
     versions = Versions.of(runs)
     versions.check(query.versions, runs)
-    groups: dict[tuple[str, str], list[Finished]] = defaultdict(list)
-    for run in runs:
-        if query.wants(run.spec):
-            groups[run.spec.dataset, run.spec.regime].append(run)
+    groups = _wanted_groups(runs, query)
     boards = [
         board for key in sorted(groups) for board in _boards_of_group(groups[key], query, versions)
     ]
@@ -59,16 +56,21 @@ def build_boards(runs: Iterable[Finished], query: Query) -> list[Board]:
 
 def shown_runs(runs: Sequence[Finished], query: Query, versions: Versions) -> list[Finished]:
     """The runs that the boards of a query show: without those of hidden versions."""
+    return [
+        run
+        for group in _wanted_groups(runs, query).values()
+        for _, members in _by_setting(group)
+        for run in versions.shown(members, query.versions)
+    ]
+
+
+def _wanted_groups(runs: Iterable[Finished], query: Query) -> dict[tuple[str, str], list[Finished]]:
+    """The runs that the query wants, by data set and regime."""
     groups: dict[tuple[str, str], list[Finished]] = defaultdict(list)
     for run in runs:
         if query.wants(run.spec):
             groups[run.spec.dataset, run.spec.regime].append(run)
-    return [
-        run
-        for group in groups.values()
-        for _, members in _by_setting(group)
-        for run in versions.shown(members, query.versions)
-    ]
+    return groups
 
 
 def _boards_of_group(runs: Sequence[Finished], query: Query, versions: Versions) -> list[Board]:

@@ -143,13 +143,13 @@ def evaluate_runs(
 
 def _differences(stored: Any, again: Any) -> list[str]:
     """The stored values that are not found again, by rule, convention and metric."""
+    from ssmlbench.runs.schema import metric_entries
+
+    present = dict(metric_entries(again))
     return [
         f"{metric} ({rule}, {convention}) {value:.6f}, now {now:.6f}"
-        for rule, conventions in stored.items()
-        for convention, values in conventions.items()
-        for metric, value in values.items()
-        if (now := again.get(rule, {}).get(convention, {}).get(metric)) is not None
-        and abs(now - value) > 1e-9
+        for (rule, convention, metric), value in metric_entries(stored)
+        if (now := present.get((rule, convention, metric))) is not None and abs(now - value) > 1e-9
     ]
 
 

@@ -188,7 +188,7 @@ def snapshot(repository: str, revision: str) -> Path:
     except Exception as error:  # three libraries raise a dozen kinds: it is not available
         reason = str(error).partition("\n")[0]
         raise UserError(
-            f"data set {HUB}{repository}: {revision} cannot be had from the hub "
+            f"data set {HUB}{repository}: {revision} is not available from the hub "
             f"({type(error).__name__}: {reason[:120]}); check its name and the network"
         ) from None
     return Path(folder)

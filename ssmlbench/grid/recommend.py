@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.intervals import mean_with_interval
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.request import GridRequest, expand
 from ssmlbench.runs.finished import Finished, Unreadable, read_result
@@ -75,13 +76,8 @@ class FoldDifference:
 
 def fold_difference(ours: Tried, theirs: Tried) -> FoldDifference:
     """The mean difference over folds, with its paired t interval."""
-    from scipy import stats
-
     each = [a - b for a, b in zip(ours.values, theirs.values, strict=True)]
-    mean = math.fsum(each) / len(each)
-    spread = math.sqrt(math.fsum((d - mean) ** 2 for d in each) / (len(each) - 1))
-    reach = float(stats.t.ppf(0.975, len(each) - 1)) * spread / math.sqrt(len(each))
-    return FoldDifference(mean, (mean - reach, mean + reach))
+    return FoldDifference(*mean_with_interval(each))
 
 
 @dataclass

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ssmlbench.protocol.observation import Labels, Observation, RowIndex
 
-FloatArray = npt.NDArray[np.float32]
+Float32Array = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 SAMPLED_ROWS = 2048
@@ -46,13 +46,13 @@ class Sample:
     trained_on n × K int8, the same with the trusted pseudo-labels
     """
 
-    features: FloatArray
-    scores: FloatArray | None
-    cosines: FloatArray | None
+    features: Float32Array
+    scores: Float32Array | None
+    cosines: Float32Array | None
     observed: Labels
     trained_on: Labels
 
-    def examined(self, truth: Labels) -> dict[str, FloatArray]:
+    def examined(self, truth: Labels) -> dict[str, Float32Array]:
         """All that is noted of the sample, by the names of Records. truth: n × K of its rows."""
         found = {
             "supervised": angle_statistics(self.features, truth == 1, truth == 0),
@@ -77,14 +77,16 @@ class Records:
     """
 
     sample_epochs: list[int] = field(default_factory=list)
-    supervised: list[FloatArray] = field(default_factory=list)  # 6 × K, by the true labels
-    trained_on: list[FloatArray] = field(default_factory=list)  # 6 × K, by labels and pseudo-labels
+    supervised: list[Float32Array] = field(default_factory=list)  # 6 × K, by the true labels
+    trained_on: list[Float32Array] = field(
+        default_factory=list
+    )  # 6 × K, by labels and pseudo-labels
     pseudo_epochs: list[int] = field(default_factory=list)
-    pseudo_counts: list[FloatArray] = field(default_factory=list)  # 5 × K
-    calibration: list[FloatArray] = field(default_factory=list)  # 3 × bins × K, of hidden entries
-    scores: list[FloatArray] = field(default_factory=list)  # groups × bins over [0, 1]
-    cosines: list[FloatArray] = field(default_factory=list)  # groups × bins over [-1, 1]
-    head_weights: list[FloatArray] = field(default_factory=list)  # K × D, of the last epoch only
+    pseudo_counts: list[Float32Array] = field(default_factory=list)  # 5 × K
+    calibration: list[Float32Array] = field(default_factory=list)  # 3 × bins × K, of hidden entries
+    scores: list[Float32Array] = field(default_factory=list)  # groups × bins over [0, 1]
+    cosines: list[Float32Array] = field(default_factory=list)  # groups × bins over [-1, 1]
+    head_weights: list[Float32Array] = field(default_factory=list)  # K × D, of the last epoch only
 
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         """The lists as arrays, by name; an empty list is left out."""
@@ -95,7 +97,7 @@ class Records:
         """The records that `arrays` gave."""
         return cls(**{name: list(values) for name, values in arrays.items()})
 
-    def note(self, axis: str, epochs: int, found: Mapping[str, FloatArray]) -> None:
+    def note(self, axis: str, epochs: int, found: Mapping[str, Float32Array]) -> None:
         """Add what was found after so many epochs. A resumed run notes its last epoch again.
 
         axis: the list of epochs that the values belong to.
@@ -127,7 +129,7 @@ def sampled_rows(observation: Observation, seed: int) -> dict[str, RowIndex]:
     return {"labelled": drawn[:split], "unlabelled": drawn[split:] - len(observation.labelled)}
 
 
-def angle_statistics(features: FloatArray, positive: Mask, negative: Mask) -> FloatArray:
+def angle_statistics(features: Float32Array, positive: Mask, negative: Mask) -> Float32Array:
     """Of each label, ANGLE_COLUMNS of φ_ik = arccos(z_i·c_k / |z_i||c_k|), 6 × K, in radians.
 
     features: N × D, the head's input z; positive, negative: N × K. c_k is the mean feature of the
@@ -150,13 +152,13 @@ def angle_statistics(features: FloatArray, positive: Mask, negative: Mask) -> Fl
     return np.concatenate([rows, counts]).astype(np.float32)
 
 
-def _directions(vectors: FloatArray) -> FloatArray:
+def _directions(vectors: Float32Array) -> Float32Array:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: FloatArray = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
+    unit: Float32Array = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
     return unit
 
 
-def pseudo_label_counts(truth: Labels, positive: Mask, trusted: Mask) -> FloatArray:
+def pseudo_label_counts(truth: Labels, positive: Mask, trusted: Mask) -> Float32Array:
     """PSEUDO_COLUMNS of each label, 5 × K. Entries whose truth nobody knows are not counted."""
     known, true = truth >= 0, truth == 1
     trusted = np.broadcast_to(trusted, truth.shape) & known
@@ -166,7 +168,7 @@ def pseudo_label_counts(truth: Labels, positive: Mask, trusted: Mask) -> FloatAr
     return np.stack([column.sum(axis=0) for column in columns]).astype(np.float32)
 
 
-def calibration_counts(scores: FloatArray, truth: Labels) -> FloatArray:
+def calibration_counts(scores: Float32Array, truth: Labels) -> Float32Array:
     """CALIBRATION_COLUMNS of each label and bin, 3 × bins × K; bins of equal width over [0, 1]."""
     labels = truth.shape[1]
     bins = np.minimum((scores * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
@@ -179,8 +181,8 @@ def calibration_counts(scores: FloatArray, truth: Labels) -> FloatArray:
 
 
 def group_histograms(
-    values: FloatArray, observed: Labels, truth: Labels, low: float, high: float
-) -> FloatArray:
+    values: Float32Array, observed: Labels, truth: Labels, low: float, high: float
+) -> Float32Array:
     """Histograms of the entries of each of GROUPS over [low, high], groups × bins."""
     positive = truth == 1
     members = (positive & (observed == 1), positive & (observed != 1), truth == 0)

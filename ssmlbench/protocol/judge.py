@@ -18,12 +18,10 @@ from ssmlbench.core.errors import ContractError, RunFailed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol import metrics
 from ssmlbench.protocol.decisions import fit_rules
-from ssmlbench.protocol.diagnostics import Mask, Records, Sample, sampled_rows
+from ssmlbench.protocol.diagnostics import Float32Array, Mask, Records, Sample, sampled_rows
 from ssmlbench.protocol.observation import Labels, Observation, RowIndex, observe
 from ssmlbench.protocol.regimes import REGIMES, UNKNOWN
 from ssmlbench.protocol.sealed import SealedTruth
-
-Float32Array = npt.NDArray[np.float32]
 
 
 class JudgeDesk(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ssmlbench.protocol.diagnostics import FloatArray, Sample, label_counts, pseudo_label_counts
+from ssmlbench.protocol.diagnostics import Float32Array, Sample, label_counts, pseudo_label_counts
 from ssmlbench.protocol.observation import Labels, RowIndex
 
 
@@ -37,7 +37,7 @@ class SealedTruth:
 
     def pseudo_label_counts(
         self, rows: RowIndex, positive: npt.NDArray[np.bool_], trusted: npt.NDArray[np.bool_]
-    ) -> FloatArray:
+    ) -> Float32Array:
         """The counts behind precision, recall and coverage, label by label."""
         return pseudo_label_counts(self._truth[rows], positive, trusted)
 
@@ -45,6 +45,6 @@ class SealedTruth:
         """How often each label, and each pair of labels, is positive."""
         return label_counts(self._truth)
 
-    def examined(self, rows: RowIndex, sample: Sample) -> dict[str, FloatArray]:
+    def examined(self, rows: RowIndex, sample: Sample) -> dict[str, Float32Array]:
         """Angles, calibration and histograms of sampled training rows."""
         return sample.examined(self._truth[rows])

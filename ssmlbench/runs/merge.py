@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.runs.finished import Finished
-from ssmlbench.runs.schema import MetricValues
+from ssmlbench.runs.schema import metric_entries
 
 
 def merge_runs(runs: Iterable[Finished], prefer: Path | None = None) -> list[Finished]:
@@ -34,18 +34,11 @@ def merge_runs(runs: Iterable[Finished], prefer: Path | None = None) -> list[Fin
 
 def _difference(one: Finished, other: Finished) -> str:
     """The first metric in which two results of one run differ, with both values; empty if none."""
-    theirs = dict(_numbers(other.result["metrics"]))
-    for key, value in _numbers(one.result["metrics"]):
+    theirs = dict(metric_entries(other.result["metrics"]))
+    for key, value in metric_entries(one.result["metrics"]):
         if key in theirs and value != theirs[key] and not _both_nan(value, theirs[key]):
             return f"{key[2]} {value:.6g} in {one.folder}, {theirs[key]:.6g} in {other.folder}"
     return ""
-
-
-def _numbers(metrics: MetricValues) -> Iterator[tuple[tuple[str, str, str], float]]:
-    for rule, by_convention in metrics.items():
-        for convention, values in by_convention.items():
-            for metric, value in values.items():
-                yield (rule, convention, metric), value
 
 
 def _both_nan(one: float, other: float) -> bool:

@@ -17,8 +17,8 @@ from ssmlbench.core import events
 from ssmlbench.core.errors import DISK_ERRORS, Diverged, RunFailed, UserError, disk_error
 from ssmlbench.core.events import Event
 from ssmlbench.kit.estimator import Uses
-from ssmlbench.protocol.diagnostics import Mask
-from ssmlbench.protocol.judge import Float32Array, Judge
+from ssmlbench.protocol.diagnostics import Float32Array, Mask
+from ssmlbench.protocol.judge import Judge
 from ssmlbench.runs.train import TrainingReport
 from ssmlbench.training.evaluation import Trained
 

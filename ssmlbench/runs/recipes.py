@@ -13,7 +13,6 @@ from typing import Any
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import Between, Choice, Search
 from ssmlbench.core.spec import FIELDS, RunSpec
-from ssmlbench.core.suggestions import one_of
 from ssmlbench.kit.method import Method
 
 FEATURES_LR = 2e-3
@@ -105,7 +104,7 @@ RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in _ENTRIES}
 def with_recipe(typed: Mapping[str, Any], request: Request) -> dict[str, Any]:
     """What was typed, and the recipe's defaults for what was not."""
     name = typed.get("recipe") or ("features" if request.fixed_features else "paper")
-    one_of(name, tuple(RECIPES), FIELDS["recipe"].flag)
+    FIELDS["recipe"].check(name)
     recipe = RECIPES[name]
     if recipe.for_fixed_features and not request.fixed_features:
         raise UserError(

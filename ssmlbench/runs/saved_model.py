@@ -22,7 +22,8 @@ from ssmlbench.kit.estimator import Estimator
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.protocol.judge import Float32Array, checked_scores
+from ssmlbench.protocol.diagnostics import Float32Array
+from ssmlbench.protocol.judge import checked_scores
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.model_card import ModelCard, read_model_card, versions
 from ssmlbench.runs.train import build_learner

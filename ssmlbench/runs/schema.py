@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NotRequired, TypedDict, cast
 
 from ssmlbench.core.checksums import FIELD, FileFacts, checksum_holds
@@ -206,6 +206,14 @@ def _literal_values(hint: Any) -> list[object]:
 def _hint_text(hint: Any) -> str:
     names = [repr(value) for value in _literal_values(hint)]
     return " or ".join(names or sorted({kind.__name__ for kind in _json_types(hint)}))
+
+
+def metric_entries(metrics: MetricValues) -> Iterator[tuple[tuple[str, str, str], float]]:
+    """Yield every value with its decision rule, convention and metric."""
+    for rule, by_convention in metrics.items():
+        for convention, values in by_convention.items():
+            for metric, value in values.items():
+                yield (rule, convention, metric), value
 
 
 def check_metrics(metrics: object) -> MetricValues:

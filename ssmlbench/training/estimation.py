@@ -13,7 +13,8 @@ from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.splits import RowNumbers, SplitInputs
 from ssmlbench.kit.estimator import Estimator, FeaturePool, Features
-from ssmlbench.protocol.judge import Float32Array, checked_scores
+from ssmlbench.protocol.diagnostics import Float32Array
+from ssmlbench.protocol.judge import checked_scores
 from ssmlbench.training.device import peak_memory, reset_peak_memory
 from ssmlbench.training.evaluation import Trained
 from ssmlbench.training.run_data import RunData

@@ -24,7 +24,8 @@ from ssmlbench.kit.contract import check_pseudo_labels
 from ssmlbench.kit.heads import Network
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Outputs, Pool, Pools, RowOutputs, no_such_view
-from ssmlbench.protocol.judge import Float32Array, Judgements, checked_scores
+from ssmlbench.protocol.diagnostics import Float32Array
+from ssmlbench.protocol.judge import Judgements, checked_scores
 from ssmlbench.training.model import Model
 from ssmlbench.training.recording import Recorder, Watch
 from ssmlbench.training.run_data import RunData

@@ -17,7 +17,7 @@ from torch import Tensor
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.kit.heads import CosineHead
 from ssmlbench.kit.pools import Outputs
-from ssmlbench.protocol.diagnostics import FloatArray, sampled_rows
+from ssmlbench.protocol.diagnostics import Float32Array, sampled_rows
 from ssmlbench.training.run_data import RunData
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _joined(pieces: list[Outputs]) -> Outputs:
     return {name: torch.cat([piece[name] for piece in pieces]) for name in ("features", "logits")}
 
 
-def _sound(scores: object, logits: FloatArray) -> FloatArray | None:
+def _sound(scores: object, logits: Float32Array) -> Float32Array | None:
     """The scores, unless they are none: a method may have others than those of one view."""
     if not isinstance(scores, Tensor) or scores.shape != logits.shape:
         return None
@@ -114,5 +114,5 @@ def _sound(scores: object, logits: FloatArray) -> FloatArray | None:
     return found if inside else None
 
 
-def _array(tensor: Tensor) -> FloatArray:
+def _array(tensor: Tensor) -> Float32Array:
     return tensor.detach().float().cpu().numpy()

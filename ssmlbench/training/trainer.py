@@ -105,7 +105,8 @@ class Trainer:
         self.optimiser = torch.optim.AdamW(
             groups, lr=self.spec.lr, weight_decay=self.spec.weight_decay, fused=True
         )
-        self.parameters = [weight for group in groups for weight in group["params"]]
+        # A tuple: methods are given it, and cannot change it.
+        self.parameters = tuple(weight for group in groups for weight in group["params"])
         steps = max((last - first) * self.batching.steps_an_epoch(self.warming_up), 2)
         with warnings.catch_warnings():  # torch wants optimiser.step() to be called once before
             warnings.simplefilter("ignore")
@@ -201,7 +202,7 @@ class Trainer:
         lr = self.optimiser.param_groups[0]["lr"]
         return GradientStep(
             self.model.network,
-            tuple(self.parameters),
+            self.parameters,
             self.model.scaler,
             forward=labelled.forward,
             lr=lr,

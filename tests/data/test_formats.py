@@ -357,7 +357,7 @@ def test_the_revision_is_part_of_the_fingerprint(hub: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        ("hf:owner/other", "cannot be had from the hub .ConnectionError: no network"),
+        ("hf:owner/other", "is not available from the hub .ConnectionError: no network"),
         ("hf:../../etc", "expected hf:owner/name"),
         ("hf:", "expected hf:owner/name"),
     ],

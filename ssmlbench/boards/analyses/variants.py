@@ -11,9 +11,11 @@ import numpy as np
 
 from ssmlbench.boards.analyses.contract import Findings, table
 from ssmlbench.boards.analyses.drawing import dot_rows, finish, legend, line, panels, styles_for
+from ssmlbench.boards.baseline import LEAST_SEEDS
 from ssmlbench.boards.columns import COLUMNS, Column
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import HUES, INK
+from ssmlbench.core.intervals import mean_with_interval
 from ssmlbench.runs.finished import Finished
 
 if TYPE_CHECKING:
@@ -35,17 +37,14 @@ class VariantRuns:
 
 def paired(ours: Mapping[int, float], base: Mapping[int, float]) -> tuple[float, float, float, int]:
     """Mean difference over common seeds, its 95 % t interval (NaN below 3 seeds), and their number."""
-    from scipy import stats
-
     seeds = sorted(ours.keys() & base.keys())
-    apart = np.asarray([ours[seed] - base[seed] for seed in seeds])
     if not seeds:
         return math.nan, math.nan, math.nan, 0
-    mean = float(apart.mean())
-    if len(seeds) < 3:
-        return mean, math.nan, math.nan, len(seeds)
-    half = float(stats.t.ppf(0.975, len(seeds) - 1) * stats.sem(apart))
-    return mean, mean - half, mean + half, len(seeds)
+    apart = [ours[seed] - base[seed] for seed in seeds]
+    if len(seeds) < LEAST_SEEDS:
+        return math.fsum(apart) / len(seeds), math.nan, math.nan, len(seeds)
+    mean, (low, high) = mean_with_interval(apart)
+    return mean, low, high, len(seeds)
 
 
 def ablation_findings(

@@ -224,6 +224,17 @@ def _pad_id(name: str) -> int:
 
 
 def _load_model(name: str, pretrained: bool) -> Any:
+    model, missing = load_model(name, pretrained)
+    check_complete(name, {key for key in missing if "pooler." not in key})
+    if model.config.is_encoder_decoder:
+        model = model.get_encoder()
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None  # forward pools the last layer itself; this one is never used
+    return model
+
+
+def load_model(name: str, pretrained: bool) -> tuple[Any, set[str]]:
+    """A model by id or folder, and the names of its weights that the file lacks."""
     declare_missing_operators()
     from transformers import AutoConfig, AutoModel
     from transformers.utils import logging
@@ -243,22 +254,22 @@ def _load_model(name: str, pretrained: bool) -> Any:
                 trust_remote_code=False,
                 output_loading_info=True,
             )
-            missing = {key for key in info["missing_keys"] if "pooler." not in key}
+            missing = set(info["missing_keys"])
             for tensor in (*model.parameters(), *model.buffers()):
                 # The file is memory-mapped: without a copy, writing to it changes the model.
                 tensor.data = tensor.data.clone()
     except (OSError, ValueError) as error:
         raise UserError(f"--backbone {name} does not load: {_first_line(error)}") from None
-    if missing:
+    return model, missing
+
+
+def check_complete(name: str, lacking: set[str]) -> None:
+    """Raise a UserError if a model's file lacks weights that are used."""
+    if lacking:
         raise UserError(
-            f"--backbone {name}: its weights lack {len(missing)} tensors of the model, e.g. "
-            f"{min(missing)}; --weights none would train from scratch"
+            f"--backbone {name}: its weights lack {len(lacking)} tensors of the model, e.g. "
+            f"{min(lacking)}; --weights none would train from scratch"
         )
-    if model.config.is_encoder_decoder:
-        model = model.get_encoder()
-    if getattr(model, "pooler", None) is not None:
-        model.pooler = None  # forward pools the last layer itself; this one is never used
-    return model
 
 
 def _first_line(error: BaseException) -> str:

@@ -14,8 +14,12 @@ from torch import Tensor
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions
-from ssmlbench.inputs.encoders.huggingface import model_digest, model_folder
-from ssmlbench.inputs.torchvision_compat import declare_missing_operators
+from ssmlbench.inputs.encoders.huggingface import (
+    check_complete,
+    load_model,
+    model_digest,
+    model_folder,
+)
 
 PROCESSOR = "preprocessor_config.json"
 
@@ -103,38 +107,9 @@ def _size(name: str) -> int:
 
 
 def _load(name: str, pretrained: bool) -> Any:
-    declare_missing_operators()
-    from transformers import AutoConfig, AutoModel
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    folder = model_folder(name)
-    missing: set[str] = set()
-    try:
-        if not pretrained:
-            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-            model = AutoModel.from_config(config, trust_remote_code=False)
-        else:
-            model, info = AutoModel.from_pretrained(
-                folder,
-                dtype=torch.float32,
-                local_files_only=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-            )
-            missing = set(info["missing_keys"])
-            for tensor in (*model.parameters(), *model.buffers()):
-                # The file is memory-mapped: without a copy, writing to it changes the model.
-                tensor.data = tensor.data.clone()
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"--backbone {name} does not load: {reason}") from None
+    model, missing = load_model(name, pretrained)
     model = getattr(model, "vision_model", model)  # of CLIP and SigLIP: the text tower is not used
     if any(key.startswith("pooler.") for key in missing) and hasattr(model, "pooler"):
         model.pooler = None  # it was never trained: the class token is taken
-    if lacking := {key for key in missing if not key.startswith("pooler.")}:
-        raise UserError(
-            f"--backbone {name}: its weights lack {len(lacking)} tensors of the model, e.g. "
-            f"{min(lacking)}; --weights none would train from scratch"
-        )
+    check_complete(name, {key for key in missing if not key.startswith("pooler.")})
     return model
