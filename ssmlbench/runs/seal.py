@@ -39,7 +39,8 @@ def set_tripwire(
     """
     tasks, raw, own = _real(cache_root() / "tasks"), raw_folder and _real(raw_folder), os.getpid()
     realpath, fsdecode, basename = os.path.realpath, os.fsdecode, os.path.basename
-    open_places = tuple(_real(path) for path in needed)
+    inside_raw = [place for path in needed if (place := _real(path)).startswith(f"{raw}{os.sep}")]
+    open_places, open_folders = frozenset(inside_raw), tuple(f"{p}{os.sep}" for p in inside_raw)
 
     def sealed(path: Any) -> bool:
         if isinstance(path, int) or path is None:
@@ -54,7 +55,8 @@ def set_tripwire(
         if name in OF_FINISHED_RUNS:
             return True
         inside = bool(raw) and place.startswith(raw + os.sep)
-        return inside and not (name.endswith((".py", ".pyc")) or place.startswith(open_places))
+        is_open = place in open_places or place.startswith(open_folders)
+        return inside and not (name.endswith((".py", ".pyc")) or is_open)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in PATHS:
@@ -73,6 +75,15 @@ def set_tripwire(
         raise PermissionError(f"{what}: labels are sealed")
 
     sys.addaudithook(hook)
+
+
+def places_to_read() -> list[Path]:
+    """Folders that training reads whatever the data set: a user's data may lie in a folder above them."""
+    from huggingface_hub import constants
+    from torch import hub
+
+    models = [constants.HF_HOME, constants.HF_HUB_CACHE, hub.get_dir()]
+    return [*map(Path, models), Path(sys.base_prefix), *(cache_root() / name for name in WRITTEN)]
 
 
 def _program(arguments: tuple[Any, ...]) -> str:

@@ -32,7 +32,7 @@ from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import check_data, judge_run, quieten
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.messages import JudgePipe, TrainingGone, receive
-from ssmlbench.runs.seal import lock_labels, set_tripwire
+from ssmlbench.runs.seal import lock_labels, places_to_read, set_tripwire
 from ssmlbench.runs.train import Assignment, TrainingReport, train_run
 
 NOT_DUMPABLE = 4
@@ -216,6 +216,7 @@ def _seal(request: SealedRequest, desk: JudgePipe) -> None:
     needed = [Path(file) for file in request.plugin_files if file.endswith(".py")]
     needed += [run_folder, *map(Path, filter(None, sys.path)), Path(sys.prefix)]
     needed += [Path(request.spec.backbone)] if os.sep in request.spec.backbone else []
+    needed += [request.task_folder, *places_to_read()]
     lock_labels(raw, needed, request.scratch)
     set_tripwire(raw, needed, desk.violation, desk.note)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
@@ -180,7 +181,12 @@ def test_the_folder_of_a_run_is_there_before_the_kernel_locks(
     spec = RunSpec("bce", "noise", pi=0.5)
     context = RunContext(tmp_path / "new" / "results", "cpu", 1)
     request = SimpleNamespace(
-        raw_folder="", context=context, spec=spec, plugin_files=(), scratch=tmp_path
+        raw_folder="",
+        context=context,
+        spec=spec,
+        plugin_files=(),
+        scratch=tmp_path,
+        task_folder=tmp_path,
     )
     there = []
     folder = RunFolder.of(context.results, spec).path
@@ -188,3 +194,45 @@ def test_the_folder_of_a_run_is_there_before_the_kernel_locks(
     monkeypatch.setattr(sealed_run, "set_tripwire", lambda *rest: None)
     sealed_run._seal(request, SimpleNamespace(violation=None, note=None))
     assert there == [True]
+
+
+THIEF = """
+from dataclasses import dataclass
+from ssmlbench.api import Method, bce
+
+class Thief(Method):
+    \"\"\"Reads the file that the data set was made of, if it is told to.\"\"\"
+
+    name = "thief"
+
+    @dataclass(frozen=True)
+    class Config(Method.Config):
+        steals: str = ""
+
+    def loss(self, labelled, unlabelled):
+        if self.config.steals:
+            open(self.config.steals, "rb").read()
+        return {"labelled": bce(labelled.logits("strong"), labelled.observed.float()).mean()}
+"""
+
+
+def test_own_data_may_lie_above_the_folders_that_a_run_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`~/data.npz` with the cache in `~/.cache`: the data's folder is sealed, what a run needs is not."""
+    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / ".cache"))
+    random = np.random.default_rng(0)
+    data = tmp_path / "data.npz"
+    labels = (random.random((90, 4)) < 0.4).astype(np.int8)
+    np.savez(data, X_train=labels * random.random(), y_train=labels, X_test=labels, y_test=labels)
+    (tmp_path / "thief.py").write_text(THIEF)
+    plugins = Plugins([tmp_path / "thief.py"])
+    dataset = plugins.data_set(str(data))
+
+    def last_event(steals: str) -> Closing:
+        fields = {"method": "thief", "dataset": dataset, "pi": 0.5, "epochs": 2}
+        spec = resolve(plugins, {"steals": steals}, **fields)
+        return run_one(spec, plugins, RunContext(tmp_path / "results", "cpu", 1), lambda e: None)
+
+    assert isinstance(last_event(""), Done)
+    assert "labels are sealed" in getattr(last_event(str(data)), "text", "")
