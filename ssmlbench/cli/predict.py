@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -51,7 +52,7 @@ def predict(
     from ssmlbench.data.plain_inputs import plain_inputs
     from ssmlbench.runs.choose import best_run, run_folder
     from ssmlbench.runs.execute import quieten
-    from ssmlbench.runs.predict import predict_rows, unlabelled_rows
+    from ssmlbench.runs.predict import OwnRows, predict_rows
     from ssmlbench.runs.saved_model import SavedModel
 
     if best == (run is not None):
@@ -68,10 +69,13 @@ def predict(
         console.print(f"{folder}: {why}", markup=False, highlight=False, soft_wrap=True)
     model = SavedModel(folder, load_plugins(plugin), backbone, device)
     warn(model.notes)
+    rows: Iterable[tuple[str, Any]]
+    total, score = None, None
     if input_ is None:
-        total, rows = unlabelled_rows(model)
+        rows = own = OwnRows(model)
+        total, score = len(own), own.score
     else:
-        total, rows = None, plain_inputs(input_, model.card.kind, column)
+        rows = plain_inputs(input_, model.card.kind, column)
     with Progress(
         SpinnerColumn(),
         TextColumn("predicting"),
@@ -82,7 +86,7 @@ def predict(
     ) as progress:
         bar = progress.add_task("rows", total=total)
         done = predict_rows(
-            model, rows, out, decision, lambda count: progress.update(bar, completed=count)
+            model, rows, out, decision, lambda count: progress.update(bar, completed=count), score
         )
     console.print(
         f"{done:,} rows predicted by {model.spec.variant} (rule: {decision}); {out}",

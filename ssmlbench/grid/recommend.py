@@ -6,10 +6,11 @@ import math
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.events import Event, Failed
 from ssmlbench.core.intervals import mean_with_interval
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.request import GridRequest, expand
@@ -28,7 +29,12 @@ CANDIDATES = (
 )
 """The order in which learners are tried: floor and strong baselines first, then by usual worth."""
 METRIC = "map"
-LEAST_FOLDS = 2
+LEAST_LEARNERS = 2
+"""So many are tried whatever they take: a floor, and the baseline that is to be beaten."""
+LABELLING_SHARE = 0.05
+"""The part of the budget that is kept for reading the model back and labelling rows."""
+FINAL_RUN = 1.5
+"""The run on every labelled row takes longer than a fold: at most so many times, where it was seen."""
 
 
 def seconds_of(text: str) -> float:
@@ -46,19 +52,27 @@ class Tried:
 
     name: str
     uses: str  # "labelled rows" or "both pools"
-    values: tuple[float, ...]  # the metric on each fold, by seed
-    seconds: float  # of all its folds
+    values: tuple[float, ...]  # mAP on each fold, by seed
+    seconds: float  # of all its folds, also of those that an earlier command has made
+    micro_f1: tuple[float, ...] = ()  # of the labels that the calibrated rule chooses
+    slowest: float = 0.0  # seconds of the slowest fold, with reading and judging
 
     @property
     def mean(self) -> float:
-        """Over folds."""
-        return math.fsum(self.values) / len(self.values)
+        """Of mAP over folds."""
+        return mean_and_deviation(self.values)[0]
 
     @property
     def std(self) -> float:
-        """Over folds."""
-        squares = math.fsum((value - self.mean) ** 2 for value in self.values)
-        return math.sqrt(squares / max(len(self.values) - 1, 1))
+        """Of mAP over folds."""
+        return mean_and_deviation(self.values)[1]
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+    """The mean and the standard deviation of some values."""
+    mean = math.fsum(values) / len(values)
+    squares = math.fsum((value - mean) ** 2 for value in values)
+    return mean, math.sqrt(squares / max(len(values) - 1, 1))
 
 
 @dataclass(frozen=True)
@@ -66,7 +80,7 @@ class FoldDifference:
     """How much better one learner is than another, over the same folds."""
 
     mean: float
-    interval: tuple[float, float]  # 95 %, paired t
+    interval: tuple[float, float]  # 95 %, paired t, wider for the training rows that folds share
 
     @property
     def clear(self) -> bool:
@@ -77,7 +91,26 @@ class FoldDifference:
 def fold_difference(ours: Tried, theirs: Tried) -> FoldDifference:
     """The mean difference over folds, with its paired t interval."""
     each = [a - b for a, b in zip(ours.values, theirs.values, strict=True)]
-    return FoldDifference(*mean_with_interval(each))
+    return FoldDifference(*mean_with_interval(each, overlap=1 / (len(each) - 1)))
+
+
+class Budget:
+    """The seconds that a search may take, counted from when this object is made."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic):
+        self.seconds = seconds
+        self.clock = clock
+        self.began = clock()
+
+    @property
+    def used(self) -> float:
+        """Seconds since the start."""
+        return self.clock() - self.began
+
+    def left(self, fold_seconds: float) -> float:
+        """Seconds that are left for folds, if the winner's take so long: it is trained once more."""
+        kept = FINAL_RUN * fold_seconds + LABELLING_SHARE * self.seconds
+        return self.seconds - kept - self.used
 
 
 @dataclass
@@ -88,18 +121,14 @@ class Recommendation:
     plugins: Plugins
     dispatch: Dispatch
     options: dict[str, Any]  # fixed options of every run
-    budget: float  # seconds
+    budget: Budget
     candidates: Sequence[str] = CANDIDATES
-    clock: Callable[[], float] = time.monotonic
 
     def tried(self, folds: int, listener: Listener, say: Callable[[str], None]) -> list[Tried]:
         """The learners that fitted into the budget, best first."""
-        began, found = self.clock(), list[Tried]()
+        found = list[Tried]()
         for name in self.candidates:
-            used = self.clock() - began
-            # The first one's time is mostly that of encoding the inputs, which is done once.
-            longest = max((one.seconds for one in found[1:]), default=0.0)
-            if found and used + longest > self.budget and len(found) > 1:
+            if len(found) >= LEAST_LEARNERS and self.budget.left(_best(found).slowest) <= 0:
                 left = ", ".join(self.candidates[self.candidates.index(name) :])
                 say(f"the budget is used up; not tried: {left}")
                 break
@@ -110,11 +139,11 @@ class Recommendation:
                     raise
                 say(f"{name}: left out ({error})")
                 continue
-            one = self._try(name, specs, listener)
-            if one is None:
-                say(f"{name}: left out, some of its runs failed")
-            else:
+            one = self._try(name, specs, listener, found)
+            if isinstance(one, Tried):
                 found.append(one)
+            else:
+                say(f"{name}: left out, {one}")
         if not found:
             raise UserError("no learner could be run on this data set")
         return sorted(found, key=lambda one: -one.mean)
@@ -125,19 +154,68 @@ class Recommendation:
         request = GridRequest({**values, "method": (method,), "dataset": (self.dataset,)})
         return expand(self.plugins, request)
 
-    def make(self, specs: Sequence[RunSpec], listener: Listener) -> list[Finished]:
-        """Make runs, and read those that finished."""
-        plan = self.dispatch.plan(specs, self.plugins)
-        self.dispatch.run(plan, listener)
-        results = self.dispatch.context.results
+    def make(
+        self, specs: Sequence[RunSpec], listener: Listener, time_limit: float | None = None
+    ) -> list[Finished]:
+        """Make runs, and read those that finished. time_limit: seconds that each may train."""
+        dispatch = replace(
+            self.dispatch, context=replace(self.dispatch.context, time_limit=time_limit)
+        )
+        dispatch.run(dispatch.plan(specs, self.plugins), listener)
+        results = dispatch.context.results
         read = [read_result(RunFolder.of(results, spec).path) for spec in specs]
         return [run for run in read if not isinstance(run, Unreadable)]
 
-    def _try(self, name: str, specs: Sequence[RunSpec], listener: Listener) -> Tried | None:
-        began = self.clock()
-        runs = self.make(specs, listener)
-        if len(runs) < len(specs):
-            return None
-        values = tuple(metric_value(run, METRIC, "calibrated", "default") for run in runs)
-        uses = str(runs[0].result.get("uses", ""))
-        return Tried(name, uses, values, self.clock() - began)
+    def _try(
+        self, name: str, specs: Sequence[RunSpec], listener: Listener, found: Sequence[Tried]
+    ) -> Tried | str:
+        """Judge a learner on every fold, as many at a time as the machine takes; or say why not.
+
+        Folds that are made are kept: the same command with more time goes on from them.
+        """
+        at_once = self.dispatch.plan(specs, self.plugins).jobs or 1
+        limited, slowest = len(found) >= LEAST_LEARNERS, 0.0
+        best = _best(found).slowest if found else 0.0
+        runs: list[Finished] = []
+        while len(runs) < len(specs):
+            part = specs[len(runs) : len(runs) + at_once]
+            left = self.budget.left(max(best, slowest))
+            if limited and slowest * math.ceil((len(specs) - len(runs)) / at_once) > left:
+                return "the budget has no time for all its folds"
+            limit, began = (left if limited else None), self.budget.used
+            heard = _without_timeouts(listener, self.budget, limit)
+            made = self.make(part, heard, limit)
+            slowest = max(slowest, self.budget.used - began)
+            runs += made
+            if len(made) < len(part):
+                over = limit is not None and slowest >= limit
+                return "the budget ended while it ran" if over else "some of its runs failed"
+        # The first learner's time is mostly that of encoding the inputs, which is done once.
+        return _judged(name, runs, slowest if found else 0.0)
+
+
+def _best(found: Sequence[Tried]) -> Tried:
+    return max(found, key=lambda one: one.mean)
+
+
+def _judged(name: str, runs: Sequence[Finished], slowest: float) -> Tried:
+    values, micro_f1 = (
+        tuple(metric_value(run, metric, "calibrated", "default") for run in runs)
+        for metric in (METRIC, "micro_f1")
+    )
+    seconds = [run.result["cost"].get("seconds", 0.0) for run in runs]
+    uses = str(runs[0].result.get("uses", ""))
+    return Tried(name, uses, values, math.fsum(seconds), micro_f1, max(slowest, *seconds))
+
+
+def _without_timeouts(listener: Listener, budget: Budget, limit: float | None) -> Listener:
+    """The listener without failures of runs that the budget ended: the search tells of them."""
+    if limit is None:
+        return listener
+    end = budget.used + limit
+
+    def heard(spec: RunSpec, event: Event) -> None:
+        if not (isinstance(event, Failed) and budget.used >= end):
+            listener(spec, event)
+
+    return heard

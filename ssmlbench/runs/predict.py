@@ -16,9 +16,9 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import atomic
 from ssmlbench.core.paths import cache_root
 from ssmlbench.core.suggestions import one_of
-from ssmlbench.data.plain_inputs import PlainRow
 from ssmlbench.data.task import Task
 from ssmlbench.protocol.decisions import decide
+from ssmlbench.protocol.diagnostics import Float32Array
 from ssmlbench.runs.model_card import USABLE_RULES
 from ssmlbench.runs.saved_model import SavedModel
 
@@ -37,14 +37,16 @@ class RowWriter(Protocol):
 
 def predict_rows(
     model: SavedModel,
-    rows: Iterable[PlainRow],
+    rows: Iterable[tuple[str, Any]],
     out: Path,
     decision: str = "calibrated",
     report: Callable[[int], None] = lambda done: None,
+    score: Callable[[Sequence[Any]], Float32Array] | None = None,
 ) -> int:
     """Write the predictions of all rows, whole or not at all; returns how many there are.
 
     report: called with the number of rows that are done, after each chunk.
+    score: the scores of some rows; None: the model's, of raw inputs.
     """
     one_of(decision, USABLE_RULES, "--decision")
     if out.suffix not in WRITERS:
@@ -56,7 +58,7 @@ def predict_rows(
         with WRITERS[out.suffix](unfinished, model.card.labels, decision) as write:
             while chunk := list(islice(iterator, CHUNK_ROWS)):
                 ids, raws = zip(*chunk, strict=True)
-                scores = model.scores(raws)
+                scores = model.scores(raws) if score is None else score(raws)
                 parameters = model.card.rule_parameters
                 write(ids, decide(scores, decision, parameters=parameters), scores)
                 done += len(chunk)
@@ -66,16 +68,30 @@ def predict_rows(
     return done
 
 
-def unlabelled_rows(model: SavedModel) -> tuple[int, Iterator[PlainRow]]:
-    """The rows of the model's own data set of which no label is known: how many, and the rows."""
-    task = _task_of(model)
-    rows = np.flatnonzero((task.truth("train") < 0).all(axis=1))
-    if not len(rows):
-        raise UserError(
-            f"data set {task.card.name} has no unlabelled rows; name a file or folder with --input"
-        )
-    ids, inputs = task.ids("train"), task.inputs("train")
-    return len(rows), ((ids[row], inputs[int(row)]) for row in rows)
+class OwnRows:
+    """The rows of a model's own data set of which no label is known. A UserError if there are none."""
+
+    def __init__(self, model: SavedModel):
+        self.model = model
+        self.task = _task_of(model)
+        self.numbers = np.flatnonzero((self.task.truth("train") < 0).all(axis=1))
+        if not len(self.numbers):
+            raise UserError(
+                f"data set {self.task.card.name} has no unlabelled rows; name a file or folder with "
+                "--input"
+            )
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        """The id and the number of each row."""
+        ids = self.task.ids("train")
+        return ((ids[row], int(row)) for row in self.numbers)
+
+    def score(self, numbers: Sequence[int]) -> Float32Array:
+        """The scores of rows by their numbers."""
+        return self.model.scores_of_rows(self.task, np.array(numbers, dtype=np.int64))
 
 
 def _task_of(model: SavedModel) -> Task:

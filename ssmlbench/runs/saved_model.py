@@ -13,10 +13,11 @@ from torch import Generator, Tensor
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.seeds import stream
+from ssmlbench.data.task import Task
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, Vector, find_encoder
-from ssmlbench.inputs.frozen import frozen_network
+from ssmlbench.inputs.frozen import FrozenEncoder, frozen_network
 from ssmlbench.inputs.scaling import Scale
-from ssmlbench.inputs.splits import Inputs, RowNumbers, SplitInputs
+from ssmlbench.inputs.splits import CachedInputs, Inputs, RowNumbers, SomeRows, SplitInputs
 from ssmlbench.inputs.views import View
 from ssmlbench.kit.estimator import Estimator
 from ssmlbench.kit.method import Method
@@ -65,6 +66,7 @@ class SavedModel:
         self._stored: Stored = stored
         self._frozen: Encoder | None = None
         self._scorer: Scorer | None = None
+        self._features: SplitInputs | None = None  # of the training rows, from the cache
         if isinstance(self.learner, Estimator):
             arrays = {k: v.numpy() for k, v in stored.tensors.get("estimator", {}).items()}
             restore_estimator(self.learner, arrays, stored.facts["estimator"])
@@ -90,13 +92,31 @@ class SavedModel:
 
     def scores(self, raws: Sequence[Any]) -> Float32Array:
         """Scores in [0, 1] of raw inputs (texts, images, vectors): N × K."""
-        labels = len(self.card.labels)
         if not len(raws):
-            return np.zeros((0, labels), dtype=np.float32)
-        inputs = self._inputs(raws)
+            return np.zeros((0, len(self.card.labels)), dtype=np.float32)
+        return self._scores_of(self._inputs(raws))
+
+    def scores_of_rows(self, task: Task, rows: RowNumbers) -> Float32Array:
+        """Scores of training rows of its own data set; features that are in the cache are read there."""
+        features = self._cached(task)
+        if features is None:
+            inputs = task.inputs("train")
+            return self.scores([inputs[int(row)] for row in rows])
+        return self._scores_of(SomeRows(features, rows))
+
+    def _cached(self, task: Task) -> SplitInputs | None:
+        """The features of the training rows, if the cache has them all."""
+        if self._features is None and self.spec.freeze:
+            frozen = FrozenEncoder(self.spec, self.encoder, task, self.device)
+            if frozen.folder("train", "plain", 0).complete:
+                features = CachedInputs({"plain": frozen.features("train", "plain")}, draws=1)
+                self._features = features if self.scale is None else features.scaled(self.scale)
+        return self._features
+
+    def _scores_of(self, inputs: SplitInputs) -> Float32Array:
         if isinstance(self.learner, Estimator):
             found = self.learner.scores(features_of(inputs, np.arange(len(inputs))))
-            return checked_scores(found, (len(raws), labels), self.spec.method)
+            return checked_scores(found, (len(inputs), len(self.card.labels)), self.spec.method)
         if self._scorer is None:
             self._scorer = self._network(inputs)
         return self._scorer.scores(inputs)

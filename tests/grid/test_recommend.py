@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.events import Failed
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.grid.dispatch import Dispatch
-from ssmlbench.grid.recommend import Recommendation, Tried, fold_difference, seconds_of
-from ssmlbench.plugins.loader import Plugins
-from ssmlbench.runs.context import RunContext
+from ssmlbench.grid.recommend import Budget, Recommendation, Tried, fold_difference, seconds_of
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.finished import Finished, read_finished
 
@@ -49,7 +48,9 @@ class Topics(DatasetAdapter):
 '''
 
 
-def make_here(search: Recommendation, specs: Sequence[RunSpec], listener: Any) -> list[Finished]:
+def make_here(
+    search: Recommendation, specs: Sequence[RunSpec], listener: Any, time_limit: float | None = None
+) -> list[Finished]:
     """Make runs in this process, which is faster than to start workers."""
     for spec in specs:
         execute(spec, search.plugins, search.dispatch.context)
@@ -81,33 +82,96 @@ def test_what_is_no_time_is_one_line(text: str) -> None:
         seconds_of(text)
 
 
-def test_a_difference_has_a_paired_t_interval() -> None:
+def test_a_difference_has_an_interval_that_knows_of_shared_training_rows() -> None:
     from scipy import stats
 
     ours, theirs = (0.5, 0.6, 0.7, 0.65), (0.45, 0.5, 0.68, 0.6)
     found = fold_difference(Tried("a", "", ours, 0), Tried("b", "", theirs, 0))
-    expected = stats.ttest_rel(ours, theirs).confidence_interval(0.95)
-    assert found.interval == pytest.approx((expected.low, expected.high))
-    assert found.mean == pytest.approx(np.mean(np.subtract(ours, theirs)))
-    assert found.clear == (expected.low > 0)
+    each = np.subtract(ours, theirs)
+    # Nadeau and Bengio: 1 / k + (test rows) / (training rows) of the variance, here 1 / 4 + 1 / 3.
+    scale = each.std(ddof=1) * np.sqrt(1 / 4 + 1 / 3)
+    assert found.interval == pytest.approx(stats.t.interval(0.95, 3, loc=each.mean(), scale=scale))
+    assert found.mean == pytest.approx(each.mean())
+    assert not found.clear
 
 
-def test_the_budget_ends_the_search(plugin: Path, tmp_path: Path) -> None:
-    ticks: Iterator[int] = iter(range(0, 10_000, 100))
-    dispatch = Dispatch(RunContext(tmp_path / "results", "cpu", keep_model=True), jobs=1)
-    search = Recommendation(
-        "topics",
-        Plugins([plugin]),
-        dispatch,
-        {"freeze": True},
-        budget=250,
-        candidates=("prior", "logistic", "knn"),
-        clock=lambda: next(ticks),
-    )
+class FakeMachine(Recommendation):
+    """Learners that take a known time on a clock of their own."""
+
+    now = 0.0
+    fold_seconds: ClassVar[dict[str, float]] = {"prior": 1, "quick": 10, "slow": 40, "endless": 1e6}
+    done: ClassVar[set[tuple[str, int]]]
+
+    def specs(self, method: str, folds: int) -> list[Any]:
+        return [(method, fold) for fold in range(folds)]
+
+    def make(self, specs: Any, listener: Any, time_limit: float | None = None) -> list[Finished]:
+        made = []
+        took = 0.0
+        for method, fold in specs:  # those of one call are made at the same time
+            seconds = self.fold_seconds[method]
+            if (method, fold) in self.done:
+                pass
+            elif time_limit is not None and seconds > time_limit:
+                took = max(took, time_limit)
+                continue
+            else:
+                took = max(took, seconds)
+            self.done.add((method, fold))
+            value = {"map": seconds / 1e3 + fold / 100, "micro_f1": 0.5}
+            metrics = {rule: {"default": value} for rule in ("calibrated", "threshold", "top-k")}
+            result: Any = {"metrics": metrics, "cost": {"seconds": seconds}, "uses": "both pools"}
+            made.append(Finished((method, fold), result, Path()))  # type: ignore[arg-type]
+        type(self).now += took
+        if len(made) < len(specs):
+            listener(specs[-1], Failed("took longer than the time limit"))
+        return made
+
+
+def fake_search(seconds: float, *candidates: str) -> tuple[list[Tried], list[str], list[Any]]:
+    class Machine(FakeMachine):
+        done: ClassVar[set[tuple[str, int]]] = set()
+
+    jobs_of_two = SimpleNamespace(plan=lambda specs, plugins: SimpleNamespace(jobs=2))
+    budget = Budget(seconds, lambda: Machine.now)
+    search = Machine("mine", None, jobs_of_two, {}, budget, candidates)  # type: ignore[arg-type]
     said: list[str] = []
-    tried = search.tried(2, lambda spec, event: None, said.append)
-    assert [one.name for one in tried] == ["logistic", "prior"]
-    assert said == ["the budget is used up; not tried: knn"]
+    events: list[Any] = []
+    tried = search.tried(5, lambda spec, event: events.append(event), said.append)
+    return tried, [*said, f"{Machine.now:g}"], events
+
+
+@pytest.mark.parametrize(
+    ("seconds", "names", "said"),
+    [
+        # 1 (prior) + 3 × 10 (quick) + 3 × 40 (slow), and 1.5 × 40 to train the winner.
+        (240, ["slow", "quick", "prior"], ["153"]),
+        # After two of its folds it is clear that five, and its last training, do not fit.
+        (
+            200,
+            ["quick", "prior"],
+            ["slow: left out, the budget has no time for all its folds", "73"],
+        ),
+        # Nothing is left: two are tried whatever they take.
+        (20, ["quick", "prior"], ["the budget is used up; not tried: slow", "33"]),
+        (1, ["quick", "prior"], ["the budget is used up; not tried: slow", "33"]),
+    ],
+)
+def test_the_budget_holds_folds_and_the_last_training(
+    seconds: float, names: list[str], said: list[str]
+) -> None:
+    tried, heard, _ = fake_search(seconds, "prior", "quick", "slow")
+    assert [one.name for one in tried] == names
+    assert heard == said
+
+
+def test_a_learner_without_end_is_ended_by_the_budget() -> None:
+    tried, heard, events = fake_search(100, "prior", "quick", "endless", "slow")
+    assert [one.name for one in tried] == ["quick", "prior"]
+    assert heard[0] == "endless: left out, the budget ended while it ran"
+    assert heard[1] == "the budget is used up; not tried: slow"
+    assert float(heard[2]) <= 100 - 1.5 * 10  # quick, which wins, can still be trained
+    assert not events  # it is no failure
 
 
 def test_one_command_from_texts_to_labelled_texts(
@@ -128,6 +192,8 @@ def test_one_command_from_texts_to_labelled_texts(
     said = capsys.readouterr().out
     assert "encoded by tfidf" in said
     assert "logistic wins" in said
+    assert "expect mAP" in said
+    assert "Micro-F1" in said
     assert "50 unlabelled rows are labelled" in said
     labels = pd.read_csv(tmp_path / "labels.csv", keep_default_na=False)
     assert labels.id.tolist() == [f"text {i}" for i in range(40, 90)]

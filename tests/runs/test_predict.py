@@ -22,7 +22,7 @@ from ssmlbench.runs.choose import best_run, run_folder
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.finished import read_finished
-from ssmlbench.runs.predict import predict_rows, unlabelled_rows
+from ssmlbench.runs.predict import OwnRows, predict_rows
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.saved_model import SavedModel
 
@@ -127,9 +127,9 @@ def test_the_labels_are_right(model: SavedModel, tmp_path: Path) -> None:
 def test_without_input_the_unlabelled_rows_are_predicted(
     model: SavedModel, plugins: Plugins, tmp_path: Path
 ) -> None:
-    total, rows = unlabelled_rows(model)
+    rows = OwnRows(model)
     out, seen = tmp_path / "own.csv", []
-    assert predict_rows(model, rows, out, report=seen.append) == total == 60
+    assert predict_rows(model, rows, out, report=seen.append, score=rows.score) == len(rows) == 60
     assert seen[-1] == 60
     with out.open(newline="") as lines:
         read = list(csv.DictReader(lines))
@@ -137,6 +137,25 @@ def test_without_input_the_unlabelled_rows_are_predicted(
     truth = {f"row {i}": row for i, row in enumerate(HalfLabelled().rows("train"))}
     hits = sum(("apple" in truth[r["id"]].input) == ("food" in r["labels"]) for r in read)
     assert hits >= 55
+
+
+@pytest.mark.parametrize("method", ["logistic", "bce"])
+def test_own_rows_are_scored_from_the_cache_as_from_their_texts(
+    method: str, plugins: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {"dataset": "half-labelled", "regime": "given", "folds": 0, "method": method}
+    if method == "bce":
+        fields |= {"epochs": 2, "warmup_epochs": 1}
+    spec = resolve(plugins, {}, **fields)
+    execute(spec, plugins, RunContext(tmp_path, "cpu"))
+    folder = run_folder(spec.hash, [tmp_path])
+    anew, cached = (SavedModel(folder, plugins, device="cpu") for _ in range(2))
+    own = OwnRows(cached)
+    numbers = [row for _, row in own]
+    texts = [own.task.inputs("train")[row] for row in numbers]
+    expected = anew.scores(texts)
+    monkeypatch.setattr(type(cached), "scores", None)  # no text is encoded again
+    assert np.abs(own.score(numbers) - expected).max() < 1e-6
 
 
 def test_nothing_is_written_if_a_row_is_bad(model: SavedModel, tmp_path: Path) -> None:
