@@ -50,14 +50,14 @@ def recommend(
 ) -> None:
     """Compare learners on your labelled rows, train the winner on all of them, label the rest."""
     from ssmlbench.grid.dispatch import Dispatch
-    from ssmlbench.grid.recommend import CANDIDATES, Budget, Recommendation, seconds_of
+    from ssmlbench.grid.recommend import CANDIDATES, Recommendation, TimeBudget, seconds_of
     from ssmlbench.runs.context import RunContext
     from ssmlbench.runs.execute import quieten
     from ssmlbench.runs.resolve import default_encoder_notes
 
     quieten()
     console = Console()
-    time_ = Budget(seconds_of(budget))
+    time_ = TimeBudget(seconds_of(budget))
     plugins = load_plugins(plugin, data_options(own))
     name = plugins.data_set(dataset)
     adapter = plugins.datasets[name]

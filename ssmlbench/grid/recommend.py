@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
 
 CANDIDATES = (
-    *("prior", "logistic", "self_training", "knn", "bce", "cap"),
-    *("label_spreading", "forest", "softmatch", "bbam"),
+    *("prior", "logistic", "knn", "bce", "cap", "label_spreading"),
+    *("forest", "self_training", "softmatch", "bbam"),
 )
-"""The order in which learners are tried: floor and strong baselines first, then by usual worth."""
+"""The order in which learners are tried: floor and strong baselines first, then by worth and cost."""
 METRIC = "map"
 LEAST_LEARNERS = 2
 """So many are tried whatever they take: a floor, and the baseline that is to be beaten."""
@@ -94,7 +94,7 @@ def fold_difference(ours: Tried, theirs: Tried) -> FoldDifference:
     return FoldDifference(*mean_with_interval(each, overlap=1 / (len(each) - 1)))
 
 
-class Budget:
+class TimeBudget:
     """The seconds that a search may take, counted from when this object is made."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic):
@@ -121,7 +121,7 @@ class Recommendation:
     plugins: Plugins
     dispatch: Dispatch
     options: dict[str, Any]  # fixed options of every run
-    budget: Budget
+    budget: TimeBudget
     candidates: Sequence[str] = CANDIDATES
 
     def tried(self, folds: int, listener: Listener, say: Callable[[str], None]) -> list[Tried]:
@@ -179,17 +179,19 @@ class Recommendation:
         runs: list[Finished] = []
         while len(runs) < len(specs):
             part = specs[len(runs) : len(runs) + at_once]
-            left = self.budget.left(max(best, slowest))
-            if limited and slowest * math.ceil((len(specs) - len(runs)) / at_once) > left:
+            rounds = math.ceil((len(specs) - len(runs)) / at_once)
+            if limited and slowest * rounds > self.budget.left(max(best, slowest)):
                 return "the budget has no time for all its folds"
-            limit, began = (left if limited else None), self.budget.used
+            # All its folds, and its last training if it wins, must fit.
+            limit = self.budget.left(0) / (rounds + FINAL_RUN) if limited else None
+            began = self.budget.used
             heard = _without_timeouts(listener, self.budget, limit)
             made = self.make(part, heard, limit)
             slowest = max(slowest, self.budget.used - began)
             runs += made
             if len(made) < len(part):
                 over = limit is not None and slowest >= limit
-                return "the budget ended while it ran" if over else "some of its runs failed"
+                return "the budget has no time for it" if over else "some of its runs failed"
         # The first learner's time is mostly that of encoding the inputs, which is done once.
         return _judged(name, runs, slowest if found else 0.0)
 
@@ -208,7 +210,7 @@ def _judged(name: str, runs: Sequence[Finished], slowest: float) -> Tried:
     return Tried(name, uses, values, math.fsum(seconds), micro_f1, max(slowest, *seconds))
 
 
-def _without_timeouts(listener: Listener, budget: Budget, limit: float | None) -> Listener:
+def _without_timeouts(listener: Listener, budget: TimeBudget, limit: float | None) -> Listener:
     """The listener without failures of runs that the budget ended: the search tells of them."""
     if limit is None:
         return listener

@@ -15,7 +15,7 @@ import pytest
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Failed
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.grid.recommend import Budget, Recommendation, Tried, fold_difference, seconds_of
+from ssmlbench.grid.recommend import Recommendation, TimeBudget, Tried, fold_difference, seconds_of
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.finished import Finished, read_finished
 
@@ -133,7 +133,7 @@ def fake_search(seconds: float, *candidates: str) -> tuple[list[Tried], list[str
         done: ClassVar[set[tuple[str, int]]] = set()
 
     jobs_of_two = SimpleNamespace(plan=lambda specs, plugins: SimpleNamespace(jobs=2))
-    budget = Budget(seconds, lambda: Machine.now)
+    budget = TimeBudget(seconds, lambda: Machine.now)
     search = Machine("mine", None, jobs_of_two, {}, budget, candidates)  # type: ignore[arg-type]
     said: list[str] = []
     events: list[Any] = []
@@ -144,14 +144,10 @@ def fake_search(seconds: float, *candidates: str) -> tuple[list[Tried], list[str
 @pytest.mark.parametrize(
     ("seconds", "names", "said"),
     [
-        # 1 (prior) + 3 × 10 (quick) + 3 × 40 (slow), and 1.5 × 40 to train the winner.
+        # prior 3, quick 30, slow 120, and 1.5 × 40 to train the winner; a twentieth is kept.
         (240, ["slow", "quick", "prior"], ["153"]),
-        # After two of its folds it is clear that five, and its last training, do not fit.
-        (
-            200,
-            ["quick", "prior"],
-            ["slow: left out, the budget has no time for all its folds", "73"],
-        ),
+        # Three rounds of 40 and 1.5 more would not fit: it is ended before the first is over.
+        (200, ["quick", "prior"], ["slow: left out, the budget has no time for it", "67.9"]),
         # Nothing is left: two are tried whatever they take.
         (20, ["quick", "prior"], ["the budget is used up; not tried: slow", "33"]),
         (1, ["quick", "prior"], ["the budget is used up; not tried: slow", "33"]),
@@ -160,18 +156,17 @@ def fake_search(seconds: float, *candidates: str) -> tuple[list[Tried], list[str
 def test_the_budget_holds_folds_and_the_last_training(
     seconds: float, names: list[str], said: list[str]
 ) -> None:
-    tried, heard, _ = fake_search(seconds, "prior", "quick", "slow")
+    tried, heard, events = fake_search(seconds, "prior", "quick", "slow")
     assert [one.name for one in tried] == names
-    assert heard == said
+    assert [*heard[:-1], f"{float(heard[-1]):.3g}"] == said
+    assert not events  # a learner that is ended has not failed
 
 
-def test_a_learner_without_end_is_ended_by_the_budget() -> None:
-    tried, heard, events = fake_search(100, "prior", "quick", "endless", "slow")
-    assert [one.name for one in tried] == ["quick", "prior"]
-    assert heard[0] == "endless: left out, the budget ended while it ran"
-    assert heard[1] == "the budget is used up; not tried: slow"
-    assert float(heard[2]) <= 100 - 1.5 * 10  # quick, which wins, can still be trained
-    assert not events  # it is no failure
+def test_learners_that_are_too_slow_leave_time_for_others() -> None:
+    tried, heard, _ = fake_search(400, "prior", "quick", "endless", "endless", "slow")
+    assert [one.name for one in tried] == ["slow", "quick", "prior"]
+    assert heard[:-1] == ["endless: left out, the budget has no time for it"] * 2
+    assert float(heard[-1]) + 1.5 * 40 <= 400
 
 
 def test_one_command_from_texts_to_labelled_texts(
