@@ -14,9 +14,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
+from ssmlbench.core.backbones import portable_backbone
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import as_typed
 from ssmlbench.core.run_options import (
@@ -111,7 +111,7 @@ class RunSpec:
 
     backbone: str = run_option(
         "small-cnn",
-        "Encoder: a plugin's, a torchvision model, a Hugging Face id or folder.",
+        "Encoder: a plugin's, a torchvision model, a Hugging Face id or folder, timm:NAME.",
         panel=ENCODER,
         default_text="the data set's",
         setting=True,
@@ -302,9 +302,8 @@ class RunSpec:
 
     @property
     def backbone_name(self) -> str:
-        """The backbone; of a model folder its last part only, since `weights` has its digest."""
-        folder = Path(self.backbone)
-        return folder.name if folder.is_absolute() else self.backbone
+        """The backbone; of a path its last part only, since `weights` has its digest."""
+        return portable_backbone(self.backbone)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:

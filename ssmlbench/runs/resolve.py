@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from ssmlbench.core.backbones import absolute_backbone
 from ssmlbench.core.errors import Unsupported, UserError
 from ssmlbench.core.hyperparameters import parse_config
 from ssmlbench.core.spec import NUMBERS, JudgedOn, RunSpec, check_spec
@@ -50,9 +50,9 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
         )
     backbone = typed["backbone"] if "backbone" in typed else _default_backbone(adapter)
     typed["backbone"] = backbone
-    if adapter.kind != "vector" and Path(backbone).expanduser().is_dir():
+    if adapter.kind != "vector":
         # A model's folder means the same in every process, wherever that one was started.
-        backbone = typed["backbone"] = str(Path(backbone).expanduser().absolute())
+        backbone = typed["backbone"] = absolute_backbone(backbone)
     encoder = find_encoder(plugins.encoders, backbone, adapter.kind, adapter.name)
     freeze = typed.setdefault("freeze", encoder.always_frozen)
     if encoder.always_frozen and not freeze:

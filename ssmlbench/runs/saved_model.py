@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from ssmlbench.core.backbones import absolute_backbone
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.seeds import stream
 from ssmlbench.data.task import Task
@@ -50,9 +51,7 @@ class SavedModel:
             raise UserError(f"{file} is missing or incomplete: copy the whole run folder")
         self.spec = self.card.spec
         if backbone is not None:
-            where = Path(backbone).expanduser()
-            here = str(where.absolute()) if where.is_dir() else backbone
-            self.spec = dataclasses.replace(self.spec, backbone=here)
+            self.spec = dataclasses.replace(self.spec, backbone=absolute_backbone(backbone))
         self.device = pick_device(device)
         self.options = EncoderOptions.of(self.spec)
         self.encoder = find_encoder(plugins.encoders, self.spec.backbone, self.card.kind)

@@ -1,6 +1,6 @@
 """Encoders: modules that turn a batch of inputs into feature vectors. An encoder is a plugin too.
 
-Names that no plugin has are torchvision models (images) or Hugging Face models (text).
+Names that no plugin has are torchvision, timm or Hugging Face models.
 """
 
 from __future__ import annotations

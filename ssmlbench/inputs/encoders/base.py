@@ -58,6 +58,7 @@ class Encoder(nn.Module):
     scaling: ClassVar[Scaling] = "standard"  # of its features, when the command line names none
     fitted: ClassVar[bool] = False  # it learns from the training rows' inputs: it defines `fit`
     state: ClassVar[FittedState] = {}  # of a class that `with_state` made
+    interpolation: ClassVar[str] = "bilinear"  # of images that are resized; also "bicubic"
     features: int
 
     def __init__(self, example: Tensor, options: EncoderOptions | None = None):
@@ -96,7 +97,7 @@ class Encoder(nn.Module):
         if np.ndim(raws[0]) == 1:
             return torch.from_numpy(np.stack([np.asarray(r, dtype=np.float32) for r in raws]))
         if options.image_size:
-            return torch.stack([square(raw, options.image_size) for raw in raws])
+            return torch.stack([square(raw, options.image_size, cls.interpolation) for raw in raws])
         images = [np.asarray(raw) for raw in raws]
         if len(shapes := {image.shape for image in images}) > 1:
             raise UserError(
@@ -120,7 +121,7 @@ class Encoder(nn.Module):
         return natural_views(flips) if options.image_size else image_views(flips)
 
 
-def square(raw: Any, size: int) -> Tensor:
+def square(raw: Any, size: int, interpolation: str = "bilinear") -> Tensor:
     """An image of any mode and shape → 3 × size × size uint8; the aspect ratio is not kept."""
     from PIL import Image
 
@@ -129,5 +130,6 @@ def square(raw: Any, size: int) -> Tensor:
     if not isinstance(raw, Image.Image):
         array = np.asarray(raw)
         raw = Image.fromarray(array[..., 0] if array.shape[2:] == (1,) else array)
-    image = eight_bit(raw).convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+    method = Image.Resampling[interpolation.upper()]
+    image = eight_bit(raw).convert("RGB").resize((size, size), method)
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()

@@ -9,7 +9,6 @@ import json
 from functools import lru_cache
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ssmlbench.core.errors import UserError
@@ -20,6 +19,7 @@ from ssmlbench.inputs.encoders.huggingface import (
     model_digest,
     model_folder,
 )
+from ssmlbench.inputs.encoders.images import ImageEncoder
 
 PROCESSOR = "preprocessor_config.json"
 
@@ -31,41 +31,23 @@ def hugging_face_image_encoder(name: str) -> type[Encoder]:
     return type("HuggingFaceImages", (HuggingFaceImages,), {"name": name, "options": options})
 
 
-class HuggingFaceImages(Encoder):
+class HuggingFaceImages(ImageEncoder):
     """A Hugging Face image encoder: its pooled output, or its class token where nothing pools."""
-
-    kinds = {"image"}
-    batch_rows = 64
-    mean: Tensor
-    deviation: Tensor
 
     def __init__(self, example: Tensor, options: EncoderOptions | None = None):
         super().__init__(example, options)
         options = options or EncoderOptions(**self.options)
         self.model = _load(self.name, options.weights != "none")
-        self.normalise = bool(options.normalise)
         processor = _processor(self.name)
-        mean = processor.get("image_mean", [0.5, 0.5, 0.5])
-        deviation = processor.get("image_std", [0.5, 0.5, 0.5])
-        self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
-        self.register_buffer("deviation", torch.tensor(deviation)[:, None, None], persistent=False)
-        was_training = self.model.training
-        try:
-            with torch.no_grad():
-                self.features = int(self.eval()(example[None]).shape[1])
-        except (ValueError, RuntimeError) as error:
-            raise UserError(
-                f"--image-size {options.image_size}: --backbone {self.name} does not take it "
-                f"({str(error).strip().splitlines()[0]}); its own is {self.options['image_size']}"
-            ) from None
-        self.train(was_training)
+        middle = [0.5, 0.5, 0.5]
+        self.expect(
+            options, processor.get("image_mean", middle), processor.get("image_std", middle)
+        )
+        self.features = self.measured_width(example, options.image_size)
 
     def forward(self, images: Tensor) -> Tensor:
         """B × 3 × S × S uint8 → B × features."""
-        floats = images.float() / 255
-        if self.normalise:
-            floats = (floats - self.mean) / self.deviation
-        outputs = self.model(pixel_values=floats)
+        outputs = self.model(pixel_values=self.pixels(images))
         pooled: Tensor | None = getattr(outputs, "pooler_output", None)
         if pooled is None:
             hidden: Tensor = outputs.last_hidden_state

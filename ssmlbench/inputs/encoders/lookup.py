@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ssmlbench.core.backbones import TIMM
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.inputs.encoders.base import Encoder
@@ -54,7 +55,7 @@ def about_default(dataset: str, kind: str, backbone: str, preferred: str | None)
 def find_encoder(
     plugins: Registry[Encoder], name: str, kind: str, dataset: str = "the data set"
 ) -> type[Encoder]:
-    """A plugin's encoder, else a torchvision model for images, or a Hugging Face model."""
+    """A plugin's encoder, else a timm or torchvision model for images, or a Hugging Face model."""
     if name in plugins:
         if kind in plugins[name].kinds:
             return plugins[name]
@@ -63,6 +64,12 @@ def find_encoder(
             f"--backbone {name} reads {'/'.join(sorted(plugins[name].kinds))}, {dataset} is "
             f"{kind}.{did_you_mean('', set(fitting))}"
         )
+    if name.startswith(TIMM):
+        if kind != "image":
+            raise UserError(f"--backbone {name} reads images, {dataset} is {kind}")
+        from ssmlbench.inputs.encoders.timm import timm_encoder
+
+        return timm_encoder(name)
     if kind == "image":
         from ssmlbench.inputs.encoders import torchvision as image
 

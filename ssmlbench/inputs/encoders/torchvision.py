@@ -13,11 +13,9 @@ from torch import Tensor, nn
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions
+from ssmlbench.inputs.encoders.images import ImageEncoder
 from ssmlbench.inputs.encoders.weights import file_digest
 from ssmlbench.inputs.torchvision_compat import declare_missing_operators
-
-# Of the images every published torchvision weight was trained on.
-MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def model_names() -> list[str]:
@@ -32,14 +30,10 @@ def torchvision_encoder(name: str) -> type[Encoder]:
     return type(name, (TorchvisionEncoder,), {"name": name})
 
 
-class TorchvisionEncoder(Encoder):
+class TorchvisionEncoder(ImageEncoder):
     """A torchvision classification model without its classifier, on ImageNet-normalised squares."""
 
-    kinds = {"image"}
     options = {"weights": "pretrained", "image_size": 224, "normalise": True}
-    batch_rows = 64
-    mean: Tensor
-    deviation: Tensor
 
     def __init__(self, example: Tensor, options: EncoderOptions | None = None):
         super().__init__(example, options)
@@ -51,16 +45,11 @@ class TorchvisionEncoder(Encoder):
                 model.aux_logits = False  # type: ignore[assignment]
         self.features = _take_off_classifier(model)
         self.model = model
-        self.normalise = bool(options.normalise)
-        self.register_buffer("mean", torch.tensor(MEAN)[:, None, None], persistent=False)
-        self.register_buffer("deviation", torch.tensor(DEVIATION)[:, None, None], persistent=False)
+        self.expect(options)
 
     def forward(self, images: Tensor) -> Tensor:
         """B × 3 × S × S uint8 → B × features."""
-        floats = images.float() / 255
-        if self.normalise:
-            floats = (floats - self.mean) / self.deviation
-        features: Tensor = self.model(floats)
+        features: Tensor = self.model(self.pixels(images))
         return features.flatten(1)
 
     @classmethod

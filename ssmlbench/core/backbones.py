@@ -1,0 +1,35 @@
+"""How a name typed as --backbone is written: what of it is a path on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TIMM = "timm:"
+"""Begins the names of timm's models: timm:NAME, timm:FOLDER, timm:owner/name, timm:NAME@FILE."""
+
+
+def split_backbone(backbone: str) -> tuple[str, str]:
+    """`timm:resnet18@/weights/mine.pth` → (`timm:resnet18@`, `/weights/mine.pth`).
+
+    The second part is a name, a hub id or a path; the first is empty for all but timm's models.
+    """
+    if not backbone.startswith(TIMM):
+        return "", backbone
+    rest = backbone.removeprefix(TIMM)
+    architecture, at, file = rest.partition("@")
+    if at and "/" not in architecture:
+        return f"{TIMM}{architecture}@", file
+    return TIMM, rest
+
+
+def absolute_backbone(backbone: str) -> str:
+    """The backbone with an absolute path, so that it means the same in every process."""
+    prefix, path = split_backbone(backbone)
+    where = Path(path).expanduser()
+    return f"{prefix}{where.absolute()}" if where.is_dir() or prefix.endswith("@") else backbone
+
+
+def portable_backbone(backbone: str) -> str:
+    """The backbone as it reads on every machine: of a path its last part only."""
+    prefix, path = split_backbone(backbone)
+    return f"{prefix}{Path(path).name}" if Path(path).is_absolute() else backbone
