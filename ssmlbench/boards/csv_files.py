@@ -16,6 +16,7 @@ from typing import Any
 
 from ssmlbench.boards.board import level_of, unlike_published
 from ssmlbench.boards.versions import Versions
+from ssmlbench.core.csv_cells import CsvWriter, cell_text
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import write_atomically
 from ssmlbench.protocol.decisions import RULES
@@ -76,10 +77,7 @@ def exported_text(runs: Sequence[Finished], command: str, versions: Versions | N
     made_with = [f"made_with.{name}" for name in MADE_WITH]
     fields = [*READABLE, *columns, *(f"cost.{name}" for name in COST_FIELDS), *made_with]
     fields += ["code", "data", "unlike_published", "observation", "uses", "spec"]
-    writer = csv.DictWriter(out, fields, lineterminator="\n")
-    writer.writeheader()
-    for run in ordered:
-        writer.writerow(_row(run, columns, versions))
+    CsvWriter(out).records((_row(run, columns, versions) for run in ordered), fields)
     return out.getvalue()
 
 
@@ -160,7 +158,8 @@ def read_exported(files: Iterable[Path]) -> tuple[list[Finished], list[str]]:
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"--from {file}: cannot be read ({error})") from None
         body = [line for line in lines if not line.startswith("#")]
-        for row in csv.DictReader(body):
+        for cells in csv.DictReader(body):
+            row = {k: cell_text(v) for k, v in cells.items() if isinstance(v, str)}
             if absent := {"run", "spec"} - row.keys():
                 raise UserError(
                     f"--from {file}: not a file of `ssmlbench compare --export`, it has no column "

@@ -1,4 +1,4 @@
-"""What plugins, data sets and labels may be called, and cells that no spreadsheet calculates.
+"""What plugins, data sets and labels may be called.
 
 A plugin's or data set's name is part of paths, so it has few characters; a label's may be in any language.
 """
@@ -14,8 +14,6 @@ NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]{0,98}[A-Za-z0-9_+-])?")
 LABEL_LENGTH = 300
 DIRECTION = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Characters that turn the direction of what follows them on the screen."""
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How a cell starts that a spreadsheet program calculates."""
 
 
 def is_name(name: str) -> bool:
@@ -59,14 +57,3 @@ def check_label(name: str, where: str) -> None:
 def _is_hidden(character: str) -> bool:
     kind = unicodedata.category(character)
     return kind in ("Cc", "Cs", "Zl", "Zp") or character in DIRECTION
-
-
-def spreadsheet_cell(text: str) -> str:
-    """The text for a CSV cell: what a spreadsheet would take for a formula gets a quote in front."""
-    if not text.startswith(FORMULA):
-        return text
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}"
-    return text

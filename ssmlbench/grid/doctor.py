@@ -216,11 +216,18 @@ def _damaged_files(folder: RunFolder) -> list[DamagedFile]:
         recorded = folder.recorded_files()
     except DamagedFile as damaged:
         return [damaged]
-    return [
+    damaged = [
         damage
         for name, facts in recorded.items()
         for damage in failures(partial(verify_file, facts=facts), folder.path / name)
     ]
+    if folder.model_file.is_file() and folder.model_file.name not in recorded:  # an older run
+        damaged += failures(_verify_json, folder.model_file)
+    return damaged
+
+
+def _verify_json(file: Path) -> None:
+    read_own_json(file)
 
 
 def _known_spec(folder: RunFolder) -> RunSpec | None:

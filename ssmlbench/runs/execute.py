@@ -138,6 +138,7 @@ def _make(
     outcome = Outcome.of(report.trained, judge.found)
     if report.model_declined:
         folder.weights_file.unlink(missing_ok=True)
+        folder.model_file.unlink(missing_ok=True)  # of a run that is made again
         if report.model_declined != NOT_WANTED:
             notify(Warned(f"its model is not kept: {report.model_declined}"))
     else:

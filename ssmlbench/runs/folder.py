@@ -127,9 +127,10 @@ class RunFolder:
             verify_file(self.path / name, recorded[name])
 
     def written_files(self) -> list[Path]:
-        """What a run leaves for readers beside its result: scores, history and more."""
+        """What a run leaves for readers beside its result: scores, history, model and more."""
         while_made = (self.checkpoint_file, self.judgements_file)
         found = [*self.path.glob("*.safetensors"), *self.path.glob("*.csv")]
+        found += [self.model_file] if self.model_file.is_file() else []
         return [file for file in found if file not in while_made]
 
     def recorded_files(self) -> dict[str, FileFacts]:

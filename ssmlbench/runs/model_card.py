@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import platform
 from dataclasses import dataclass, field
@@ -12,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import ssmlbench
-from ssmlbench.core.errors import UserError
-from ssmlbench.core.files import write_atomically
+from ssmlbench.core.errors import DamagedFile, UserError
+from ssmlbench.core.files import read_own_json, write_json
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
 from ssmlbench.protocol.decisions import RULES, Parameters
@@ -25,6 +24,9 @@ MODEL_FORMAT = 1
 """Raised when a field of model.json changes its meaning."""
 USABLE_RULES = tuple(name for name, rule in RULES.items() if not rule.mark)
 """Decision rules that need no true labels."""
+
+MAKE_AGAIN = "the same `ssmlbench run` makes the run and its model again"
+"""What is said of a damaged model."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +58,15 @@ def write_model_card(spec: RunSpec, folder: RunFolder, task: Task, outcome: Outc
         "bytes": folder.weights_file.stat().st_size,
         "made_with": versions(),
     }
-    text = json.dumps(content, indent=1, ensure_ascii=False)
-    write_atomically(folder.model_file, text)
+    write_json(folder.model_file, content)
 
 
 def read_model_card(folder: Path) -> ModelCard:
-    """Read model.json; a UserError if the run keeps no model or one that this version cannot read."""
+    """Read model.json; a UserError if the run keeps no model, a damaged one or one of a newer version."""
     file = RunFolder(folder).model_file
     try:
-        values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        RunFolder(folder).verify(file.name)
+        values = read_own_json(file)
         if values["format"] > MODEL_FORMAT:
             raise UserError(f"{file}: written by a newer ssmlbench; update this one")
         parameters = {
@@ -74,13 +76,16 @@ def read_model_card(folder: Path) -> ModelCard:
         }
         spec = parse_spec(values["spec"])
         return ModelCard(spec, values["labels"], values["kind"], parameters, values["made_with"])
+    except DamagedFile as damaged:
+        raise DamagedFile(damaged.file, damaged.reason, MAKE_AGAIN) from None
     except FileNotFoundError:
         raise UserError(
             f"{folder} keeps no model: it was made with --no-keep-model, by an older version, or its model "
             "is large; delete that folder and run it again with --keep-model"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SchemaError) as error:
-        raise UserError(f"{file} cannot be read ({type(error).__name__}: {error})") from None
+    except (ValueError, KeyError, TypeError, AttributeError, SchemaError) as error:
+        reason = f"not a model of ssmlbench ({type(error).__name__}: {error})"
+        raise DamagedFile(file, reason, MAKE_AGAIN) from None
 
 
 def versions() -> dict[str, str]:

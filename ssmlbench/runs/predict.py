@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ssmlbench.core.csv_cells import CsvWriter, is_formula
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import atomic
 from ssmlbench.core.paths import cache_root
@@ -25,7 +25,8 @@ from ssmlbench.runs.saved_model import SavedModel
 CHUNK_ROWS = 1024
 """Rows that are in memory at a time."""
 SEPARATORS = ";|,"
-"""A label with one of these in its name makes CSV hold JSON lists instead of a;b;c."""
+"""A label with one of these in its name, or that looks like a formula, makes CSV hold JSON lists
+instead of a;b;c: some programs take each part of a;b;c for a cell."""
 
 
 class RowWriter(Protocol):
@@ -117,16 +118,18 @@ def _names(labels: Sequence[str], chosen: Any) -> list[str]:
 
 @contextmanager
 def _csv_writer(file: Path, labels: Sequence[str], rule: str) -> Iterator[RowWriter]:
-    plain = not any(separator in label for label in labels for separator in SEPARATORS)
+    plain = not any(
+        separator in label or is_formula(label) for label in labels for separator in SEPARATORS
+    )
     with file.open("w", encoding="utf-8", newline="") as opened:
-        writer = csv.writer(opened)
-        writer.writerow(["id", "labels", "rule", *(f"p({label})" for label in labels)])
+        writer = CsvWriter(opened, "\r\n")
+        writer.row(["id", "labels", "rule", *(f"p({label})" for label in labels)])
 
         def write(ids: Sequence[str], chosen: Any, scores: Any) -> None:
             for identity, row, values in zip(ids, chosen, scores, strict=True):
                 names = _names(labels, row)
                 text = ";".join(names) if plain else json.dumps(names, ensure_ascii=False)
-                writer.writerow([identity, text, rule, *(f"{value:.6g}" for value in values)])
+                writer.row([identity, text, rule, *(f"{value:.6g}" for value in values)])
 
         yield write
 

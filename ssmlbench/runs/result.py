@@ -9,6 +9,7 @@ import torch
 
 import ssmlbench
 from ssmlbench.core.checksums import file_facts
+from ssmlbench.core.csv_cells import spreadsheet_cell
 from ssmlbench.core.files import write_atomically, write_json
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
@@ -44,7 +45,8 @@ def write_result(
     if noted:
         Diagnostics(noted, names).write(folder.path)
     history = pd.DataFrame(outcome.history)
-    write_atomically(folder.history_file, history.to_csv(index=False))
+    shown = history.rename(columns=spreadsheet_cell)  # a plugin names what it logs
+    write_atomically(folder.history_file, shown.to_csv(index=False))
     semi = history[history.phase == "semi"] if (history.phase == "semi").any() else history
     result: Result = {
         "version": RESULT_VERSION,

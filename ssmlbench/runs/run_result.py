@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+from ssmlbench.core.csv_cells import cell_text
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.suggestions import did_you_mean
@@ -108,7 +109,7 @@ class RunResult:
         if not file.is_file():
             raise UserError(f"{file} is missing: the run's history was deleted or not copied")
         RunFolder(self.folder).verify(file.name)
-        return pd.read_csv(file)
+        return pd.read_csv(file).rename(columns=cell_text)
 
     def __repr__(self) -> str:
         return f"<RunResult {self.spec}: {_shown(self.metrics())}>"

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from ssmlbench.core.backbones import absolute_backbone
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.seeds import stream
 from ssmlbench.data.task import Task
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, Vector, find_encoder
@@ -27,7 +27,7 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.diagnostics import Float32Array
 from ssmlbench.protocol.judge import checked_scores
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.model_card import ModelCard, read_model_card, versions
+from ssmlbench.runs.model_card import MAKE_AGAIN, ModelCard, read_model_card, versions
 from ssmlbench.runs.train import build_learner
 from ssmlbench.training.checkpoint import Checkpoint, Stored
 from ssmlbench.training.device import make_repeatable, pick_device
@@ -45,10 +45,7 @@ class SavedModel:
     ):
         """backbone: where the encoder is on this machine, if not where the run had it."""
         self.card: ModelCard = read_model_card(folder)
-        stored = Checkpoint(RunFolder(folder).weights_file).read()
-        if stored is None:
-            file = RunFolder(folder).weights_file
-            raise UserError(f"{file} is missing or incomplete: copy the whole run folder")
+        stored = _read_weights(RunFolder(folder))
         self.spec = self.card.spec
         if backbone is not None:
             self.spec = dataclasses.replace(self.spec, backbone=absolute_backbone(backbone))
@@ -155,6 +152,17 @@ class SavedModel:
         for name, value in self._stored.facts["method"].items():
             setattr(method, name, value)
         return Scorer(self.spec, method.to(self.device), model)
+
+
+def _read_weights(folder: RunFolder) -> Stored:
+    """The arrays of a kept model; DamagedFile if they are missing, damaged or of another run."""
+    try:
+        folder.verify(folder.weights_file.name)
+        return Checkpoint(folder.weights_file).load()
+    except DamagedFile as damaged:
+        missing = not folder.weights_file.exists()
+        remedy = "copy the whole run folder" if missing else MAKE_AGAIN
+        raise DamagedFile(damaged.file, damaged.reason, remedy) from None
 
 
 class EncodedInputs:

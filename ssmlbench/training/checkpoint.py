@@ -65,7 +65,17 @@ class Checkpoint:
         if not self.file.exists():
             return None
         try:
-            verify_stamp(self.file)
+            return self.load()
+        except DamagedFile as damaged:
+            text = f"{damaged}; the run starts from its beginning"
+            warnings.warn(text, DamageWarning, stacklevel=2)
+            self.delete()
+            return None
+
+    def load(self) -> Stored:
+        """What the file holds; DamagedFile if it is missing or damaged. It is never deleted."""
+        verify_stamp(self.file)
+        try:
             with safe_open(self.file, framework="pt") as stored:
                 sections: dict[str, dict[str, Tensor]] = {}
                 for key in stored.keys():  # noqa: SIM118 (not a dictionary)
@@ -73,11 +83,7 @@ class Checkpoint:
                     sections.setdefault(section, {})[name] = stored.get_tensor(key)
                 return Stored(sections, json.loads(stored.metadata()["facts"]))
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
-            reason = error if isinstance(error, DamagedFile) else f"{self.file} is damaged"
-            text = f"{reason}; the run starts from its beginning"
-            warnings.warn(text, DamageWarning, stacklevel=2)
-            self.delete()
-            return None
+            raise DamagedFile(self.file, f"not a state of ssmlbench ({error})") from None
 
     def delete(self) -> None:
         """Delete the file, if it exists."""

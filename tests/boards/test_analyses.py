@@ -7,6 +7,7 @@ import io
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from ssmlbench.boards.analyses.labels import (
     two_class_vca,
     vca,
 )
-from ssmlbench.boards.analyses.output import write_findings
+from ssmlbench.boards.analyses.output import findings_csv, write_findings
 from ssmlbench.boards.analyses.pair import detectable, seeds_needed
 from ssmlbench.boards.analyses.pseudo_labels import calibration_error, quality
 from ssmlbench.boards.analyses.scores import distances, gradient_histograms
@@ -339,3 +340,11 @@ def test_the_table_finds_one_class_in_each_module() -> None:
     assert {"labels", "vdfd", "pseudo-labels", "scores", "theory", "pair", "budget"} <= names
     for analysis in analyses_by_name().values():
         assert analysis.summary.endswith(".")
+
+
+def test_the_csv_file_of_findings_holds_no_formula() -> None:
+    record = {"label": "=cmd", "method": "-cap", "=column": 1, "value": -0.5, "none": float("nan")}
+    text = findings_csv(SimpleNamespace(records=[record]))  # type: ignore[arg-type]
+    first, row = csv.reader(text.splitlines())
+    assert first == ["label", "method", "'=column", "value", "none"]
+    assert row == ["'=cmd", "'-cap", "1", "-0.5", ""]

@@ -15,6 +15,7 @@ from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.csv_files import export, exported_text, read_exported
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import as_markdown, boards_document
+from ssmlbench.core.csv_cells import cell_text, spreadsheet_cell
 from ssmlbench.core.errors import UserError
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.runs.finished import Finished, read_finished
@@ -118,3 +119,18 @@ def test_the_commands_write_and_show_a_file(tmp_path: Path, ssmlbench: Call) -> 
     nothing = ssmlbench("compare", "--from", "measured/toy.csv", "--method", "x", "--export", "m")
     assert nothing.returncode == 2
     assert "nothing is written" in nothing.stderr
+
+
+def test_an_export_holds_no_formula_and_is_read_back(tmp_path: Path) -> None:
+    runs = runs_with_provenance(tmp_path)
+    for number, run in enumerate(runs):
+        run.result["uses"] = "=1+1"
+        run.result["made_with"] = {"ssmlbench": "-x", "torch": "+2.13", "device": f"@{number}"}
+    text = exported_text(runs, "c")
+    (tmp_path / "toy.csv").write_text(text)
+    rows = csv.reader(line for line in text.splitlines() if not line.startswith("#"))
+    assert all(cell == spreadsheet_cell(cell_text(cell)) for row in rows for cell in row)
+    read, complaints = read_exported([tmp_path / "toy.csv"])
+    assert not complaints
+    assert exported_text(read, "c") == text
+    assert {run.result["uses"] for run in read} == {"=1+1"}

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ssmlbench.boards.render.formats import _csv_cell
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.names import check_label, check_name, spreadsheet_cell
+from ssmlbench.core.names import check_label, check_name
 from ssmlbench.core.registry import Registry
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.folder import RunFolder
@@ -57,14 +56,3 @@ def test_a_label_with_hidden_characters_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", ["-ve", "=SUM", "naïve", "می‌خواهم", "法律", "👩‍🔬", "a, b; c"])
 def test_a_label_may_be_in_any_script(name: str) -> None:
     check_label(name, "data set mine")
-
-
-@pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1"])
-def test_a_cell_is_never_a_formula(text: str) -> None:
-    assert spreadsheet_cell(text) == f"'{text}"
-    assert _csv_cell(text) == f"'{text}"
-
-
-@pytest.mark.parametrize("text", ["-0.5", "+3", "cap", "", "-1e-3"])
-def test_numbers_and_names_stay_as_they_are(text: str) -> None:
-    assert spreadsheet_cell(text) == text

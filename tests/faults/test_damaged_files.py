@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.faults.world import FINISHED, NEW, STOPPED, World
 
 RUNS = {"new": NEW, "finished": FINISHED, "stopped": STOPPED}
 TRIES = int(os.environ.get("FAULT_TRIES", "200"))
+REMEDY = re.compile("`ssmlbench |--keep-model|copy the whole run folder")
 SEED = int(os.environ.get("FAULT_SEED", "0"))
 
 
@@ -33,6 +35,7 @@ def commands(world: World) -> dict[str, object]:
     for name, reader in readers.items():
         found[name] = reader().value
     found["tuned"] = world.tuned().value
+    found["predict"] = world.predict().value
     for name, asked in RUNS.items():
         found[name] = world.run(asked).value
     found["compared again"] = world.compare().value
@@ -46,10 +49,14 @@ def check(world: World, sound: dict[str, object], file: Path, fault: str, seed: 
     FAULTS[fault](world.root / file, random.Random(seed))
     assert world.status().value is not None, where
     compared = world.compare()
-    tuned = world.tuned()
-    for said, expected in ((compared, sound["compare"]), (tuned, sound["tuned"])):
-        # Nobody knows of a result or a study that is gone; the error says how to make one.
-        gone = fault == "delete" and said.value is None and "`ssmlbench " in said.text
+    tuned, predicted = world.tuned(), world.predict()
+    for said, expected in (
+        (compared, sound["compare"]),
+        (tuned, sound["tuned"]),
+        (predicted, sound["predict"]),
+    ):
+        # Nobody knows of a result, study or model that is gone; the error says how to make one.
+        gone = fault == "delete" and said.value is None and REMEDY.search(said.text)
         assert said.value == expected or file.name in said.text or gone, f"{where}: {said}"
     for name, asked in RUNS.items():
         said = world.run(asked)
@@ -59,6 +66,13 @@ def check(world: World, sound: dict[str, object], file: Path, fault: str, seed: 
         assert said.value == sound[name], f"{name} run after {where}: {said.lines}"
     again = world.compare()
     assert again.value == sound["compared again"], f"{where}: {again}"
+    model = world.predict()
+    assert model.value == sound["predict"] or (gone_model(file, fault) and model.text), where
+
+
+def gone_model(file: Path, fault: str) -> bool:
+    """A model may be deleted to save space: the run stays finished."""
+    return fault == "delete" and file.name.startswith("model.")
 
 
 def test_no_fault_changes_a_number_or_needs_a_hand(

@@ -30,6 +30,7 @@ STOPPED = {"dataset": "tiny-vectors", "method": "softmatch", "pi": 0.5}
 TUNED = {"dataset": "tiny-vectors", "method": "logistic", "pi": 0.5}
 TRAINING = {"epochs": 2, "warmup_epochs": 1}
 TRIALS = 2
+TEXTS = ["word a b", "", "something else"]
 
 
 @dataclass
@@ -115,6 +116,16 @@ class World:
     def compare(self) -> Said:
         """`ssmlbench compare --bootstrap 100`, as text."""
         return attempt(lambda: compare(self.results, bootstrap=100).to_markdown())
+
+    def predict(self) -> Said:
+        """`ssmlbench predict` with the model of the finished run."""
+        return attempt(self._scores)
+
+    def _scores(self) -> bytes:
+        from ssmlbench.runs.saved_model import SavedModel
+
+        folder = RunFolder.of(self.results, self.spec(FINISHED)).path
+        return SavedModel(folder, self.plugins, device="cpu").scores(TEXTS).tobytes()
 
     def status(self) -> Said:
         """`ssmlbench status`: how many runs it found in each state."""

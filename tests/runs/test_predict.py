@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from PIL import Image
 
 from ssmlbench.api import DatasetAdapter, Row
+from ssmlbench.core.csv_cells import cell_text, spreadsheet_cell
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.plain_inputs import plain_inputs
 from ssmlbench.plugins.loader import Plugins
@@ -307,3 +309,21 @@ def test_the_command_line_writes_the_file(
     assert "2 rows predicted by logistic" in capsys.readouterr().err
     with pytest.raises(UserError, match="one of both"):
         predict(out=tmp_path / "labels.csv")
+
+
+def test_a_csv_file_of_predictions_holds_no_formula(tmp_path: Path) -> None:
+    labels = ["=cmd", "plain", "-2+3"]
+    model: Any = SimpleNamespace(
+        card=SimpleNamespace(labels=labels, rule_parameters={}),
+        scores=lambda raws: np.tile(np.float32([0.9, 0.2, 0.8]), (len(raws), 1)),
+    )
+    ids = ["@SUM(A1)", "1", "-7"]
+    out = tmp_path / "labels.csv"
+    predict_rows(model, [(one, "text") for one in ids], out, "threshold")
+    with out.open(newline="") as opened:
+        first, *rows = csv.reader(opened)
+    assert first == ["id", "labels", "rule", *(f"p({label})" for label in labels)]
+    assert all(cell == spreadsheet_cell(cell_text(cell)) for row in rows for cell in row)
+    assert [cell_text(row[0]) for row in rows] == ids
+    assert [json.loads(row[1]) for row in rows] == [["=cmd", "-2+3"]] * 3
+    assert {float(cell) for row in rows for cell in row[3:]} == {0.9, 0.2, 0.8}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from safetensors.numpy import load_file
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Event, Warned
+from ssmlbench.core.files import write_json
 from ssmlbench.data import prepare
 from ssmlbench.kit.estimator import Estimator
 from ssmlbench.plugins.loader import Plugins
@@ -25,6 +27,7 @@ from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.saved_model import SavedModel
 from ssmlbench.runs.scores import StoredScores
 from ssmlbench.training import estimator_state, model_file
+from tests.faults.makers import FAULTS
 from tests.support.tiny_models import save_tiny_bert, write_data_plugin
 
 SHORT = {"epochs": 3, "warmup_epochs": 1, "batch_size": 16, "labelled_batch_size": 8, "pi": 0.3}
@@ -132,7 +135,8 @@ def test_a_threshold_that_no_score_reaches_survives(made: Any, tiny: Plugins) ->
     file = folder / "model.json"
     card = json.loads(file.read_text())
     card["rules"]["calibrated"]["thresholds"][1] = None
-    file.write_text(json.dumps(card))
+    (folder / "result.json").unlink()  # it knows the file as it was
+    write_json(file, card)
     assert SavedModel(folder, tiny).card.rule_parameters["thresholds"][1] == np.inf
 
 
@@ -143,6 +147,36 @@ def test_numbers_do_not_depend_on_whether_a_model_is_kept(made: Any, tmp_path: P
     assert first == second
     assert np.array_equal(kept, not_kept)
     assert not (second / "model.safetensors").exists()
+    assert not (second / "model.json").exists()
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["without the result", "in place"])
+def test_a_damaged_model_is_named_and_left_where_it_is(
+    made: Any, tiny: Plugins, tmp_path: Path, alone: bool
+) -> None:
+    whole, _ = made()
+    for number, fault in enumerate(fault for fault in FAULTS if fault != "delete"):
+        for name in ("model.json", "model.safetensors"):
+            folder = tmp_path / fault / name / "0-abc"
+            shutil.copytree(whole, folder)
+            if alone:
+                (folder / "result.json").unlink()
+            FAULTS[fault](folder / name, random.Random(number))
+            with pytest.raises(
+                UserError, match=rf"{name} is damaged: .* makes the run and its model"
+            ):
+                SavedModel(folder, tiny)
+            assert (folder / name).exists()
+            if not alone and fault != "flip silently":  # `doctor` reads every byte
+                assert not RunFolder(folder).finished, "the same `run` makes it again"
+
+
+def test_a_model_of_another_run_is_not_taken_for_this_one(made: Any, tiny: Plugins) -> None:
+    one, _ = made(seed=0)
+    other, _ = made(seed=1)
+    shutil.copy(other / "model.safetensors", one / "model.safetensors")
+    with pytest.raises(UserError, match=r"model\.safetensors is damaged"):
+        SavedModel(one, tiny)
 
 
 def test_a_large_model_is_kept_only_if_asked_for(

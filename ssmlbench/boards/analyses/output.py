@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
@@ -13,6 +12,7 @@ from typing import Any
 from ssmlbench.boards.analyses.contract import Findings
 from ssmlbench.boards.analyses.drawing import save
 from ssmlbench.boards.render.slugs import slugs
+from ssmlbench.core.csv_cells import CsvWriter
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import write_atomically
 
@@ -44,10 +44,8 @@ def findings_csv(findings: Findings) -> str:
     """The records as CSV; a number that is not defined is empty."""
     columns = list(dict.fromkeys(key for record in findings.records for key in record))
     out = io.StringIO()
-    writer = csv.DictWriter(out, columns, lineterminator="\n")
-    writer.writeheader()
-    for record in findings.records:
-        writer.writerow({key: _plain(value) for key, value in record.items()})
+    records = ({key: _plain(value) for key, value in r.items()} for r in findings.records)
+    CsvWriter(out).records(records, columns)
     return out.getvalue()
 
 

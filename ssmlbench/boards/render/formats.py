@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
@@ -18,8 +17,8 @@ from rich.text import Text
 from ssmlbench.boards.render.document import Document, Panel, TableSection
 from ssmlbench.boards.render.html import as_html
 from ssmlbench.boards.render.latex import as_latex
+from ssmlbench.core.csv_cells import CsvWriter
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.names import spreadsheet_cell
 
 
 class RichDocument:
@@ -147,15 +146,8 @@ def as_csv(document: Document) -> str:
         )
     out = io.StringIO()
     fields = list(dict.fromkeys(key for record in document.records for key in record))
-    writer = csv.DictWriter(out, fieldnames=fields or ["dataset"])
-    writer.writeheader()
-    for record in document.records:
-        writer.writerow({key: _csv_cell(value) for key, value in record.items()})
+    CsvWriter(out, "\r\n").records(document.records, fields or ["dataset"])
     return out.getvalue()
-
-
-def _csv_cell(value: Any) -> Any:
-    return spreadsheet_cell(value) if isinstance(value, str) else value
 
 
 def as_json(document: Document) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.report.series import Line, Series, named, runs_by_cell, where
+from ssmlbench.core.csv_cells import cell_text
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.folder import RunFolder
 
@@ -90,7 +91,9 @@ def read_history(run: Finished) -> History | None:
     try:
         folder.verify(folder.history_file.name)
         with folder.history_file.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
+            table = csv.DictReader(file)
+            table.fieldnames = [cell_text(name) for name in table.fieldnames or ()]
+            rows = list(table)
         epochs = tuple(int(row["epoch"]) for row in rows)
         warm_up = sum(row["phase"] == "warm-up" for row in rows)
     except (OSError, ValueError, KeyError, TypeError, csv.Error):
