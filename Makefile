@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 DEMO_RESULTS ?= results
 
-.PHONY: demo test lint types tests faults bench tables clean
+.PHONY: demo test lint types tests faults fuzz bench tables clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +38,10 @@ tests: $(DEV)
 # Cheats, crashes, hangs and damaged files. Damages files at random, FAULT_TRIES times: SEED=7 make faults repeats a series.
 faults: $(DEV)
 	FAULT_SEED=$${SEED:-$$RANDOM} FAULT_TRIES=$${TRIES:-300} $(BIN)/pytest -n 0 -m '' -s tests/faults
+
+# Every parser against random files, 60 s each (EACH=600 make fuzz): with atheris if it is installed, else with hypothesis.
+fuzz: $(DEV)
+	$(BIN)/python -m tests.fuzz --seconds $${EACH:-60} $(TARGETS)
 
 bench: $(DEV)
 	$(BIN)/python benchmarks/run.py

@@ -114,10 +114,18 @@ def read_folder(folder: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a folder's .npy files by name; they are not read into memory."""
     found = {}
     for file in sorted(folder.glob("*.npy")):
-        check_plain(file)
-        with _told(file):
-            found[file.stem] = np.load(file, mmap_mode="r", allow_pickle=False)
+        found[file.stem] = read_npy(file)
     return found
+
+
+def read_npy(file: Path) -> NDArray[Any]:
+    """The array of an .npy file, which is not read into memory."""
+    check_plain(file)
+    with _told(file):
+        array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+        if not isinstance(array, np.ndarray):  # another format under this name
+            raise ValueError("not an array")
+    return array
 
 
 @contextmanager

@@ -10,9 +10,10 @@ import numpy as np
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, numbered_lines
+from ssmlbench.data.arrays import read_npy, read_npz
 from ssmlbench.data.columns import ID_COLUMNS, IMAGE_COLUMNS, TEXT_COLUMNS, VECTOR_COLUMNS
 from ssmlbench.data.images import eight_bit
-from ssmlbench.data.records import TABLES, read_records
+from ssmlbench.data.records import TABLES, check_plain, read_records
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 ARRAY_ENDINGS = (".npy", ".npz")
@@ -107,35 +108,55 @@ def _value(value: Any, kind: str, file: Path, number: int) -> Any:
     if isinstance(value, dict):  # Hugging Face's own form of an image in Parquet
         value = value.get("bytes") or value.get("path")
     if isinstance(value, str) and value:
-        return read_image(file.parent / value)
+        return read_image(_inside(file.parent, value, where))
     if isinstance(value, bytes):
         return read_image(value, where)
     raise UserError(f"{where}: expected the path of an image, found {value!r}")
 
 
 def _array_rows(file: Path) -> Iterator[PlainRow]:
-    loaded = np.load(file, allow_pickle=False)
     if file.suffix.lower() == ".npz":
-        names = [name for name in ("X", "x", "features", "inputs") if name in loaded.files]
-        names = names or (loaded.files if len(loaded.files) == 1 else [])
+        arrays = read_npz(file)
+        names = [name for name in ("X", "x", "features", "inputs") if name in arrays]
+        names = names or (list(arrays) if len(arrays) == 1 else [])
         if not names:
-            raise UserError(f"{file}: expected an array X (it has: {', '.join(loaded.files)})")
-        loaded = loaded[names[0]]
+            raise UserError(f"{file}: expected an array X (it has: {', '.join(arrays)})")
+        loaded = arrays[names[0]]
+    else:
+        loaded = read_npy(file)
     if loaded.ndim != 2:
         raise UserError(f"{file}: expected rows × columns, found shape {loaded.shape}")
     for number, row in enumerate(loaded):
-        yield str(number), np.asarray(row, dtype=np.float32)
+        yield str(number), _value(row, "vector", file, number)
+
+
+def _inside(folder: Path, value: str, where: str) -> Path:
+    """The file of an image, which must lie beside or below the table: it may be a stranger's."""
+    file = folder / value
+    try:
+        inside = file.resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):  # a zero byte, a loop of links
+        raise UserError(f"{where}: image {value[:60]!r} is not a path") from None
+    if not inside:
+        raise UserError(
+            f"{where}: image {value[:60]!r} is outside the folder of the table; move the table up, or "
+            "name the folder of the images with --input"
+        )
+    return file
 
 
 def read_image(source: Path | bytes, where: str = "") -> Any:
     """An image as an array, upright, as prepared data sets hand it out."""
     import io
 
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import Image, ImageOps
 
+    if isinstance(source, Path):
+        check_plain(source)
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
             return np.asarray(ImageOps.exif_transpose(eight_bit(image)))
-    except (OSError, UnidentifiedImageError, ValueError) as error:
+    except Exception as error:  # Pillow's decoders raise a dozen kinds
         named = where or str(source)
-        raise UserError(f"{named}: not an image that can be read ({error})") from None
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise UserError(f"{named}: not an image that can be read ({reason})") from None

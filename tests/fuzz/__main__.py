@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 import time
+import traceback
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,41 +31,70 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--found", type=Path, default=Path("fuzz-found"))
-    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     typed = parser.parse_args()
     found = typed.found.absolute()
-    if typed.one:
-        one = with_atheris if find_spec("atheris") else with_hypothesis
-        return one(typed.targets[0], typed.seconds, found)
-    from tests.fuzz.targets import TARGETS
-
+    guided = find_spec("atheris") is not None
+    names = load(guided)
     broken = []
-    for name in typed.targets or TARGETS:
+    for name in typed.targets or names:
         (found / name).mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "tests.fuzz", "--one", name, "--found", str(found)]
+        log = found / f"{name}.log"
         began = time.monotonic()
-        done = subprocess.run(
-            [*command, "--seconds", str(typed.seconds)],
-            capture_output=True,
-            text=True,
-            errors="replace",
+        failed = in_a_child(
+            partial(with_atheris if guided else with_hypothesis, name, typed.seconds, found), log
         )
-        lines = (done.stdout + done.stderr).strip().splitlines()
-        last = next((line for line in reversed(lines) if line.startswith(("Done", "tried"))), "")
-        print(f"{name}: {last or 'BROKEN'}, {time.monotonic() - began:.0f} s", flush=True)  # noqa: T201
-        if done.returncode:
+        lines = log.read_text(errors="replace").splitlines()
+        tried = next((line for line in reversed(lines) if line.startswith(("Done", "tried"))), "")
+        say(f"{name}: {tried or 'BROKEN'}, {time.monotonic() - began:.0f} s")
+        if failed:
             broken.append(name)
-            print("\n".join(lines[-40:]), flush=True)  # noqa: T201
+            say("\n".join(lines[-30:]))
     return 1 if broken else 0
 
 
-def with_atheris(name: str, seconds: int, found: Path) -> int:
-    """Guided by the coverage of this package's code."""
+def say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
+
+
+def load(guided: bool) -> list[str]:
+    """Import what is fuzzed, once for all targets, with counters in it for atheris."""
+    if not guided:
+        from tests.fuzz.targets import TARGETS
+
+        return list(TARGETS)
     import atheris
 
     with atheris.instrument_imports(include=["ssmlbench", "csv", "json", "tomllib"]):
-        from tests.fuzz.targets import TARGETS, attack
+        from tests.fuzz.targets import TARGETS
+    return list(TARGETS)
+
+
+def in_a_child(work: Callable[[], None], log: Path) -> bool:
+    """Do the work in a child, which writes to the log; whether it failed."""
+    child = os.fork()
+    if child == 0:
+        with log.open("wb") as out:
+            os.dup2(out.fileno(), 1)
+            os.dup2(out.fileno(), 2)
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    return os.waitpid(child, 0)[1] != 0
+
+
+def with_atheris(name: str, seconds: int, found: Path) -> None:
+    """Guided by the coverage of this package's code."""
+    import atheris
+
     from tests.fuzz.edits import TOKENS
+    from tests.fuzz.targets import TARGETS, attack
 
     target = TARGETS[name]
     scratch = Path(tempfile.mkdtemp())
@@ -89,14 +120,13 @@ def with_atheris(name: str, seconds: int, found: Path) -> int:
     ]
     atheris.Setup([sys.argv[0], *flags, str(grown), *kept], one)
     atheris.Fuzz()  # ends the process
-    return 0
 
 
 def escaped(token: bytes) -> str:
     return "".join(f"\\x{byte:02x}" for byte in token)
 
 
-def with_hypothesis(name: str, seconds: int, found: Path) -> int:
+def with_hypothesis(name: str, seconds: int, found: Path) -> None:
     """Random edits of the good contents, in rounds until the time is over."""
     from tests.fuzz.rounds import Broken, fuzz_for
     from tests.fuzz.targets import TARGETS
@@ -107,8 +137,7 @@ def with_hypothesis(name: str, seconds: int, found: Path) -> int:
         except Broken as broken:
             (found / name / "broken").write_bytes(broken.content)
             raise broken.cause from None
-    print(f"tried {tried:,} contents")  # noqa: T201
-    return 0
+    say(f"tried {tried:,} contents")
 
 
 if __name__ == "__main__":
