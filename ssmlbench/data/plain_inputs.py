@@ -117,7 +117,7 @@ def _value(value: Any, kind: str, file: Path, number: int) -> Any:
 def _array_rows(file: Path) -> Iterator[PlainRow]:
     if file.suffix.lower() == ".npz":
         arrays = read_npz(file)
-        names = [name for name in ("X", "x", "features", "inputs") if name in arrays]
+        names: list[str] = [name for name in ("X", "x", "features", "inputs") if name in arrays]
         names = names or (list(arrays) if len(arrays) == 1 else [])
         if not names:
             raise UserError(f"{file}: expected an array X (it has: {', '.join(arrays)})")

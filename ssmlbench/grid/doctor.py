@@ -216,14 +216,14 @@ def _damaged_files(folder: RunFolder) -> list[DamagedFile]:
         recorded = folder.recorded_files()
     except DamagedFile as damaged:
         return [damaged]
-    damaged = [
+    found = [
         damage
         for name, facts in recorded.items()
         for damage in failures(partial(verify_file, facts=facts), folder.path / name)
     ]
     if folder.model_file.is_file() and folder.model_file.name not in recorded:  # an older run
-        damaged += failures(_verify_json, folder.model_file)
-    return damaged
+        found += failures(_verify_json, folder.model_file)
+    return found
 
 
 def _verify_json(file: Path) -> None:
