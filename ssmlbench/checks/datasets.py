@@ -72,6 +72,21 @@ def _same(a: Any, b: Any) -> bool:
     return list(a.labels or ()) == list(b.labels or ()) and np.array_equal(a.input, b.input)
 
 
+def _splits(cls: type[DatasetAdapter]) -> tuple[str, ...]:
+    """The splits that it says it has; all, if it cannot say: reading them tells why."""
+    try:
+        return tuple(cls().splits())
+    except Exception:  # a plugin may raise anything
+        return SPLITS
+
+
+def has_splits(cls: type[DatasetAdapter]) -> None:
+    """Check that the splits are known ones, and that rows can be learnt from."""
+    splits = tuple(cls().splits())
+    if "train" not in splits or set(splits) - set(SPLITS):
+        raise Broken(f"splits() returned {splits!r}; expected ('train', 'test') or ('train',)")
+
+
 def dataset_statements(cls: type[DatasetAdapter]) -> Iterator[Statement]:
     """Yield every statement about a data set, with the check that raises if it is false."""
     yield Statement(
@@ -80,8 +95,14 @@ def dataset_statements(cls: type[DatasetAdapter]) -> Iterator[Statement]:
     yield Statement(
         "every label has a name of its own", partial(names_labels, cls), "names", ("declares",)
     )
-    needs = ("declares", "names")
-    for split in SPLITS:
+    yield Statement(
+        "it has training rows, and test rows if any",
+        partial(has_splits, cls),
+        "splits",
+        ("declares",),
+    )
+    needs = ("declares", "names", "splits")
+    for split in _splits(cls):
         yield Statement(
             "it yields rows of its kind, with the positions of their labels",
             partial(yields_rows, cls, split),

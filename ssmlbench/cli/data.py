@@ -50,7 +50,7 @@ def prepare_command(
     from ssmlbench.data import is_prepared
 
     console = Console()
-    adapter = _adapter(name, plugin, from_, data_dir, own)
+    adapter = adapter_of(name, plugin, from_, data_dir, own)
     if from_ is not None and not from_.exists():
         raise UserError(f"--from {from_}: no such folder")
     if is_prepared(adapter) and from_ is None:
@@ -68,7 +68,7 @@ def verify_command(
     from ssmlbench.data.published import compare_statistics, differences_to_published
 
     console = Console()
-    adapter = _adapter(name, plugin, None, data_dir, own)
+    adapter = adapter_of(name, plugin, None, data_dir, own)
     task = prepare_shown(adapter, False, console)
     differences = damage(task, adapter)
     table = Table(title=f"{adapter.name} {task.card.fingerprint}", title_justify="left")
@@ -104,13 +104,14 @@ def list_command(data_dir: DataDir = None, plugin: PluginFiles = None) -> None:
     Console().print(table)
 
 
-def _adapter(
+def adapter_of(
     name: str,
     plugin: list[str] | None,
     source: Path | None,
     data_dir: Path | None,
     own: Mapping[str, Any],
 ) -> DatasetAdapter:
+    """The adapter of a data set that was named on the command line."""
     plugins = load_plugins(plugin, data_options(own))
     return plugins.datasets[plugins.data_set(name)](source, data_dir)
 

@@ -77,14 +77,42 @@ def new_estimator(
     _write("estimator", name, folder)
 
 
+@new_app.command("dataset")
+def new_dataset(
+    name: Annotated[str, typer.Argument(help="The data set's name, e.g. my-dataset.")],
+    folder: Annotated[Path, typer.Option(help="Where to write the file.")] = Path(),
+) -> None:
+    """Write a commented, working data set to start from."""
+    _write("dataset", name, folder)
+
+
+@new_app.command("encoder")
+def new_encoder(
+    name: Annotated[str, typer.Argument(help="The encoder's name, e.g. my-encoder.")],
+    folder: Annotated[Path, typer.Option(help="Where to write the file.")] = Path(),
+) -> None:
+    """Write a commented, working encoder to start from."""
+    _write("encoder", name, folder)
+
+
+RUN_IT = {
+    "method": "--method {name} --dataset multidigits --pi 0.05",
+    "estimator": "--method {name} --dataset multidigits --pi 0.05 --freeze",
+    "dataset": "--method bce,cap --dataset {name} --pi 0.1",
+    "encoder": "--backbone {name} --method bce --dataset multidigits --pi 0.05",
+}
+"""The rest of `ssmlbench run --plugin FILE` for each kind of plugin."""
+
+
 def _write(kind: str, name: str, folder: Path) -> None:
     from ssmlbench.cli.templates import write_plugin
 
-    file = write_plugin(kind, name, folder, load_plugins(None).methods)
-    freeze = " --freeze" if kind == "estimator" else ""
+    plugins = load_plugins(None)
+    names = {"dataset": list(plugins.datasets), "encoder": list(plugins.encoders)}
+    file = write_plugin(kind, name, folder, names.get(kind, list(plugins.methods)))
     Console().print(
         f"wrote {file}\n  ssmlbench check {file}\n"
-        f"  ssmlbench run --plugin {file} --method {name} --dataset multidigits --pi 0.05{freeze}",
+        f"  ssmlbench run --plugin {file} {RUN_IT[kind].format(name=name)}",
         highlight=False,
         soft_wrap=True,
     )

@@ -86,6 +86,7 @@ def _compare(search: Recommendation, folds: int, console: Console, quiet: bool) 
 
     total = folds * len(search.candidates)
     with Display(console, total, quiet) as display:
+        search.ended = display.drop
         return search.tried(folds, display.report, lambda line: _print(console, line))
 
 

@@ -29,7 +29,7 @@ VERBS = {
     "datasets": ("plugins:datasets_command", "List the data sets."),
     "check": ("check:check", "Test a plugin file against the contract."),
     "new": ("plugins:new_app", "Write a plugin file to start from."),
-    "data": ("data:data_app", "Prepare, show and verify data sets."),
+    "data": ("data_show:data_app", "Prepare, show and verify data sets."),
     "doctor": (
         "doctor:doctor",
         "Verify every stored file, repair what is damaged, sweep leftovers.",

@@ -117,6 +117,11 @@ class Display:
                 self._show_progress(spec, event)
         self._print_totals()
 
+    def drop(self, spec: RunSpec) -> None:
+        """Show a run no more, and count it no more: it was ended, and is neither done nor failed."""
+        self.rows.pop(spec.hash, None)
+        self.total -= 1
+
     def _warn(self, spec: RunSpec, text: str, of_data: bool) -> None:
         """Say a warning; one about the data once, not again for every method."""
         if not of_data:

@@ -123,6 +123,7 @@ class Recommendation:
     options: dict[str, Any]  # fixed options of every run
     budget: TimeBudget
     candidates: Sequence[str] = CANDIDATES
+    ended: Callable[[RunSpec], None] = lambda spec: None  # called for a run that the budget ended
 
     def tried(self, folds: int, listener: Listener, say: Callable[[str], None]) -> list[Tried]:
         """The learners that fitted into the budget, best first."""
@@ -185,7 +186,7 @@ class Recommendation:
             # All its folds, and its last training if it wins, must fit.
             limit = self.budget.left(0) / (rounds + FINAL_RUN) if limited else None
             began = self.budget.used
-            heard = _without_timeouts(listener, self.budget, limit)
+            heard = self._without_timeouts(listener, limit)
             made = self.make(part, heard, limit)
             slowest = max(slowest, self.budget.used - began)
             runs += made
@@ -194,6 +195,20 @@ class Recommendation:
                 return "the budget has no time for it" if over else "some of its runs failed"
         # The first learner's time is mostly that of encoding the inputs, which is done once.
         return _judged(name, runs, slowest if found else 0.0)
+
+    def _without_timeouts(self, listener: Listener, limit: float | None) -> Listener:
+        """The listener without failures of runs that the budget ended: the search tells of them."""
+        if limit is None:
+            return listener
+        end = self.budget.used + limit
+
+        def heard(spec: RunSpec, event: Event) -> None:
+            if isinstance(event, Failed) and self.budget.used >= end:
+                self.ended(spec)
+            else:
+                listener(spec, event)
+
+        return heard
 
 
 def _best(found: Sequence[Tried]) -> Tried:
@@ -208,16 +223,3 @@ def _judged(name: str, runs: Sequence[Finished], slowest: float) -> Tried:
     seconds = [run.result["cost"].get("seconds", 0.0) for run in runs]
     uses = str(runs[0].result.get("uses", ""))
     return Tried(name, uses, values, math.fsum(seconds), micro_f1, max(slowest, *seconds))
-
-
-def _without_timeouts(listener: Listener, budget: TimeBudget, limit: float | None) -> Listener:
-    """The listener without failures of runs that the budget ended: the search tells of them."""
-    if limit is None:
-        return listener
-    end = budget.used + limit
-
-    def heard(spec: RunSpec, event: Event) -> None:
-        if not (isinstance(event, Failed) and budget.used >= end):
-            listener(spec, event)
-
-    return heard

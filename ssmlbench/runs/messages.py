@@ -133,10 +133,16 @@ class JudgePipe:
         self._send({"say": "note", "text": what})
 
     def _send(self, message: dict[str, Any], *arrays: np.ndarray[Any, Any]) -> None:
+        # Before anything is sent: what fails here must not leave half a message in the pipe.
+        parts = [json.dumps(message, default=float).encode(), *map(_bytes_of, arrays)]
         with self._lock:
-            self._pipe.send_bytes(json.dumps(message, default=float).encode())
-            for array in arrays:
-                self._pipe.send_bytes(np.ascontiguousarray(array).data.cast("B"))
+            for part in parts:
+                self._pipe.send_bytes(part)
+
+
+def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview | bytes:
+    """The bytes of an array; a view of one without rows cannot be cast."""
+    return np.ascontiguousarray(array).data.cast("B") if array.size else b""
 
 
 class Malformed(RunFailed):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -14,9 +13,7 @@ import pytest
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Failed
-from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.recommend import Recommendation, TimeBudget, Tried, fold_difference, seconds_of
-from ssmlbench.runs.execute import execute
 from ssmlbench.runs.finished import Finished, read_finished
 
 DATA = '''
@@ -48,22 +45,9 @@ class Topics(DatasetAdapter):
 '''
 
 
-def make_here(
-    search: Recommendation, specs: Sequence[RunSpec], listener: Any, time_limit: float | None = None
-) -> list[Finished]:
-    """Make runs in this process, which is faster than to start workers."""
-    for spec in specs:
-        execute(spec, search.plugins, search.dispatch.context)
-    runs, _ = read_finished([search.dispatch.context.results])
-    hashes = [spec.hash for spec in specs]
-    chosen = [run for run in runs if run.spec.hash in hashes]
-    return sorted(chosen, key=lambda run: hashes.index(run.spec.hash))
-
-
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(Recommendation, "make", make_here)
     file = tmp_path / "topics.py"
     file.write_text(DATA)
     return file
@@ -123,8 +107,9 @@ class FakeMachine(Recommendation):
             result: Any = {"metrics": metrics, "cost": {"seconds": seconds}, "uses": "both pools"}
             made.append(Finished((method, fold), result, Path()))  # type: ignore[arg-type]
         type(self).now += took
-        if len(made) < len(specs):
-            listener(specs[-1], Failed("took longer than the time limit"))
+        for spec in specs:
+            if spec not in self.done:
+                listener(spec, Failed("took longer than the time limit"))
         return made
 
 
@@ -137,7 +122,10 @@ def fake_search(seconds: float, *candidates: str) -> tuple[list[Tried], list[str
     search = Machine("mine", None, jobs_of_two, {}, budget, candidates)  # type: ignore[arg-type]
     said: list[str] = []
     events: list[Any] = []
+    ended: list[Any] = []
+    search.ended = ended.append
     tried = search.tried(5, lambda spec, event: events.append(event), said.append)
+    assert len(ended) == 2 * sum("no time for it" in line for line in said)  # two at a time
     return tried, [*said, f"{Machine.now:g}"], events
 
 

@@ -10,18 +10,27 @@ from string import Template
 
 from ssmlbench.core.errors import UserError
 
+CALLED = {
+    "method": "a method",
+    "estimator": "a method",  # one list of names for both
+    "dataset": "a data set",
+    "encoder": "an encoder",
+}
+"""What there are files for, and how messages call it."""
+
 
 def write_plugin(kind: str, name: str, folder: Path, taken: Container[str] = ()) -> Path:
     """Write NAME as a plugin file in `folder`; no file is overwritten, and no name is used twice.
 
-    kind: "method" or "estimator".
+    kind: "method", "estimator", "dataset" or "encoder".
     """
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
         raise UserError(
-            f"{name!r} is not a {kind}'s name: use small letters, digits, - and _, e.g. my-{kind}"
+            f"{name!r} is not a name of {CALLED[kind]}: use small letters, digits, - and _, e.g. "
+            f"my-{kind}"
         )
     if name in taken:
-        raise UserError(f"there is a method called {name!r} already; choose another name")
+        raise UserError(f"there is {CALLED[kind]} called {name!r} already; choose another name")
     file = folder / f"{name.replace('-', '_')}.py"
     template = Template((files(__package__) / f"{kind}.py.txt").read_text(encoding="utf-8"))
     title = re.sub(r"[-_]+", " ", name).title()
