@@ -1,65 +1,77 @@
-"""`ssmlbench cache`: list and delete the cached features of frozen encoders."""
+"""`ssmlbench cache`: list and delete cached features of frozen encoders, and decoded images."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-cache_app = typer.Typer(no_args_is_help=True, help="Cached features of frozen encoders.")
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ssmlbench.inputs.shards import ShardFolder
+
+cache_app = typer.Typer(
+    no_args_is_help=True, help="Cached features of frozen encoders, and decoded images."
+)
+
+FEATURES = ("data set", "split", "view", "encoder", "weights", "rows", "width", "MB", "state")
+IMAGES = ("data set", "split", "pixels", "rows", "MB", "state")
 
 
 @cache_app.command("list")
-def list_features() -> None:
-    """List the cached features and their sizes."""
-    from rich.table import Table
-
+def list_cache() -> None:
+    """List the cached features and decoded images with their sizes."""
+    from ssmlbench.inputs.decoded_cache import cached_images, decoded_root
     from ssmlbench.inputs.feature_cache import cached_features, features_root
 
+    _show(FEATURES, cached_features(), f"features in {features_root()}")
+    if images := cached_images():
+        _show(IMAGES, images, f"of decoded images in {decoded_root()}")
+
+
+def _show(columns: Sequence[str], folders: Sequence[ShardFolder], where: str) -> None:
+    from rich.table import Table
+
     table = Table(caption_justify="left")
-    for column in (
-        "data set",
-        "split",
-        "view",
-        "encoder",
-        "weights",
-        "rows",
-        "width",
-        "MB",
-        "state",
-    ):
+    for column in columns:
         table.add_column(column, overflow="fold")
     total = 0.0
-    folders = cached_features()
     for folder in folders:
         megabytes = folder.bytes / 2**20
         total += megabytes
         about = folder.about
-        if about is not None:
-            view = about["view"] + (f" {about['draw'] + 1}" if about["view"] == "strong" else "")
-            named = (about["dataset"], about["split"], view, about["backbone"], about["weights"])
-            size = (str(about["rows"]), str(about["features"]))
-        else:
-            named, size = (folder.path.name, "", "", "", ""), ("", "")
-        state = "complete" if about is not None else "begun"
-        table.add_row(*named, *size, f"{megabytes:.1f}", state)
-    table.caption = f"{len(folders)} in {features_root()}, {total:.0f} MB"
+        named = [folder.path.name] if about is None else _named(about)
+        named += [""] * (len(columns) - 2 - len(named))
+        table.add_row(*named, f"{megabytes:.1f}", "begun" if about is None else "complete")
+    table.caption = f"{len(folders)} {where}, {total:.0f} MB"
     Console().print(table)
 
 
+def _named(about: dict[str, Any]) -> list[str]:
+    """What an entry is of, as its table shows it."""
+    if "view" not in about:
+        return [about["dataset"], about["split"], str(about["size"]), str(about["rows"])]
+    view = about["view"] + (f" {about['draw'] + 1}" if about["view"] == "strong" else "")
+    named = [about["dataset"], about["split"], view, about["backbone"], about["weights"]]
+    return [*named, str(about["rows"]), str(about["features"])]
+
+
 @cache_app.command("clear")
-def clear_features(
+def clear_cache(
     dataset: Annotated[
-        str | None, typer.Option(help="Only this data set's features.", show_default="all")
+        str | None, typer.Option(help="Only this data set's.", show_default="all")
     ] = None,
-    begun: Annotated[bool, typer.Option("--begun", help="Only unfinished features.")] = False,
+    begun: Annotated[bool, typer.Option("--begun", help="Only unfinished entries.")] = False,
+    decoded: Annotated[bool, typer.Option("--decoded", help="Only decoded images.")] = False,
 ) -> None:
-    """Delete cached features; the next --freeze run computes them again."""
+    """Delete cached features and decoded images; the next run that needs them makes them again."""
+    from ssmlbench.inputs.decoded_cache import cached_images
     from ssmlbench.inputs.feature_cache import cached_features
 
     removed, busy, freed = 0, 0, 0.0
-    for folder in cached_features():
+    for folder in (*(() if decoded else cached_features()), *cached_images()):
         if (begun and folder.complete) or (dataset and not folder.belongs_to(dataset)):
             continue
         megabytes = folder.bytes / 2**20

@@ -76,6 +76,7 @@ def command_of(where: Where, engine: dict[str, Any], results: Path) -> GridComma
         results.resolve(),
         where.device,
         where.threads,
+        decoded_cache=where.decoded_cache,
         keep_model=where.keep_model,
         time_limit=seconds(where.time_limit, "--time-limit"),
     )

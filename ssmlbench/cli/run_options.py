@@ -177,6 +177,13 @@ class Where:
         int | None,
         typer.Option(help="Threads of a run that decode images.", show_default="the cores it has"),
     ] = None
+    decoded_cache: Annotated[
+        bool,
+        typer.Option(
+            "--decoded-cache/--no-decoded-cache",
+            help="Decode large image sets once, and keep the pixels on disk for all runs.",
+        ),
+    ] = True
     keep_model: Annotated[
         bool | None,
         typer.Option(

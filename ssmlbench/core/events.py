@@ -44,6 +44,31 @@ class Encoding:
 
 
 @dataclass(frozen=True)
+class Decoding:
+    """`done` of `total` images of a split are decoded, for good: all of them take `bytes` on disk."""
+
+    what: str
+    done: int
+    total: int
+    bytes: int
+
+    @property
+    def rows(self) -> str:
+        """The count, as `16/60 rows`."""
+        return f"{self.done}/{self.total} rows"
+
+    @property
+    def size(self) -> str:
+        """What all images take on disk."""
+        return f"{self.bytes / 2**20:,.0f} MB"
+
+    @property
+    def text(self) -> str:
+        """What the run is doing."""
+        return f"decoding {self.what}: {self.rows}"
+
+
+@dataclass(frozen=True)
 class TrainingStarted:
     """Inputs and network are ready; the first epoch begins."""
 
@@ -116,6 +141,7 @@ Event = (
     Started
     | Waiting
     | Encoding
+    | Decoding
     | TrainingStarted
     | Resumed
     | EpochEnded

@@ -79,6 +79,30 @@ def eight_bit(image: Image) -> Image:
     return image.convert("L" if image.mode == "1" else "RGB")
 
 
+def opened(content: bytes) -> Image:
+    """A stored image file, decoded, and turned as its EXIF orientation says."""
+    from PIL import Image, ImageOps
+    from PIL.ExifTags import Base
+
+    image: Image.Image = Image.open(io.BytesIO(content))
+    image.load()
+    if image.getexif().get(Base.Orientation) is None:
+        return image
+    return ImageOps.exif_transpose(image)
+
+
+def squashed(image: Image, size: int, interpolation: str = "bilinear") -> NDArray[np.uint8]:
+    """An image of any mode and shape as size × size × 3; the aspect ratio is not kept.
+
+    interpolation: "bilinear", "bicubic" or another of Pillow's, in lower case.
+    """
+    from PIL import Image
+
+    image = eight_bit(image)
+    image = image if image.mode == "RGB" else image.convert("RGB")
+    return np.asarray(image.resize((size, size), Image.Resampling[interpolation.upper()]))
+
+
 def png(image: Image) -> bytes:
     """The image as the bytes of a PNG file, which loses nothing."""
     content = io.BytesIO()

@@ -104,6 +104,27 @@ def _read_card(file: Path, *version: int) -> Card:
     return card
 
 
+class ImageFiles:
+    """The image files of a split as they are stored, by row. Threads may read at the same time."""
+
+    def __init__(self, column: Any):
+        """column: of Arrow, whose rows have the field `bytes`."""
+        self._column = column
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def __getitem__(self, row: int) -> bytes:
+        content: bytes = self._column[row]["bytes"].as_py()
+        return content
+
+
+def _has_images(rows: Any) -> bool:
+    import datasets
+
+    return isinstance(rows.features["input"], datasets.Image)
+
+
 class Task:
     """A prepared data set: Arrow files on disk, read through memory maps."""
 
@@ -169,6 +190,11 @@ class Task:
     def inputs(self, split: str) -> Any:
         """The raw inputs of a split, as Hugging Face hands them out in NumPy form."""
         return self._splits[split].with_format("numpy")["input"]
+
+    def image_files(self, split: str) -> ImageFiles | None:
+        """The stored image files of a split; None if its inputs are no images."""
+        rows = self._splits[split]
+        return ImageFiles(rows.data.column("input")) if _has_images(rows) else None
 
     def back_translations(self, split: str) -> Any | None:
         """The texts of a split, translated to another language and back, where it has them."""

@@ -16,6 +16,7 @@ from ssmlbench.core.eta import duration, grid_eta, run_eta
 from ssmlbench.core.events import (
     AlreadyDone,
     Closing,
+    Decoding,
     Done,
     Encoding,
     EpochEnded,
@@ -27,9 +28,11 @@ from ssmlbench.core.events import (
     Waiting,
     Warned,
 )
+from ssmlbench.core.paths import near
 from ssmlbench.core.plain_text import printable
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.terminal import OwnTerminal, owns_terminal
+from ssmlbench.inputs.decoded_cache import decoded_root
 
 LOG_SECONDS = 10.0
 """A log gets a line of a running run this often at the most."""
@@ -145,6 +148,8 @@ class Display:
                 self._say(f"{spec}: {text}")
             case Encoding():
                 self._show_encoding(row, event)
+            case Decoding():
+                self._show_decoding(row, event)
             case EpochEnded():
                 self._show_epoch(row, event)
 
@@ -152,6 +157,15 @@ class Display:
         row.doing = event.text
         name = f"{row.spec.dataset}: features, {event.what}"
         if event.done == event.total or self._due(name):
+            self._log(f"{name}: {event.rows}")
+
+    def _show_decoding(self, row: RunRow, event: Decoding) -> None:
+        row.doing = event.text
+        name = f"{row.spec.dataset}: decoded images, {event.what}"
+        if name not in self._last:
+            kept = f"kept in {near(decoded_root())}, {event.size}; --no-decoded-cache does not"
+            self._say(f"{name}: decoded once for all runs, {kept}")
+        if self._due(name) or event.done == event.total:
             self._log(f"{name}: {event.rows}")
 
     def _show_epoch(self, row: RunRow, event: EpochEnded) -> None:

@@ -7,7 +7,7 @@ deleted or made again, and leftovers of killed processes are swept. Nothing else
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +24,9 @@ from ssmlbench.data.prepare import prepare
 from ssmlbench.data.task import Task, card_file
 from ssmlbench.grid.queue_file import queue_folder, sweep
 from ssmlbench.grid.study import trials_root
-from ssmlbench.inputs.feature_cache import FeatureFolder, cached_features
+from ssmlbench.inputs.decoded_cache import cached_images
+from ssmlbench.inputs.feature_cache import cached_features
+from ssmlbench.inputs.shards import ShardFolder
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.finished import Finished, read_result, read_spec, run_paths
 from ssmlbench.runs.folder import RunFolder
@@ -66,7 +68,7 @@ class Checkup:
         self._leftovers(root.glob(".writable-*"), lambda file: not is_fresh(file))
 
     def cache(self, plugins: Plugins) -> None:
-        """Check the prepared data sets and the cached features."""
+        """Check the prepared data sets, the cached features and the decoded images."""
         root = cache_root()
         tasks = root / "tasks"
         for folder in sorted(tasks.iterdir()) if tasks.is_dir() else ():
@@ -75,7 +77,9 @@ class Checkup:
             elif folder.is_dir():
                 self._task(folder, plugins)
         for features in cached_features():
-            self._features(features)
+            self._shards(features, features.damaged_state())
+        for images in cached_images():
+            self._shards(images)
         self._leftovers(root.rglob(f".*{PART}"), lambda file: not is_fresh(file))
         self._locks(root.rglob("*.lock"))
         self._leftovers(root.rglob("*.lease.*"), lambda file: not is_fresh(file))
@@ -154,11 +158,12 @@ class Checkup:
             found = Finding(folder, "left by a process that was killed", "deleted")
             self._repair(found, lambda: shutil.rmtree(folder, ignore_errors=True))
 
-    def _features(self, folder: FeatureFolder) -> None:
+    def _shards(self, folder: ShardFolder, more: Sequence[DamagedFile] = ()) -> None:
+        """Check cached rows. more: other damaged files of the folder."""
         self._count(folder.path.iterdir())
         if is_held(folder.lock_file):
             return
-        damaged = [*folder.damaged(), *folder.damaged_state()]
+        damaged = [*folder.damaged(), *more]
         for damage in damaged:
             found = Finding(damage.file, damage.reason, "deleted; computed again when needed")
             self._repair(found, partial(damage.file.unlink, missing_ok=True))

@@ -51,6 +51,7 @@ def run(
     jobs: int = 1,
     threads: int | None = None,
     workers: int | None = None,
+    decoded_cache: bool = True,
     keep_model: bool | None = None,
     progress: bool = False,
     **options: Scalar,
@@ -77,6 +78,7 @@ def run(
     jobs: int = 1,
     threads: int | None = None,
     workers: int | None = None,
+    decoded_cache: bool = True,
     keep_model: bool | None = None,
     progress: bool = False,
     **options: Any,
@@ -102,6 +104,7 @@ def run(
     jobs: int = 1,
     threads: int | None = None,
     workers: int | None = None,
+    decoded_cache: bool = True,
     keep_model: bool | None = None,
     progress: bool = False,
     **options: Any,
@@ -127,6 +130,7 @@ def run(
     device: `auto`, `cpu`, `cuda` or `mps`.
     jobs: runs made at the same time.
     threads, workers: CPU threads of a run, and those that decode its images.
+    decoded_cache: whether large image sets are decoded once, and the pixels kept on disk for all runs.
     keep_model: whether each run's model is stored, for `predict`; by default unless it is large.
     progress: show the progress on the terminal.
     options: every other option of `ssmlbench run`, with underscores: `epochs=20`, `freeze=True`.
@@ -140,7 +144,7 @@ def run(
     for cls in filter(_is_class, _listed(method)):
         _add_class(plugins, cls, jobs)
     root = Path(results).expanduser().resolve()
-    dispatch = _dispatch(root, device, jobs, threads, workers, keep_model)
+    dispatch = _dispatch(root, device, jobs, threads, workers, decoded_cache, keep_model)
     prepare_data = _preparer(data_dir, skip_bad)
     specs = requested_specs(request, plugins, dispatch, prepare_data, root if tuned else None)
     failed = _make(specs, plugins, dispatch, progress)
@@ -243,6 +247,7 @@ def _dispatch(
     jobs: int,
     threads: int | None,
     workers: int | None,
+    decoded_cache: bool,
     keep_model: bool | None,
 ) -> Dispatch:
     from ssmlbench.grid.dispatch import Dispatch
@@ -250,7 +255,7 @@ def _dispatch(
     from ssmlbench.runs.execute import quieten
 
     quieten()
-    context = RunContext(root, device, threads, keep_model=keep_model)
+    context = RunContext(root, device, threads, decoded_cache=decoded_cache, keep_model=keep_model)
     dispatch = Dispatch(context, jobs=jobs, workers=workers)
     dispatch.check()
     return dispatch

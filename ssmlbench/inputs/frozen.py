@@ -12,10 +12,9 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,19 +23,19 @@ import torch
 from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
-from ssmlbench.core.checksums import FIELD, UNSTAMPED, append_trailer, stamp
+from ssmlbench.core.checksums import FIELD, UNSTAMPED, stamp
 from ssmlbench.core.cpu import core_count
 from ssmlbench.core.errors import DamagedFile, RunFailed, UserError
-from ssmlbench.core.events import Encoding, Notify, Waiting, Warned
+from ssmlbench.core.events import Encoding, Notify
 from ssmlbench.core.files import atomic, write_json
-from ssmlbench.core.locks import Lock, acquire_telling
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, check_weights, load_encoder
 from ssmlbench.inputs.feature_cache import FeatureFolder, features_root
-from ssmlbench.inputs.prepared import prepared_inputs
+from ssmlbench.inputs.prepared import Reading, prepared_inputs
+from ssmlbench.inputs.shards import folder_name
 from ssmlbench.inputs.splits import CachedInputs, SplitInputs
 from ssmlbench.inputs.views import PATCHES, View, is_identity
 
@@ -59,6 +58,7 @@ class FrozenEncoder:
     device: torch.device
     workers: int = 0
     notify: Notify = lambda event: None
+    decoded_cache: bool = True
     _loaded: tuple[str, SplitInputs] | None = field(default=None, init=False)
     _built: Encoder | None = field(default=None, init=False)
 
@@ -152,8 +152,9 @@ class FrozenEncoder:
         key = self.key(split, view, draw)
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
         name = f"{view}{draw}" if view.startswith("strong") else view
-        stem = "".join(c if c.isalnum() or c in "-_" else "_" for c in self.task.card.name)
-        return FeatureFolder(features_root() / f"{stem}-{split}-{name}-{digest}")
+        return FeatureFolder(
+            features_root() / folder_name(self.task.card.name, split, name, digest)
+        )
 
     def features(self, split: str, view: str, draw: int = 0) -> Tensor:
         """The features of one draw of a view, from the cache; computed first if they are missing."""
@@ -168,30 +169,11 @@ class FrozenEncoder:
 
     def _discard(self, damaged: list[DamagedFile], folder: FeatureFolder) -> bool:
         """Delete damaged files, which the caller makes again; whether there are any."""
-        for damage in damaged:
-            self.notify(Warned(f"{damage}; it is computed again"))
-            damage.file.unlink(missing_ok=True)
-        if damaged:
-            folder.about_file.unlink(missing_ok=True)
-        return bool(damaged)
+        return folder.discard(damaged, self.notify, "computed")
 
-    @contextmanager
-    def _locked(self, folder: FeatureFolder, what: str) -> Iterator[None]:
+    def _locked(self, folder: FeatureFolder, what: str) -> AbstractContextManager[None]:
         """Make the folder, and hold it for this process."""
-        try:
-            folder.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"cannot write to {folder.path}: {error.strerror}; set SSMLBENCH_CACHE to a "
-                "folder that can be written to"
-            ) from None
-        lock = Lock(folder.lock_file)
-        waits = f"waits for features another run computes ({what})"
-        acquire_telling(lock, lambda: self.notify(Waiting(waits)))
-        try:
-            yield
-        finally:
-            lock.release(remove=True)
+        return folder.locked(self.notify, f"waits for features another run computes ({what})")
 
     def _compute(self, folder: FeatureFolder, split: str, view: str, draw: int) -> None:
         inputs = self._raw(split)
@@ -200,7 +182,7 @@ class FrozenEncoder:
         done = len(inputs) - sum(min(SHARD_ROWS, len(inputs) - i * SHARD_ROWS) for i in missing)
         width = 0
         for shard, features in self._encoded(inputs, view, draw, missing):
-            _write_shard(folder.shard_file(shard), features)
+            folder.write_shard(shard, features)
             width = features.shape[1]
             done += min(SHARD_ROWS, len(inputs) - shard * SHARD_ROWS)
             self.notify(Encoding(_name(split, view, draw), done, len(inputs)))
@@ -266,7 +248,9 @@ class FrozenEncoder:
         """The encoder's inputs; those of one split at a time are in memory."""
         if self._loaded is None or self._loaded[0] != split:
             self._loaded = None  # free the other split's first
-            self._loaded = split, prepared_inputs(self.fitted, self.options, self.task, split)
+            reading = Reading(self.workers, self.decoded_cache, True, self.notify)
+            inputs = prepared_inputs(self.fitted, self.options, self.task, split, reading)
+            self._loaded = split, inputs
         return self._loaded[1]
 
     def _build(self, inputs: SplitInputs) -> Encoder:
@@ -285,13 +269,6 @@ def frozen_network(encoder: type[Encoder], spec: RunSpec, example: Tensor) -> En
 
 def _name(split: str, view: str, draw: int) -> str:
     return f"{split} {view}" + (f" {draw + 1}" if view.startswith("strong") else "")
-
-
-def _write_shard(file: Path, features: HalfPrecisionFeatures) -> None:
-    with atomic(file) as unfinished:
-        with unfinished.open("wb") as opened:
-            np.save(opened, features)
-        append_trailer(unfinished)
 
 
 @contextmanager

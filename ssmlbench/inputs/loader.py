@@ -11,7 +11,7 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions
 from ssmlbench.inputs.frozen import FrozenEncoder
-from ssmlbench.inputs.prepared import prepared_inputs
+from ssmlbench.inputs.prepared import Reading, prepared_inputs
 from ssmlbench.inputs.scaling import Scale
 from ssmlbench.inputs.splits import CachedInputs, SplitInputs
 
@@ -27,12 +27,18 @@ class SplitLoader:
         device: torch.device,
         workers: int = 0,
         notify: Notify = lambda event: None,
+        decoded_cache: bool = True,
     ):
-        """device, workers, notify: for a frozen encoder, which runs while a split is loaded."""
+        """Say which splits of which task are loaded, and how.
+
+        device: of a frozen encoder, which runs while a split is loaded. workers: threads that decode.
+        decoded_cache: whether decoded images are kept on disk.
+        """
         self.spec = spec
         self.encoder = encoder
         self.task = task
-        self.frozen = FrozenEncoder(spec, encoder, task, device, workers, notify)
+        self.reading = Reading(workers, decoded_cache, notify=notify)
+        self.frozen = FrozenEncoder(spec, encoder, task, device, workers, notify, decoded_cache)
         self._scale: Scale | None = None
 
     def load(self, split: str) -> SplitInputs:
@@ -41,7 +47,8 @@ class SplitLoader:
 
     def raw(self, split: str) -> SplitInputs:
         """The split as the encoder takes it."""
-        return prepared_inputs(self.encoder, EncoderOptions.of(self.spec), self.task, split)
+        options = EncoderOptions.of(self.spec)
+        return prepared_inputs(self.encoder, options, self.task, split, self.reading)
 
     def features(self, split: str) -> CachedInputs:
         """The frozen encoder's features of the split."""

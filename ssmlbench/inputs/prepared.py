@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
+from ssmlbench.core.events import Notify
 from ssmlbench.data import Task
+from ssmlbench.inputs.decoded import DecodedImages, DecodedInputs
+from ssmlbench.inputs.decoding import SquareDecoder
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions
 from ssmlbench.inputs.splits import BackTranslated, Inputs, SplitInputs, StoredInputs
 from ssmlbench.inputs.views import View
 
 IN_MEMORY_BYTES = 512 * 2**20
-"""A split whose prepared inputs are larger is read and prepared row by row."""
+"""A split whose prepared inputs are larger is read and prepared row by row, or from decoded images."""
+CACHED_BYTES = 64 * 2**20
+"""A smaller split of images is decoded anew by every run: that takes a second or two."""
 PREPARED_ROWS = 1000
 """Rows prepared in one call."""
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How the rows of a split are read; nothing here changes what is read."""
+
+    workers: int = 0  # threads that decode images
+    decoded_cache: bool = True  # images are decoded once, into a cache that runs share
+    read_once: bool = False  # rows are read a few times only, as by a frozen encoder
+    notify: Notify = lambda event: None
+
+
 def prepared_inputs(
-    encoder: type[Encoder], options: EncoderOptions, task: Task, split: str
+    encoder: type[Encoder],
+    options: EncoderOptions,
+    task: Task,
+    split: str,
+    reading: Reading | None = None,
 ) -> SplitInputs:
     """A split prepared for an encoder, with its back-translations if it has any."""
+    reading = reading or Reading()
     views = encoder.views(task.card.kind, task.card.flips, options)
+    files = task.image_files(split) if _takes_squares(encoder) and options.image_size else None
+    if files is not None and options.image_size:
+        decoder = SquareDecoder(files, options.image_size, encoder.interpolation)
+        return _images(DecodedImages(decoder, task.card, split, reading.workers, reading.notify),
+                       views, reading)  # fmt: skip
     inputs = _prepared(encoder, options, task.inputs(split), views)
     translations = task.back_translations(split)
     if translations is None:
@@ -29,14 +56,38 @@ def prepared_inputs(
     return BackTranslated(inputs, _prepared(encoder, options, translations, views))
 
 
+def _takes_squares(encoder: type[Encoder]) -> bool:
+    """Whether images are prepared for it by the contract's own `prepare`."""
+    return getattr(encoder.prepare, "__func__", None) is Encoder.prepare.__func__  # type: ignore[attr-defined]
+
+
+def _images(images: DecodedImages, views: dict[str, View], reading: Reading) -> SplitInputs:
+    """Images as squares: from the cache of decoded ones, in memory, or decoded for each view."""
+    small = images.bytes <= IN_MEMORY_BYTES
+    cached = images.bytes >= CACHED_BYTES and not (small and reading.read_once)
+    if reading.decoded_cache and cached and images.available():
+        return DecodedInputs(images, views)
+    decoder = images.decoder
+    if not small:
+        return StoredInputs(
+            len(decoder), lambda rows: torch.from_numpy(decoder.decode(rows)), views
+        )
+    (squares,) = decoder.ranges([(0, len(decoder))], reading.workers)
+    return Inputs(torch.from_numpy(squares), views, on_the_fly=True)
+
+
 def _prepared(
     encoder: type[Encoder], options: EncoderOptions, column: Any, views: dict[str, View]
 ) -> SplitInputs:
-    """Prepare a small column now, in memory; a large one row by row, in each call of `view`."""
+    """Prepare a small column now, in memory; a large one row by row, when a view is taken."""
     count = len(column)
     first = encoder.prepare([column[0]], options)
     if first.nbytes * count > IN_MEMORY_BYTES:
-        return StoredInputs(column, lambda raws: encoder.prepare(raws, options), views)
+
+        def prepare(rows: np.ndarray[Any, Any]) -> torch.Tensor:
+            return encoder.prepare([column[int(row)] for row in rows], options)
+
+        return StoredInputs(count, prepare, views)
     values = torch.empty((count, *first.shape[1:]), dtype=first.dtype)
     for start in range(0, count, PREPARED_ROWS):
         raws = list(column[start : start + PREPARED_ROWS])

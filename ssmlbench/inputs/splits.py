@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,14 @@ from torch import Generator, Tensor
 from ssmlbench.inputs.views import View, feature_dropout, identity
 
 RowNumbers = npt.NDArray[np.int64]
+
+
+class ReadRows(Protocol):
+    """Some rows of a split, read once for all the views that are taken of them."""
+
+    def view(self, view: str, generator: Generator) -> Tensor:
+        """One view of the rows, as a network takes them."""
+        ...
 
 
 class SplitInputs(Protocol):
@@ -27,59 +36,118 @@ class SplitInputs(Protocol):
         """One view of the rows, as a network takes them."""
         ...
 
+    def read(self, rows: RowNumbers) -> ReadRows:
+        """The rows, for any number of views."""
+        ...
+
     def scaled(self, scale: Callable[[Tensor], Tensor]) -> SplitInputs:
         """The same rows with every vector put through `scale` before any view is taken."""
         ...
 
 
-class Inputs:
+class PreparedRows(ABC):
+    """A split whose rows are prepared first, and then seen in a view."""
+
+    views: dict[str, View]
+    on_the_fly: bool
+
+    @abstractmethod
+    def prepared(self, rows: RowNumbers) -> Tensor:
+        """The rows as the encoder's `prepare` gives them, in memory of their own."""
+
+    def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
+        """One view of the rows, as a network takes them."""
+        return self.read(rows).view(view, generator)
+
+    def read(self, rows: RowNumbers) -> ReadRows:
+        """The rows, which are prepared once for any number of views."""
+        return _PreparedOnce(self, rows)
+
+
+class _PreparedOnce:
+    """Rows that are prepared when the first view is taken, and again if a view changed them."""
+
+    def __init__(self, inputs: PreparedRows, rows: RowNumbers):
+        self.inputs = inputs
+        self.rows = rows
+        self._prepared: Tensor | None = None
+
+    def view(self, view: str, generator: Generator) -> Tensor:
+        if not len(self.rows) and self.inputs.on_the_fly:
+            # See one row to learn the shape, return an empty slice of it.
+            return self.inputs.view(np.zeros(1, dtype=np.int64), view, generator)[:0]
+        if self._prepared is None:
+            self._prepared = self.inputs.prepared(self.rows)
+        prepared, version = self._prepared, _version(self._prepared)
+        seen = self.inputs.views[view](prepared, generator)
+        if _version(prepared) != version:  # a plugin's view may work in place
+            self._prepared = None
+        return seen
+
+
+def _version(tensor: Tensor) -> int:
+    """How often a tensor was changed in place; tensors of inference mode do not count it."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+class _ViewByView:
+    """Rows whose views are looked up one by one."""
+
+    def __init__(self, inputs: SplitInputs, rows: RowNumbers):
+        self.inputs = inputs
+        self.rows = rows
+
+    def view(self, view: str, generator: Generator) -> Tensor:
+        return self.inputs.view(self.rows, view, generator)
+
+
+def view_by_view(inputs: SplitInputs, rows: RowNumbers) -> ReadRows:
+    """The rows of a split that has nothing to read in advance."""
+    return _ViewByView(inputs, rows)
+
+
+class Inputs(PreparedRows):
     """One split in memory: N × C × H × W uint8 images, N × T token ids, or N × D float vectors."""
 
-    on_the_fly = False
-
-    def __init__(self, values: Tensor, views: dict[str, View]):
+    def __init__(self, values: Tensor, views: dict[str, View], on_the_fly: bool = False):
+        """on_the_fly: its views are slow."""
         self.values = values
         self.views = views
+        self.on_the_fly = on_the_fly
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
-        """One view of the rows, as a network takes them."""
-        return self.views[view](self.values[torch.from_numpy(rows)], generator)
+    def prepared(self, rows: RowNumbers) -> Tensor:
+        """The rows as the encoder's `prepare` gives them."""
+        return self.values[torch.from_numpy(rows)]
 
     def scaled(self, scale: Callable[[Tensor], Tensor]) -> Inputs:
         """The same rows with every vector put through `scale` before any view is taken."""
         return Inputs(scale(self.values), self.views)
 
 
-class StoredInputs:
-    """One split too large for memory: rows are read, decoded and prepared in each call of `view`."""
+class StoredInputs(PreparedRows):
+    """One split too large for memory: rows are read and prepared when a view of them is taken."""
 
     on_the_fly = True
 
-    def __init__(
-        self,
-        column: Any,
-        prepare: Callable[[Sequence[Any]], Tensor],
-        views: dict[str, View],
-    ):
-        self.column = column
+    def __init__(self, count: int, prepare: Callable[[RowNumbers], Tensor], views: dict[str, View]):
+        """prepare: rows → what the encoder's `prepare` gives of them. It is never given no row."""
+        self.count = count
         self.prepare = prepare
         self.views = views
 
     def __len__(self) -> int:
-        return len(self.column)
+        return self.count
 
-    def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
-        """One view of the rows, as a network takes them."""
-        if not len(rows):  # read one row to learn the shape, return an empty slice of it
-            return self.view(np.zeros(1, dtype=np.int64), view, generator)[:0]
-        return self.views[view](self.prepare([self.column[int(row)] for row in rows]), generator)
+    def prepared(self, rows: RowNumbers) -> Tensor:
+        """The rows as the encoder's `prepare` gives them."""
+        return self.prepare(rows)
 
     def scaled(self, scale: Callable[[Tensor], Tensor]) -> StoredInputs:
         """The same rows with every vector put through `scale` before any view is taken."""
-        return StoredInputs(self.column, lambda raws: scale(self.prepare(raws)), self.views)
+        return StoredInputs(self.count, lambda rows: scale(self.prepare(rows)), self.views)
 
 
 class SomeRows:
@@ -98,6 +166,10 @@ class SomeRows:
         """One view of the rows, as a network takes them."""
         return self.whole.view(self.rows[rows], view, generator)
 
+    def read(self, rows: RowNumbers) -> ReadRows:
+        """The rows, for any number of views."""
+        return self.whole.read(self.rows[rows])
+
     def scaled(self, scale: Callable[[Tensor], Tensor]) -> SomeRows:
         """The same rows with every vector put through `scale` before any view is taken."""
         return SomeRows(self.whole.scaled(scale), self.rows)
@@ -114,6 +186,10 @@ class BackTranslated:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def read(self, rows: RowNumbers) -> ReadRows:
+        """The rows, for any number of views."""
+        return view_by_view(self, rows)
 
     def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
         """One view of the rows, as a network takes them."""
@@ -153,6 +229,10 @@ class CachedInputs:
 
     def __len__(self) -> int:
         return len(self.values["plain"])
+
+    def read(self, rows: RowNumbers) -> ReadRows:
+        """The rows, for any number of views."""
+        return view_by_view(self, rows)
 
     def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
         """Cached features of the rows; of a strong view, one draw each with features dropped."""

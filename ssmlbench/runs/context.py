@@ -16,4 +16,5 @@ class RunContext:
     workers: int = 0  # threads that read inputs which do not fit in memory
     time_limit: float | None = None  # seconds that a run may train; None: as long as it takes
     cores: int | None = None  # the run's share of the cores, for an encoder that declares no number
+    decoded_cache: bool = True  # decoded images are kept on disk, for all runs
     keep_model: bool | None = None  # whether its model is stored; None: unless it is large

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from ssmlbench.core.eta import EpochTimer, run_eta
 from ssmlbench.core.events import (
+    Decoding,
     Encoding,
     EpochEnded,
     Event,
@@ -104,7 +105,7 @@ class Heartbeat:
             case TrainingStarted():
                 self._timer.restart()
                 self._update(doing="training")
-            case Encoding() | Waiting():
+            case Encoding() | Decoding() | Waiting():
                 self._update(doing=event.text)
         self._forward(event)
 

@@ -27,6 +27,7 @@ EVENTS = {
     for cls in (
         events.Waiting,
         events.Encoding,
+        events.Decoding,
         events.TrainingStarted,
         events.Resumed,
         events.EpochEnded,

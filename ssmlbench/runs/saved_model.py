@@ -18,7 +18,15 @@ from ssmlbench.data.task import Task
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, Vector, find_encoder
 from ssmlbench.inputs.frozen import FrozenEncoder, frozen_network
 from ssmlbench.inputs.scaling import Scale
-from ssmlbench.inputs.splits import CachedInputs, Inputs, RowNumbers, SomeRows, SplitInputs
+from ssmlbench.inputs.splits import (
+    CachedInputs,
+    Inputs,
+    ReadRows,
+    RowNumbers,
+    SomeRows,
+    SplitInputs,
+    view_by_view,
+)
 from ssmlbench.inputs.views import View
 from ssmlbench.kit.estimator import Estimator
 from ssmlbench.kit.method import Method
@@ -192,6 +200,10 @@ class EncodedInputs:
             [self.encoder(b.to(self.device)).float().half().cpu() for b in batches]
         )
         return (features if self.scale is None else self.scale(features)).float()
+
+    def read(self, rows: RowNumbers) -> ReadRows:
+        """The rows, for any number of views."""
+        return view_by_view(self, rows)
 
     def scaled(self, scale: Any) -> EncodedInputs:
         """The same rows with every vector put through `scale`."""

@@ -102,7 +102,7 @@ PATH_BENEATH = 1
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 NO_NEW_PRIVILEGES = 38
 MAX_RULES = 20_000
-WRITTEN = ("features",)
+WRITTEN = ("features", "decoded")
 """The folders of the cache that a training process writes to."""
 
 

@@ -92,7 +92,9 @@ def _train(
     device = pick_device(context.device)
     make_repeatable(thread_count(spec, encoder, context))
     task = Task(assignment.task_folder, assignment.card)
-    loader = SplitLoader(spec, encoder, task, device, context.workers, notify)
+    loader = SplitLoader(
+        spec, encoder, task, device, context.workers, notify, context.decoded_cache
+    )
     learner = build_learner(spec, plugins, task.label_count)
     unscaled = isinstance(learner, Estimator) and not learner.scaled
     load = loader.unscaled if unscaled else loader.load

@@ -12,6 +12,7 @@ from torch import Tensor
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.inputs.splits import ReadRows
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Batch, Forward, Pools
 from ssmlbench.training.model import Model
@@ -93,6 +94,19 @@ def _cycled(rows: int, needed: int, generator: torch.Generator) -> Tensor:
     return torch.cat(orders)[:needed]
 
 
+def _views(
+    read: Mapping[str, ReadRows],
+    views: Mapping[str, tuple[str, ...]],
+    generator: torch.Generator,
+) -> StepInputs:
+    """Every view of the rows of each pool, which are read once."""
+    return {
+        (pool, view): rows.view(view, generator)
+        for pool, rows in read.items()
+        for view in views[pool]
+    }
+
+
 class Batching:
     """The batches of every step: their rows, views and observed labels."""
 
@@ -142,24 +156,16 @@ class Batching:
         """
         generator = stream(self.spec.seed, "views", plan.epoch, step)
         method, positions = self.method, plan.positions(step)
+        read = {
+            pool: self.inputs.read(self.rows[pool][where.numpy()])
+            for pool, where in positions.items()
+        }
         views = {"labelled": method.labelled_views, "unlabelled": method.unlabelled_views}
         averaged = {"labelled": (), "unlabelled": method.unlabelled_ema_views}
         return (
-            self._views(positions, views, generator),
-            self._views(positions, averaged, generator),
+            _views(read, views, generator),
+            _views(read, averaged, generator),
         )
-
-    def _views(
-        self,
-        positions: Mapping[str, Tensor],
-        views: Mapping[str, tuple[str, ...]],
-        generator: torch.Generator,
-    ) -> StepInputs:
-        return {
-            (pool, view): self.inputs.view(self.rows[pool][where.numpy()], view, generator)
-            for pool, where in positions.items()
-            for view in views[pool]
-        }
 
     def step_batches(
         self, positions: Mapping[str, Tensor], inputs: tuple[StepInputs, StepInputs]

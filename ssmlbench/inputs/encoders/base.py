@@ -125,11 +125,9 @@ def square(raw: Any, size: int, interpolation: str = "bilinear") -> Tensor:
     """An image of any mode and shape → 3 × size × size uint8; the aspect ratio is not kept."""
     from PIL import Image
 
-    from ssmlbench.data.images import eight_bit
+    from ssmlbench.data.images import squashed
 
     if not isinstance(raw, Image.Image):
         array = np.asarray(raw)
         raw = Image.fromarray(array[..., 0] if array.shape[2:] == (1,) else array)
-    method = Image.Resampling[interpolation.upper()]
-    image = eight_bit(raw).convert("RGB").resize((size, size), method)
-    return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
+    return torch.from_numpy(squashed(raw, size, interpolation).transpose(2, 0, 1).copy())

@@ -1,0 +1,82 @@
+"""Image files → uint8 squares of the training size, a row at a time or many in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssmlbench.core.prefetch import ahead
+from ssmlbench.data.images import opened, squashed
+from ssmlbench.data.task import ImageFiles
+
+Squares = NDArray[np.uint8]
+
+BLOCK_ROWS = 16
+"""Rows that a thread decodes before it takes up others."""
+
+
+@dataclass(frozen=True)
+class SquareDecoder:
+    """Decodes the files of a split as 3 × size × size: what `Encoder.prepare` gives of them."""
+
+    files: ImageFiles
+    size: int
+    interpolation: str = "bilinear"
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of one row."""
+        return 3, self.size, self.size
+
+    @property
+    def row_bytes(self) -> int:
+        """Of one decoded row."""
+        return 3 * self.size * self.size
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Everything the pixels depend on beside the files: other libraries round otherwise."""
+        from PIL import __version__, features
+
+        jpeg = features.version("libjpeg_turbo") or features.version("jpg")
+        how = {"size": self.size, "interpolation": self.interpolation}
+        return {**how, "pillow": __version__, "jpeg": jpeg}
+
+    def decode(self, rows: NDArray[np.int64], out: Squares | None = None) -> Squares:
+        """The rows, n × 3 × S × S, in a new array or in `out`."""
+        squares = np.empty((len(rows), *self.shape), dtype=np.uint8) if out is None else out
+        for square, row in zip(squares, rows, strict=True):
+            image = opened(self.files[int(row)])
+            square[...] = squashed(image, self.size, self.interpolation).transpose(2, 0, 1)
+        return squares
+
+    def ranges(self, parts: list[tuple[int, int]], workers: int) -> Iterator[Squares]:
+        """The rows of each range, in order; threads decode ahead, across the ends of ranges."""
+        blocks = [
+            (number, begin, min(begin + BLOCK_ROWS, stop))
+            for number, (start, stop) in enumerate(parts)
+            for begin in range(start, stop, BLOCK_ROWS)
+        ]
+
+        def make(i: int) -> Squares:
+            _, begin, stop = blocks[i]
+            return self.decode(np.arange(begin, stop))
+
+        squares: Squares | None = None
+        for (number, begin, end), block in zip(
+            blocks, ahead(make, len(blocks), workers), strict=True
+        ):
+            start, stop = parts[number]
+            if squares is None:
+                squares = np.empty((stop - start, *self.shape), dtype=np.uint8)
+            squares[begin - start : end - start] = block
+            if end == stop:
+                yield squares
+                squares = None

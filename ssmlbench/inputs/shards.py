@@ -1,0 +1,140 @@
+"""A folder of the cache with one array in shards, written once by one process. Free of torch.
+
+Each shard ends with a checksum; about.json is written last, so that a folder is complete if and only if
+it is there.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssmlbench.core.checksums import append_trailer, failures, verify_trailer
+from ssmlbench.core.errors import DamagedFile, UserError
+from ssmlbench.core.events import Notify, Waiting, Warned
+from ssmlbench.core.files import atomic, read_json
+from ssmlbench.core.locks import Busy, Lock, acquire_telling
+
+
+@dataclass(frozen=True)
+class ShardFolder:
+    """Rows of one array on disk: complete if and only if about.json is whole."""
+
+    path: Path
+
+    @property
+    def about_file(self) -> Path:
+        """What the rows are; written last."""
+        return self.path / "about.json"
+
+    @property
+    def lock_file(self) -> Path:
+        """Beside the folder, so that it can be held while the folder is deleted."""
+        return self.path.with_name(f"{self.path.name}.lock")
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row is written."""
+        return self.about is not None
+
+    @property
+    def about(self) -> dict[str, Any] | None:
+        """What about.json says; None if it is missing or damaged."""
+        return read_json(self.about_file)
+
+    @property
+    def bytes(self) -> int:
+        """Size on disk."""
+        return sum(file.stat().st_size for file in self.path.iterdir() if file.is_file())
+
+    def shard_file(self, number: int) -> Path:
+        """The file of the rows of one shard."""
+        return self.path / f"{number:05d}.npy"
+
+    def shards(self) -> list[Path]:
+        """Every shard file of a complete entry, in order; none if it is not complete."""
+        return [self.shard_file(number) for number in range((self.about or {}).get("shards", 0))]
+
+    def damaged(self) -> list[DamagedFile]:
+        """Find what is not as it was written: about.json, or a shard that is there or should be."""
+        found = []
+        if self.about_file.is_file() and not self.complete:
+            found.append(DamagedFile(self.about_file, "its content is not what was written"))
+        begun = self.path.glob("*.npy")
+        for file in self.shards() or sorted(begun):
+            found += failures(verify_trailer, file)
+        return found
+
+    def discard(self, damaged: list[DamagedFile], notify: Notify, again: str) -> bool:
+        """Delete damaged files, which the caller makes again; whether there are any."""
+        for damage in damaged:
+            notify(Warned(f"{damage}; it is {again} again"))
+            damage.file.unlink(missing_ok=True)
+        if damaged:
+            self.about_file.unlink(missing_ok=True)
+        return bool(damaged)
+
+    @contextmanager
+    def locked(self, notify: Notify, waits: str) -> Iterator[None]:
+        """Make the folder, and hold it for this process. waits: what is said if another has it."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {self.path}: {error.strerror}; set SSMLBENCH_CACHE to a "
+                "folder that can be written to"
+            ) from None
+        lock = Lock(self.lock_file)
+        acquire_telling(lock, lambda: notify(Waiting(waits)))
+        try:
+            yield
+        finally:
+            lock.release(remove=True)
+
+    def write_shard(self, number: int, rows: NDArray[Any]) -> None:
+        """Write the rows of one shard with their checksum, whole or not at all."""
+        with atomic(self.shard_file(number)) as unfinished:
+            with unfinished.open("wb") as opened:
+                np.save(opened, rows)
+            append_trailer(unfinished)
+
+    def belongs_to(self, dataset: str) -> bool:
+        """Whether the rows are of this data set."""
+        if self.about is not None:
+            return bool(self.about["dataset"] == dataset)
+        return self.path.name.startswith(f"{dataset}-")
+
+    def remove(self) -> bool:
+        """Delete it, unless a run is writing it at this moment."""
+        lock = Lock(self.lock_file)
+        try:
+            lock.acquire(wait=False)
+        except Busy:
+            return False
+        try:
+            # First: an entry that is half deleted must not look complete.
+            self.about_file.unlink(missing_ok=True)
+            shutil.rmtree(self.path, ignore_errors=True)
+        finally:
+            lock.release(remove=True)
+        return True
+
+
+def folder_name(dataset: str, *parts: str) -> str:
+    """The name of a folder of the cache, from a data set's name and what else tells it apart."""
+    stem = "".join(c if c.isalnum() or c in "-_" else "_" for c in dataset)
+    return "-".join((stem, *parts))
+
+
+def folders_in(root: Path) -> list[Path]:
+    """The folders of a part of the cache, complete or begun, by name."""
+    if not root.is_dir():
+        return []
+    return [path for path in sorted(root.iterdir()) if path.is_dir()]
