@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.build import build_boards
+from ssmlbench.boards.layout import SETS
 from ssmlbench.boards.query import Query
 from ssmlbench.core.arguments import several
 from ssmlbench.core.errors import UserError
@@ -21,6 +23,8 @@ from ssmlbench.runs.merge import merge_runs
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ssmlbench.boards.render import Document
+
 Several = str | Iterable[str] | None
 Numbers = float | str | Iterable[float] | None
 Paths = str | Path | Iterable[str | Path]
@@ -29,8 +33,9 @@ Paths = str | Path | Iterable[str | Path]
 class Boards(Sequence[Board]):
     """Leaderboards: one for each data set, regime and setting. A notebook shows them as tables."""
 
-    def __init__(self, boards: Iterable[Board]):
+    def __init__(self, boards: Iterable[Board], metrics_chosen: bool = True):
         self._boards = tuple(boards)
+        self._metrics_chosen = metrics_chosen
 
     @overload
     def __getitem__(self, index: int) -> Board: ...
@@ -39,7 +44,8 @@ class Boards(Sequence[Board]):
     def __getitem__(self, index: slice) -> Boards: ...
 
     def __getitem__(self, index: int | slice) -> Board | Boards:
-        return Boards(self._boards[index]) if isinstance(index, slice) else self._boards[index]
+        found = self._boards[index]
+        return found if isinstance(found, Board) else Boards(found, self._metrics_chosen)
 
     def __len__(self) -> int:
         return len(self._boards)
@@ -53,23 +59,77 @@ class Boards(Sequence[Board]):
 
         return boards_to_pandas(self)
 
-    def to_markdown(self) -> str:
-        """Return Markdown tables, each with its notes."""
-        from ssmlbench.boards.render import boards_to_markdown
+    def to_markdown(
+        self,
+        *,
+        layout: str = "boards",
+        digits: int | None = None,
+        percent: bool = False,
+        display_names: bool = False,
+        rename: Mapping[str, str] | None = None,
+    ) -> str:
+        """Return Markdown tables, each with its notes; the arguments are those of `to_latex`."""
+        from ssmlbench.boards.render import as_markdown
 
-        return boards_to_markdown(self)
+        return as_markdown(self._document(layout, digits, percent, display_names, rename))
 
-    def to_latex(self) -> str:
-        r"""Return LaTeX tables that a paper can \input."""
-        from ssmlbench.boards.render import boards_to_latex
+    def to_latex(
+        self,
+        *,
+        layout: str = "boards",
+        digits: int | None = None,
+        percent: bool = False,
+        display_names: bool = False,
+        rename: Mapping[str, str] | None = None,
+        align: str = "plain",
+        caption: str = "",
+        label: str = "",
+    ) -> str:
+        r"""Return LaTeX tables that a paper can \input, as `ssmlbench compare --format latex` does.
 
-        return boards_to_latex(self)
+        layout: `boards`; `sets`: methods × (data sets × π), a table for each metric that `compare` was
+            asked for (mAP if it was asked for none); `metrics`: methods × metrics, one for each data set.
+        digits, percent: how metrics are written; 4 decimals, 2 in percent.
+        display_names: methods as papers write them. rename: your names, `{"mine": "Ours"}`.
+        align: `plain`, or `siunitx` for S columns.
+        caption, label: instead of those that the title gives.
+        """
+        from ssmlbench.boards.render.latex import LatexStyle, as_latex
 
-    def to_html(self) -> str:
-        """Return HTML tables, each with its notes."""
-        from ssmlbench.boards.render import boards_to_html
+        style = LatexStyle(align, caption, label)
+        return as_latex(self._document(layout, digits, percent, display_names, rename), style)
 
-        return boards_to_html(self)
+    def to_html(
+        self,
+        *,
+        layout: str = "boards",
+        digits: int | None = None,
+        percent: bool = False,
+        display_names: bool = False,
+        rename: Mapping[str, str] | None = None,
+    ) -> str:
+        """Return HTML tables, each with its notes; the arguments are those of `to_latex`."""
+        from ssmlbench.boards.render.html import as_html
+
+        return as_html(self._document(layout, digits, percent, display_names, rename))
+
+    def _document(
+        self,
+        layout: str,
+        digits: int | None,
+        percent: bool,
+        display_names: bool,
+        rename: Mapping[str, str] | None,
+    ) -> Document:
+        from ssmlbench.boards.render import table_document
+        from ssmlbench.boards.render.names import RowNames
+        from ssmlbench.boards.render.numbers import NumberStyle
+
+        boards = list(self._boards)
+        if layout == SETS and not self._metrics_chosen:
+            boards = [replace(board, metrics=[METRICS["map"]]) for board in boards]
+        style = NumberStyle(digits, percent)
+        return table_document(boards, layout, style, RowNames(display_names, rename or {}))
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -138,7 +198,7 @@ def compare(
     boards = build_boards(runs, query)
     if not boards:
         raise nothing_fits(runs)
-    return Boards(boards)
+    return Boards(boards, metric is not None)
 
 
 def nothing_fits(runs: Sequence[Finished]) -> UserError:

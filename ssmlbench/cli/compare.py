@@ -13,28 +13,26 @@ import typer
 from rich.console import Console
 
 from ssmlbench.cli.board_options import BoardOptions, board_numbers
-from ssmlbench.cli.options import key_values, warn, wide_console
+from ssmlbench.cli.options import warn, wide_console
 from ssmlbench.cli.run_options import with_options
+from ssmlbench.cli.table_options import TableOptions
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.suggestions import did_you_mean, one_of
+from ssmlbench.core.suggestions import one_of
 
 if TYPE_CHECKING:
     from ssmlbench.boards.board import Board
     from ssmlbench.boards.published import PublishedValue
     from ssmlbench.boards.query import Query
     from ssmlbench.boards.render import Document
-    from ssmlbench.boards.render.names import RowNames
-    from ssmlbench.boards.render.numbers import NumberStyle
     from ssmlbench.runs.finished import Finished
 
-TABLE = "How tables look"
 
-
-@with_options(options=BoardOptions, numbers=board_numbers())
+@with_options(options=BoardOptions, numbers=board_numbers(), table=TableOptions)
 def compare(
     *,
     options: BoardOptions,
     numbers: dict[str, str | None],
+    table: TableOptions,
     published: Annotated[
         bool, typer.Option("--published", help="The papers' numbers beside ours.")
     ] = False,
@@ -65,36 +63,6 @@ def compare(
             "rows only), none, or a row's name."
         ),
     ] = "auto",
-    layout: Annotated[
-        str,
-        typer.Option(
-            help="boards; sets: methods × (data sets × π), a table for each --metric (mAP if none is "
-            "typed); metrics: methods × metrics, a table for each data set.",
-            rich_help_panel=TABLE,
-        ),
-    ] = "boards",
-    digits: Annotated[
-        int | None,
-        typer.Option(help="Decimals.", show_default="4; 2 with --percent", rich_help_panel=TABLE),
-    ] = None,
-    percent: Annotated[
-        bool, typer.Option("--percent", help="Metrics in percent.", rich_help_panel=TABLE)
-    ] = False,
-    display_names: Annotated[
-        bool,
-        typer.Option(
-            "--display-names",
-            help="Methods as papers write them, e.g. CAP for cap.",
-            rich_help_panel=TABLE,
-        ),
-    ] = False,
-    rename: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="name=text: what a method is called, e.g. --rename mine=Ours; may be repeated.",
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
     format_: Annotated[
         str, typer.Option("--format", help="table, markdown, latex, html, csv, json.")
     ] = "table",
@@ -107,27 +75,25 @@ def compare(
     from ssmlbench.boards.build import build_boards
     from ssmlbench.boards.from_python import nothing_fits
     from ssmlbench.boards.layout import LAYOUTS, SETS
-    from ssmlbench.boards.render import TEXT_FORMATS, print_document
-    from ssmlbench.boards.render.names import RowNames
-    from ssmlbench.boards.render.numbers import NumberStyle
+    from ssmlbench.boards.render import TEXT_FORMATS, print_document, table_document
 
-    one_of(layout, LAYOUTS, "--layout")
+    one_of(table.layout, LAYOUTS, "--layout")
     one_of(format_, ("table", *TEXT_FORMATS), "--format")
     one_of(over, ("cells", "seeds"), "--over")
     published = published or (bool(papers) and not audit)
-    style, names = NumberStyle(digits, percent), RowNames(display_names, _renamed(rename))
-    if (published or audit) and (
-        layout != "boards" or style != NumberStyle() or names != RowNames()
+    if audit and table != dataclasses.replace(
+        TableOptions(), align=table.align, caption=table.caption, label=table.label
     ):
         raise UserError(
-            "--layout, --digits, --percent, --display-names and --rename are for boards of our runs; "
-            "leave them out, or leave --published, --papers and --audit out"
+            "--layout, --digits, --percent, --display-names and --rename change numbers and names; --audit "
+            "shows them as papers print them: leave them out"
         )
-    if layout == SETS and options.metric is None:
+    latex = table.latex(format_)
+    if table.layout == SETS and options.metric is None:
         options = dataclasses.replace(options, metric="map")
     query = options.query(numbers, "top-k" if published else "calibrated", bootstrap, baseline)
     if audit:
-        print_document(_audit(query, papers or ()), format_, wide_console())
+        print_document(_audit(query, papers or ()), format_, wide_console(), latex)
         return
     runs = options.runs(may_be_none=published)
     if export:
@@ -137,31 +103,12 @@ def compare(
     if not boards and not published:
         raise nothing_fits(runs)
     if published:
-        document = _beside_the_papers(boards, query, papers or ())
+        document = _beside_the_papers(boards, query, papers or (), table)
     else:
-        document = _in_layout(boards, layout, style, names)
+        document = table_document(boards, table.layout, table.numbers, table.names)
     if stats:
         document.add(_statistics(boards, query, over))
-    print_document(document, format_, wide_console())
-
-
-def _renamed(texts: list[str] | None) -> dict[str, str]:
-    return key_values(texts, "--rename", "mine=Ours")
-
-
-def _in_layout(boards: list[Board], layout: str, style: NumberStyle, names: RowNames) -> Document:
-    from ssmlbench.boards.layout import BOARDS
-    from ssmlbench.boards.render import boards_document, layout_document
-
-    rows = {
-        word for board in boards for row in board.rows for word in (row.name, row.name.split()[0])
-    }
-    for name in names.renamed:
-        if name not in rows:
-            raise UserError(f"--rename {name}: no such method here.{did_you_mean(name, rows)}")
-    if layout == BOARDS:
-        return boards_document(boards, style, names)
-    return layout_document(boards, layout, style, names)
+    print_document(document, format_, wide_console(), latex)
 
 
 def _export(runs: list[Finished], query: Query, folder: Path) -> None:
@@ -205,9 +152,13 @@ def _audit(query: Query, papers: Sequence[Path]) -> Document:
     return audit_document(rows, [m for m in misprints if wanted(m.value)], differing)
 
 
-def _beside_the_papers(boards: list[Board], query: Query, papers: Sequence[Path]) -> Document:
+def _beside_the_papers(
+    boards: list[Board], query: Query, papers: Sequence[Path], table: TableOptions
+) -> Document:
+    from ssmlbench.boards.layout import BOARDS
     from ssmlbench.boards.published import filtered, read_published
-    from ssmlbench.boards.render import boards_document
+    from ssmlbench.boards.render import boards_document, check_names
+    from ssmlbench.boards.render.published_tables import published_layout_document
     from ssmlbench.boards.render.side_by_side import side_by_side_document
     from ssmlbench.boards.rule_audit import audit_rules
     from ssmlbench.boards.side_by_side import side_by_side
@@ -218,9 +169,15 @@ def _beside_the_papers(boards: list[Board], query: Query, papers: Sequence[Path]
         raise UserError(
             "--published: no paper here has such numbers; without --published compare shows ours"
         )
-    document = side_by_side_document(tables, audit_rules(values), query.decision)
-    joined = [table.board for table in tables]
-    document.add(boards_document([board for board in boards if board not in joined]))
+    style, names = table.numbers, table.names
+    check_names(boards, names)
+    audited = audit_rules(values)
+    if table.layout != BOARDS:
+        return published_layout_document(tables, boards, audited, table.layout, style, names)
+    document = side_by_side_document(tables, audited, query.decision, style, names)
+    joined = [each.board for each in tables]
+    others = [board for board in boards if board not in joined]
+    document.add(boards_document(others, style, names))
     return document
 
 

@@ -237,7 +237,6 @@ def test_the_command_prints_the_layout(
     ("words", "told"),
     [
         ("--layout set", "Did you mean sets?"),
-        ("--layout sets --published", "leave --published"),
         ("--rename min=Ours", "--rename min: no such method here. Did you mean mine?"),
         ("--rename mine", "expected key=value"),
         ("--digits -1", "must lie between 0 and 9"),

@@ -17,13 +17,22 @@ needs_latex = pytest.mark.skipif(
     ),
     reason="needs pdflatex, booktabs and graphicx",
 )
+needs_siunitx = pytest.mark.skipif(
+    shutil.which("kpsewhich") is None
+    or bool(
+        subprocess.run(["kpsewhich", "siunitx.sty"], capture_output=True, check=False).returncode
+    ),
+    reason="needs the LaTeX package siunitx",
+)
 
 
-def paper(inputs: Sequence[str], options: str = "") -> str:
+def paper(
+    inputs: Sequence[str], options: str = "", packages: Sequence[str] = ("booktabs", "graphicx")
+) -> str:
     """A paper that has text and these files."""
     body = "\n".join(rf"\input{{{name}}}" for name in inputs)
     return (
-        rf"\documentclass[{options}]{{article}}\usepackage{{booktabs,graphicx}}"
+        rf"\documentclass[{options}]{{article}}\usepackage{{{','.join(packages)}}}"
         rf"\begin{{document}}Text.{body} More.\end{{document}}" + "\n"
     )
 

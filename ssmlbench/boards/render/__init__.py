@@ -15,6 +15,8 @@ from ssmlbench.boards.render.convert import (
     boards_to_latex,
     boards_to_markdown,
     boards_to_pandas,
+    check_names,
+    table_document,
 )
 from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection
 from ssmlbench.boards.render.formats import TEXT_FORMATS, RichDocument, as_markdown, print_document
@@ -38,6 +40,7 @@ __all__ = [
     "boards_to_latex",
     "boards_to_markdown",
     "boards_to_pandas",
+    "check_names",
     "column_title",
     "footnotes",
     "latex_escape",
@@ -46,5 +49,6 @@ __all__ = [
     "records",
     "row_name",
     "seeds_text",
+    "table_document",
     "title",
 ]

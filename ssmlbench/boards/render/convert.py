@@ -6,13 +6,45 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ssmlbench.boards.board import Board
+from ssmlbench.boards.layout import BOARDS, LAYOUTS
 from ssmlbench.boards.render.boards import boards_document, records
+from ssmlbench.boards.render.document import Document
 from ssmlbench.boards.render.formats import as_csv, as_json, as_markdown
 from ssmlbench.boards.render.html import as_html
 from ssmlbench.boards.render.latex import as_latex
+from ssmlbench.boards.render.names import RowNames
+from ssmlbench.boards.render.numbers import PLAIN, NumberStyle
+from ssmlbench.boards.render.paper_tables import layout_document
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.suggestions import did_you_mean, one_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def table_document(
+    boards: Sequence[Board],
+    layout: str = BOARDS,
+    style: NumberStyle = PLAIN,
+    names: RowNames | None = None,
+) -> Document:
+    """The boards in one of the layouts, written as `style` and `names` say."""
+    one_of(layout, LAYOUTS, "--layout")
+    if names:
+        check_names(boards, names)
+    if layout == BOARDS:
+        return boards_document(boards, style, names)
+    return layout_document(boards, layout, style, names)
+
+
+def check_names(boards: Sequence[Board], names: RowNames) -> None:
+    """Refuse to rename a method that no board has."""
+    rows = {
+        word for board in boards for row in board.rows for word in (row.name, row.name.split()[0])
+    }
+    for name in names.renamed:
+        if name not in rows:
+            raise UserError(f"--rename {name}: no such method here.{did_you_mean(name, rows)}")
 
 
 def boards_to_markdown(boards: Sequence[Board]) -> str:

@@ -28,6 +28,7 @@ class Panel:
     left: int = 1  # the first `left` columns hold text, the others numbers
     groups: Sequence[str] = ()  # of each column: the heading it shares with its neighbours, or ""
     title: str = ""  # what it shows, where a section has several
+    breaks: Sequence[int] = ()  # rows before which there is a rule
 
     @property
     def flat_headers(self) -> list[str]:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ssmlbench.boards.render.document import Document, Panel, TableSection
 from ssmlbench.boards.render.html import as_html
-from ssmlbench.boards.render.latex import as_latex
+from ssmlbench.boards.render.latex import LatexStyle, as_latex
 from ssmlbench.core.csv_cells import CsvWriter
 from ssmlbench.core.errors import UserError
 
@@ -99,7 +99,9 @@ def _rich_table(panel: Panel, narrow: bool) -> Table:
         words = _broken_header(header) if narrow else header
         is_text = i < panel.left
         table.add_column(Text(words), justify="left" if is_text else "right", no_wrap=not is_text)
-    for row in panel.rows:
+    for i, row in enumerate(panel.rows):
+        if i in panel.breaks:
+            table.add_section()
         cells = []
         for entry in row:
             text = _broken(entry.text) if narrow else entry.text
@@ -178,9 +180,13 @@ TEXT_FORMATS: dict[str, Callable[[Document], str]] = {
 }
 
 
-def print_document(document: Document, style: str, console: Console) -> None:
+def print_document(
+    document: Document, style: str, console: Console, latex: LatexStyle | None = None
+) -> None:
     """Print the document as `table` (for a terminal) or in one of the text formats."""
     if style == "table":
         console.print(RichDocument(document))
+    elif style == "latex":
+        console.out(as_latex(document, latex), highlight=False)
     else:
         console.out(TEXT_FORMATS[style](document), highlight=False)

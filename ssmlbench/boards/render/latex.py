@@ -7,17 +7,28 @@ is scaled down to it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection
+from ssmlbench.boards.render.document import Document, Panel, TableSection
+from ssmlbench.boards.render.latex_columns import (
+    ALIGNMENTS,
+    PLAIN_ALIGNMENT,
+    SIUNITX,
+    LatexColumn,
+    latex_columns,
+)
 from ssmlbench.boards.render.latex_text import latex_escape
 from ssmlbench.boards.render.slugs import slugs
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.suggestions import one_of
 
-HEAD = r"""% `pdflatex` compiles this file as it is; a paper can \input it: \usepackage{booktabs,graphicx}.
+HEAD = r"""% `pdflatex` compiles this file as it is; a paper can \input it: \usepackage{PACKAGES}.
 \expandafter\ifx\csname @classoptionslist\endcsname\relax
   \documentclass{article}
   \usepackage[margin=1cm,landscape]{geometry}
-  \usepackage{booktabs,graphicx}
+  \usepackage{PACKAGES}
   \begin{document}
   \def\afterboard{\clearpage}
   \def\afterboards{\end{document}}
@@ -31,40 +42,73 @@ HEAD = r"""% `pdflatex` compiles this file as it is; a paper can \input it: \use
   \ifdim\wd\boardbox>\linewidth\resizebox{\linewidth}{!}{\usebox{\boardbox}}\else\usebox{\boardbox}\fi}
 """
 TAIL = "\\afterboards\n"
-PLUS_MINUS = " ± "
 COLUMN_POINTS = 230.0
 """The width of a column in the usual two-column styles, less a little."""
 LETTER_POINTS, GAP_POINTS = 4.4, 9.0
 """What a character takes in footnotesize, and the space between columns."""
 
 
-def as_latex(document: Document) -> str:
+@dataclass(frozen=True)
+class LatexStyle:
+    r"""What a paper chooses about its LaTeX tables.
+
+    align: `plain`, or `siunitx` for S columns. caption: instead of the title. label: of `\label`, as it is.
+    """
+
+    align: str = PLAIN_ALIGNMENT
+    caption: str = ""
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        one_of(self.align, ALIGNMENTS, "--align")
+        if self.label and not re.fullmatch(r"[\w:./+-]+", self.label, re.ASCII):
+            raise UserError(
+                f"--label {self.label}: expected letters, digits and : . / + - _, e.g. tab:main"
+            )
+
+
+def as_latex(document: Document, style: LatexStyle | None = None) -> str:
     r"""Return the document for pdflatex or \input."""
+    style = style or LatexStyle()
     panels = [(section, panel) for section in document.sections for panel in section.panels]
-    labels = slugs(
-        f"{section.key or section.title}{_shown(section, panel)}" for section, panel in panels
-    )
+    labels = _labels(panels, style)
+    alone = len(document.sections) == 1
     tables = [
-        _table(section, panel, label)
+        _table(section, panel, label, style, alone)
         for (section, panel), label in zip(panels, labels, strict=True)
     ]
-    return "\n".join([HEAD, *tables, TAIL])
+    packages = ["booktabs", "graphicx", *([SIUNITX] if style.align == SIUNITX else [])]
+    return "\n".join([HEAD.replace("PACKAGES", ",".join(packages)), *tables, TAIL])
 
 
-def _table(section: TableSection, panel: Panel, label: str) -> str:
-    paired = [_is_paired(panel, i) for i in range(len(panel.headers))]
-    environment = "table*" if _points(panel, paired) > COLUMN_POINTS else "table"
-    kinds = ["l" if i < panel.left else r"r@{\,}l" if p else "r" for i, p in enumerate(paired)]
+def _labels(panels: Sequence[tuple[TableSection, Panel]], style: LatexStyle) -> list[str]:
+    """The typed label, then `label-2`, …; by default what the tables show."""
+    if style.label:
+        return [style.label + (f"-{i}" if i > 1 else "") for i in range(1, len(panels) + 1)]
+    titles = (
+        f"{section.key or section.title}{_shown(section, panel)}" for section, panel in panels
+    )
+    return [f"tab:{slug}" for slug in slugs(titles)]
+
+
+def _table(section: TableSection, panel: Panel, label: str, style: LatexStyle, alone: bool) -> str:
+    columns = latex_columns(panel, style.align)
+    environment = "table*" if _points(panel, columns) > COLUMN_POINTS else "table"
+    # a typed caption is that of a single table; of several, each says what it shows
+    title = f"{style.caption} ({section.title})" if style.caption else section.title
+    title = style.caption if style.caption and alone else title
+    setup = [r"\sisetup{detect-weight,retain-explicit-plus}"] if style.align == SIUNITX else []
     lines = [
         rf"\begin{{{environment}}}[tbp]",
         r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
-        rf"\caption{{{latex_escape(_caption(section, panel))}}}",
-        rf"\label{{tab:{label}}}",
-        rf"\fitboard{{\begin{{tabular}}{{{''.join(kinds)}}}",
+        *setup,
+        rf"\caption{{{latex_escape(_caption(section, panel, title))}}}",
+        rf"\label{{{label}}}",
+        rf"\fitboard{{\begin{{tabular}}{{{''.join(column.kind for column in columns)}}}",
         r"\toprule",
-        *_header(panel, paired),
+        *_header(panel, columns),
         r"\midrule",
-        *(" & ".join(map(_cell, row, paired)) + r" \\" for row in panel.rows),
+        *_body(panel, columns),
         r"\bottomrule",
         r"\end{tabular}}",
         *_notes(section, panel),
@@ -75,14 +119,26 @@ def _table(section: TableSection, panel: Panel, label: str) -> str:
     return "\n".join(lines)
 
 
-def _caption(section: TableSection, panel: Panel) -> str:
+def _body(panel: Panel, columns: Sequence[LatexColumn]) -> list[str]:
+    lines = []
+    for i, row in enumerate(panel.rows):
+        lines += [r"\midrule"] if i in panel.breaks else []
+        lines.append(_row([c.cell(e) for c, e in zip(columns, row, strict=True)]))
+    return lines
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _caption(section: TableSection, panel: Panel, title: str) -> str:
     """What the table shows: the metric, the data, the regime; and that it is not comparable, if so."""
     shown = _shown(section, panel)
     if panel is not section.panels[0] and section.notes:
         shown += " (notes: see the first of these tables)"
     warning = f" {section.warning}" if section.warning else ""
     best = " Best in bold, second underlined." if panel is section.panels[0] else ""
-    return f"{section.title}{shown}.{best}{warning}"
+    return f"{title.rstrip('.')}{shown}.{best}{warning}"
 
 
 def _shown(section: TableSection, panel: Panel) -> str:
@@ -98,52 +154,25 @@ def _notes(section: TableSection, panel: Panel) -> list[str]:
     return [rf"\par\smallskip\parbox{{\linewidth}}{{\scriptsize\raggedright {text}}}"]
 
 
-def _header(panel: Panel, paired: Sequence[bool]) -> list[str]:
+def _header(panel: Panel, columns: Sequence[LatexColumn]) -> list[str]:
     """The groups' headings with their rules, if there are any, and the columns' headers."""
-    widths = [2 if each else 1 for each in paired]
     lines, rules, start, column = [], [], 0, 1
     for name, count in panel.spans:
-        wide = sum(widths[start : start + count])
+        wide = sum(each.width for each in columns[start : start + count])
         lines.append(
             rf"\multicolumn{{{wide}}}{{c}}{{{latex_escape(name)}}}" if name else "&" * (wide - 1)
         )
         if name:
             rules.append(rf"\cmidrule(lr){{{column}-{column + wide - 1}}}")
         start, column = start + count, column + wide
-    above = [" & ".join(lines) + r" \\", " ".join(rules)] if lines else []
-    names = [
-        rf"\multicolumn{{2}}{{c}}{{{latex_escape(header)}}}" if pair else latex_escape(header)
-        for header, pair in zip(panel.headers, paired, strict=True)
-    ]
-    return [*above, " & ".join(names) + r" \\"]
+    above = [_row(lines), " ".join(rules)] if lines else []
+    return [*above, _row([c.header(h) for c, h in zip(columns, panel.headers, strict=True)])]
 
 
-def _is_paired(panel: Panel, column: int) -> bool:
-    """Whether the column has means with spreads: two columns, so that both are aligned."""
-    return column >= panel.left and any(PLUS_MINUS in row[column].text for row in panel.rows)
-
-
-def _points(panel: Panel, paired: Sequence[bool]) -> float:
+def _points(panel: Panel, columns: Sequence[LatexColumn]) -> float:
     """About how wide the table is."""
     total = 0.0
-    for i, pair in enumerate(paired):
+    for i, column in enumerate(columns):
         longest = max([len(panel.headers[i]), *(len(row[i].text) for row in panel.rows)])
-        total += LETTER_POINTS * (longest - pair) + GAP_POINTS
+        total += LETTER_POINTS * (longest + 1 - column.width) + GAP_POINTS
     return total
-
-
-def _cell(entry: Entry, paired: bool) -> str:
-    mean, spread, std = entry.text.partition(PLUS_MINUS) if paired else (entry.text, "", "")
-    if paired and mean == DASH:
-        return rf"\multicolumn{{2}}{{c}}{{{latex_escape(DASH)}}}"
-    parts = [_emphasised(latex_escape(mean), entry.place)]
-    if paired:
-        bold = 1 if entry.place == 1 else 0  # two underlines side by side look like one bar
-        parts.append(_emphasised(rf"$\pm$ {latex_escape(std)}", bold) if spread else "")
-    return " & ".join(parts)
-
-
-def _emphasised(text: str, place: int) -> str:
-    if place == 1:
-        return rf"\textbf{{{text}}}"
-    return rf"\underline{{{text}}}" if place == 2 else text

@@ -34,8 +34,9 @@ GREEK_AS_LATIN = {
 
 def latex_escape(text: str) -> str:
     """Return the text in ASCII with LaTeX's special characters escaped."""
+    opened = re.sub(r'(?<![^\s(\[])"(?=\S)', "“", unicodedata.normalize("NFC", text))
     # an option's two hyphens would become one dash
-    parts = re.split("(?<=-)(?=-)", unicodedata.normalize("NFC", text))
+    parts = re.split("(?<=-)(?=-)", opened)
     return "{}".join("".join(map(_escaped, part)) for part in parts)
 
 

@@ -34,6 +34,11 @@ class NumberStyle:
             return 2
         return self.digits if self.digits is not None else 2 if self.percent else 4
 
+    def value(self, value: float, metric: Column) -> float:
+        """The value in the table's unit; rounded only where the digits were chosen."""
+        scaled = self.scaled(value, metric)
+        return scaled if self.digits is None else round(scaled, self.decimals(metric))
+
     def text(self, value: float, metric: Column) -> str:
         """One value."""
         return f"{self.scaled(value, metric):.{self.decimals(metric)}f}"

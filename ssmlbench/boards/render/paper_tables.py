@@ -57,7 +57,7 @@ def paper_section(
     return TableSection(
         _title(table, style),
         panels,
-        _notes(table, names, left_out),
+        [*table_notes(table, left_out), *_difference_notes(table, names)],
         key=f"{about} {table.regime}",
     )
 
@@ -94,7 +94,7 @@ def _value_panel(table: PaperTable, style: NumberStyle, names: RowNames) -> Pane
             cells.append(Entry(text, cell.place if cell else 0))
         rank = rank_text(table.ranks[name]) if name in table.ranks else DASH
         more = [rank] if _has_rank(table) else []
-        rows.append(texts(_row_name(table, name, names), *cells, *more))
+        rows.append(texts(table_row_name(table, name, names), *cells, *more))
     ranks = ["rank"] if _has_rank(table) else []
     headers = ["method", *(_header(table, column) for column in table.columns), *ranks]
     groups = ["", *(_group(table, column) for column in table.columns), *(["" for _ in ranks])]
@@ -133,7 +133,7 @@ def _metric(board: Board, metric: Column) -> str:
     return f"{metric.title}{rule_mark(board.decision, metric)} {arrow}"
 
 
-def _row_name(table: PaperTable, name: str, names: RowNames) -> str:
+def table_row_name(table: PaperTable, name: str, names: RowNames) -> str:
     """The row's name with the marks that it has on any of the boards."""
     for board in table.boards:
         row = next((row for row in board.rows if row.name == name), None)
@@ -146,7 +146,7 @@ def _difference_panel(table: PaperTable, style: NumberStyle, names: RowNames) ->
     columns = [column for column in table.columns if column.is_compared]
     rows = [
         texts(
-            _row_name(table, name, names),
+            table_row_name(table, name, names),
             *(_difference_text(column, name, style) for column in columns),
         )
         for name in table.rows
@@ -170,7 +170,7 @@ def _difference_text(column: TableColumn, name: str, style: NumberStyle) -> str:
 # ------------------------------------------------------------------------------------------ notes
 
 
-def _notes(table: PaperTable, names: RowNames, left_out: int) -> list[str]:
+def table_notes(table: PaperTable, left_out: int = 0) -> list[str]:
     """The notes of the boards, each once, with the data sets it is true of; and what is left out."""
     by_note: dict[str, list[str]] = defaultdict(list)
     for board in table.boards:
@@ -183,8 +183,6 @@ def _notes(table: PaperTable, names: RowNames, left_out: int) -> list[str]:
         for note, sets in by_note.items()
     ]
     notes.append(_seeds_note(table))
-    if differences := _difference_note(table, names):
-        notes.append(differences)
     if left_out:
         notes.append(
             f"Left out: {left_out} board{'s' * (left_out > 1)} with other settings; compare without "
@@ -201,11 +199,11 @@ def _seeds_note(table: PaperTable) -> str:
     return f"Each number is over {seeds} seed{'s' * (counts != [1])}{missing}."
 
 
-def _difference_note(table: PaperTable, names: RowNames) -> str:
+def _difference_notes(table: PaperTable, names: RowNames) -> list[str]:
     found = [c.difference(row) for c in table.columns for row in table.rows]
     present = [difference for difference in found if difference is not None]
     if not present:
-        return ""
+        return []
     baselines = dict.fromkeys(
         names.of(name) for column in table.columns for name in column.board.baselines.values()
     )
@@ -216,7 +214,7 @@ def _difference_note(table: PaperTable, names: RowNames) -> str:
         text += f"; {SURE} its 95 % t interval excludes 0"
     if any(difference.interval is None for difference in present):
         text += "; fewer than 3 common seeds have no interval"
-    return f"{text}."
+    return [f"{text}."]
 
 
 # ---------------------------------------------------------------------------------------- records
@@ -238,9 +236,9 @@ def _records(table: PaperTable, style: NumberStyle, names: RowNames) -> list[Map
             cell = column.cell(name)
             parts = (_group(table, column), _plain_header(table, column))
             key = " ".join(part for part in parts if part)
-            record[key] = _value(cell.mean, column.metric, style) if cell else None
+            record[key] = style.value(cell.mean, column.metric) if cell else None
             std = cell.std if cell else None
-            record[f"{key} std"] = None if std is None else _value(std, column.metric, style)
+            record[f"{key} std"] = None if std is None else style.value(std, column.metric)
         record["rank"] = table.ranks.get(name)
         found.append(record)
     return found
@@ -248,9 +246,3 @@ def _records(table: PaperTable, style: NumberStyle, names: RowNames) -> list[Map
 
 def _plain_header(table: PaperTable, column: TableColumn) -> str:
     return column.metric.key if table.layout == METRICS else _level(column)
-
-
-def _value(value: float, metric: Column, style: NumberStyle) -> float:
-    """The value in the table's unit; rounded only where the digits were chosen."""
-    scaled = style.scaled(value, metric)
-    return scaled if style.digits is None else round(scaled, style.decimals(metric))

@@ -4,28 +4,42 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from ssmlbench.boards.columns import Column
 from ssmlbench.boards.papers import Paper
 from ssmlbench.boards.published import PublishedValue
 from ssmlbench.boards.render.boards import other_data
 from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection, texts
+from ssmlbench.boards.render.names import RowNames
 from ssmlbench.boards.render.notes import data_notes, rule_mark, rule_text, setting_text
-from ssmlbench.boards.render.numbers import PLAIN
+from ssmlbench.boards.render.numbers import PLAIN, NumberStyle
 from ssmlbench.boards.rule_audit import AuditedRow, RowKey, row_key
 from ssmlbench.boards.side_by_side import JoinedRow, SideBySide
 from ssmlbench.core.spec import REGIME_NUMBERS
 from ssmlbench.protocol.metrics import METRICS
 
+SELECTED_NOTE = "† the epoch was selected on the test set; a paper's: by its released code."
+NO_RUN_NOTE = "Ours: no finished run here yet."
+DELTA_NOTE = (
+    "Δ is ours less the paper's. Protocols, encoders and schedules differ: it is no test of either."
+)
+
 
 def side_by_side_document(
-    tables: Sequence[SideBySide], audited: Sequence[AuditedRow], decision: str
+    tables: Sequence[SideBySide],
+    audited: Sequence[AuditedRow],
+    decision: str,
+    style: NumberStyle = PLAIN,
+    names: RowNames | None = None,
 ) -> Document:
     """Return one section a data set and regime; `audited` says which values fit top-k."""
-    top_k = {row_key(row.first) for row in audited if row.top_k}
+    top_k = fitting_top_k(audited)
+    look = _Look(top_k, decision, style, names or RowNames())
     sections = []
     for table in tables:
-        panels = [_panel(table, metric, top_k, decision) for metric in table.metrics]
+        panels = [_panel(table, metric, look) for metric in table.metrics]
         other = other_data(table.board) if table.board else ""
         title = f"{table.dataset} · {table.regime} · papers and ours{other}"
         sections.append(TableSection(title, panels, _notes(table, top_k, decision)))
@@ -33,20 +47,36 @@ def side_by_side_document(
     return Document(sections, records, "published")
 
 
-def _panel(table: SideBySide, metric: str, top_k: set[RowKey], decision: str) -> Panel:
+@dataclass(frozen=True)
+class _Look:
+    """What every table needs to write its numbers and names."""
+
+    top_k: set[RowKey]
+    decision: str
+    style: NumberStyle
+    names: RowNames
+
+
+def fitting_top_k(audited: Sequence[AuditedRow]) -> set[RowKey]:
+    """The papers' rows whose F1 and Hamming loss fit the true number of labels."""
+    return {row_key(row.first) for row in audited if row.top_k}
+
+
+def _panel(table: SideBySide, metric: str, look: _Look) -> Panel:
     about = METRICS[metric]
     arrow = "↑" if about.higher_is_better else "↓"
-    ours_mark = rule_mark(decision, about)
+    ours_mark = rule_mark(look.decision, about)
+    unit = " (%)" if look.style.percent else ""
     levels = [level for level in table.levels if _has_value(table, metric, level)]
-    headers = [f"{about.title} {arrow}", "paper's name", "source"]
+    headers = [f"{about.title}{unit} {arrow}", "paper's name", "source"]
     columns: list[list[Entry]] = []
     for level in levels:
         at = f" {REGIME_NUMBERS[table.regime].symbol}={level}" if level else ""
         measured = any(row.measured and (metric, level) in row.measured.cells for row in table.rows)
         headers += [f"paper{at}"]
-        columns.append(_paper_column(table, metric, level, top_k))
+        columns.append(_paper_column(table, metric, level, look))
         if measured:
-            ours, differences = _our_columns(table, metric, level)
+            ours, differences = _our_columns(table, metric, level, look.style)
             headers.append(f"ours{ours_mark}{at}")
             columns.append(ours)
             if _same_data(table):
@@ -56,7 +86,9 @@ def _panel(table: SideBySide, metric: str, top_k: set[RowKey], decision: str) ->
     for i, row in enumerate(table.rows):
         if not any((metric, level) in row.published for level in levels) and not row.measured:
             continue
-        rows.append([*texts(*_names(table, row, metric)), *(column[i] for column in columns)])
+        rows.append(
+            [*texts(*_names(table, row, metric, look.names)), *(column[i] for column in columns)]
+        )
     return Panel(headers, rows, left=3)
 
 
@@ -68,9 +100,10 @@ def _has_value(table: SideBySide, metric: str, level: str) -> bool:
     )
 
 
-def _names(table: SideBySide, row: JoinedRow, metric: str) -> tuple[str, str, str]:
+def _names(table: SideBySide, row: JoinedRow, metric: str, names: RowNames) -> tuple[str, str, str]:
     first = row.first
-    ours = f"{row.method} †" if row.measured and _oracle(table) else row.method
+    ours = names.of(row.method) if row.measured else row.method
+    ours += " †" if row.measured and _oracle(table) else ""
     if first is None:
         return ours, DASH, DASH
     mark = " †" if first.selected_on_test else ""
@@ -96,34 +129,57 @@ def _same_data(table: SideBySide) -> bool:
     return table.board is None or not table.board.unlike_published
 
 
-def _paper_column(table: SideBySide, metric: str, level: str, top_k: set[RowKey]) -> list[Entry]:
+def _paper_column(table: SideBySide, metric: str, level: str, look: _Look) -> list[Entry]:
     published = [row.published.get((metric, level)) for row in table.rows]
-    places = _places([e.value if e else None for e in published], METRICS[metric].higher_is_better)
+    places = value_places(
+        [e.value if e else None for e in published], METRICS[metric].higher_is_better
+    )
     return [
-        Entry(_printed_text(entry, top_k), place) if entry else Entry(DASH)
-        for entry, place in zip(published, places, strict=True)
+        Entry(f"{printed_text(e, look.style)}{top_k_mark(e, look.top_k)}", place)
+        if e
+        else Entry(DASH)
+        for e, place in zip(published, places, strict=True)
     ]
 
 
-def _printed_text(entry: PublishedValue, top_k: set[RowKey]) -> str:
-    text = f"{entry.value:.{entry.decimals}f}"
-    if entry.std is not None:
-        text += f" ± {entry.std:.{entry.decimals}f}"
-    by_rule = METRICS[entry.metric].uses_decision
-    return f"{text}‡" if by_rule and row_key(entry) in top_k else text
+def printed_text(entry: PublishedValue, style: NumberStyle = PLAIN) -> str:
+    """What a paper prints, in the table's unit; never with more decimals than it prints."""
+    scale, shift = (100, 2) if style.percent else (1, 0)
+    decimals = max(entry.decimals - shift, 0)
+    if style.digits is not None:
+        decimals = min(decimals, style.digits)
+    text = f"{entry.value * scale:.{decimals}f}"
+    if entry.std is not None and style.spread:
+        text += f" ± {entry.std * scale:.{decimals}f}"
+    return text
 
 
-def _our_columns(table: SideBySide, metric: str, level: str) -> list[list[Entry]]:
+def top_k_mark(entry: PublishedValue, top_k: set[RowKey]) -> str:
+    """‡ where the value is by a decision rule and fits the true number of labels."""
+    return "‡" if METRICS[entry.metric].uses_decision and row_key(entry) in top_k else ""
+
+
+def _our_columns(
+    table: SideBySide, metric: str, level: str, style: NumberStyle
+) -> list[list[Entry]]:
     ours, differences = [], []
     for row in table.rows:
         cell = row.measured.cells.get((metric, level)) if row.measured else None
-        ours.append(Entry(PLAIN.cell(cell, METRICS[metric]), cell.place if cell else 0))
+        ours.append(Entry(style.cell(cell, METRICS[metric]), cell.place if cell else 0))
         difference = row.difference(metric, level)
-        differences.append(Entry(DASH if difference is None else f"{difference:+.4f}"))
+        differences.append(Entry(delta_text(difference, METRICS[metric], style)))
     return [ours, differences]
 
 
-def _places(values: Sequence[float | None], higher_is_better: bool) -> list[int]:
+def delta_text(difference: float | None, metric: Column, style: NumberStyle) -> str:
+    """Ours less the paper's, with the decimals of our numbers."""
+    if difference is None:
+        return DASH
+    return f"{style.scaled(difference, metric):+.{style.decimals(metric)}f}"
+
+
+def value_places(values: Sequence[float | None], higher_is_better: bool) -> list[int]:
+    """The place of each value in its column; 0 for none."""
     present = [value for value in values if value is not None]
     return [
         0
@@ -135,24 +191,26 @@ def _places(values: Sequence[float | None], higher_is_better: bool) -> list[int]
 
 def _notes(table: SideBySide, top_k: set[RowKey], decision: str) -> list[str]:
     entries = [entry for row in table.rows for entry in row.published.values()]
-    notes = [
-        f"{paper.citation}: {_setup(paper)}{paper.decision_rule}."
-        for paper in dict.fromkeys(entry.paper for entry in entries)
-    ]
+    notes = paper_notes(entries)
     if any(entry.selected_on_test for entry in entries) or _oracle(table):
-        notes.append("† the epoch was selected on the test set; a paper's: by its released code.")
+        notes.append(SELECTED_NOTE)
     if table.board is None:
-        return [*notes, "Ours: no finished run here yet."]
+        return [*notes, NO_RUN_NOTE]
     rule = (
         f"{rule_text(decision)}; " if any(METRICS[m].uses_decision for m in table.metrics) else ""
     )
     notes.append(f"Ours: {rule}{setting_text(table.board.setting)}; mean ± std over seeds.")
     if not _same_data(table):
         return [*notes, *data_notes(table.board), "So there is no Δ: the numbers do not compare."]
-    notes.append(
-        "Δ is ours less the paper's. Protocols, encoders and schedules differ: it is no test of either."
-    )
-    return notes
+    return [*notes, DELTA_NOTE]
+
+
+def paper_notes(entries: Sequence[PublishedValue]) -> list[str]:
+    """A note for each paper: what it is, and how its numbers were made."""
+    return [
+        f"{paper.citation}: {_setup(paper)}{paper.decision_rule}."
+        for paper in dict.fromkeys(entry.paper for entry in entries)
+    ]
 
 
 def _setup(paper: Paper) -> str:
