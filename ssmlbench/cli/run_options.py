@@ -184,6 +184,21 @@ class Where:
             help="Decode large image sets once, and keep the pixels on disk for all runs.",
         ),
     ] = True
+    micro_batch: Annotated[
+        int | None,
+        typer.Option(
+            help="Rows that go through a fine-tuned encoder at a time; the batch stays the same.",
+            show_default="all of a step; fewer after the device ran out of memory",
+            min=1,
+        ),
+    ] = None
+    checkpoint_activations: Annotated[
+        bool,
+        typer.Option(
+            "--checkpoint-activations",
+            help="Compute activations of a fine-tuned encoder again instead of keeping them: less memory.",
+        ),
+    ] = False
     keep_model: Annotated[
         bool | None,
         typer.Option(

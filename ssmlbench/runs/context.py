@@ -18,3 +18,7 @@ class RunContext:
     cores: int | None = None  # the run's share of the cores, for an encoder that declares no number
     decoded_cache: bool = True  # decoded images are kept on disk, for all runs
     keep_model: bool | None = None  # whether its model is stored; None: unless it is large
+    micro_batch: int | None = (
+        None  # rows that go through the encoder at a time; None: all of a step
+    )
+    checkpoint_activations: bool = False  # of the encoder's blocks, to be computed again

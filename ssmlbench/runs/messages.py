@@ -108,6 +108,7 @@ class JudgePipe:
                 "history": trained.history,
                 "precision": trained.precision,
                 "notes": trained.notes,
+                "micro_batch": trained.micro_batch,
                 "device": report.device,
                 "threads": report.threads,
                 "uses": report.uses,
@@ -207,7 +208,8 @@ def _act(message: dict[str, Any], pipe: Connection, judge: Judge) -> Event | Tra
             history = [dict(row) for row in message["history"]]
             notes = [str(note) for note in message["notes"]]
             steps, precision = int(message["steps"]), str(message["precision"])
-            trained = Trained(steps, history, None, precision, notes)
+            pieces = None if message["micro_batch"] is None else int(message["micro_batch"])
+            trained = Trained(steps, history, None, precision, notes, pieces)
             uses: Uses = "both pools" if message["uses"] == "both pools" else "labelled rows"
             device, threads = str(message["device"]), int(message["threads"])
             declined = str(message["model_declined"])

@@ -82,6 +82,8 @@ def write_result(
         },
         "files": file_facts(folder.path, folder.written_files()),
     }
+    if report.trained.micro_batch is not None:
+        result["made_with"]["micro_batch"] = report.trained.micro_batch
     if len(truth):
         result["per_label"] = results_per_label(
             outcome.scores, truth, outcome.rule_parameters, names

@@ -40,6 +40,7 @@ class MadeWith(TypedDict, total=False):
     device: str
     precision: str
     threads: int
+    micro_batch: int  # rows in the encoder at a time; not there: all of a step
     finished: str
 
 

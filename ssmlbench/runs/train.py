@@ -110,7 +110,15 @@ def _train(
         return TrainingReport(trained, "cpu", threads, learner.uses, _declined(model_file))
     trained_encoder = build_encoder(spec, encoder, run_data)
     checkpoint = Checkpoint(assignment.checkpoint_file)
-    training = TrainingContext(device, checkpoint, notify, context.workers, model_file)
+    training = TrainingContext(
+        device,
+        checkpoint,
+        notify,
+        context.workers,
+        model_file,
+        context.micro_batch,
+        context.checkpoint_activations,
+    )
     trainer = Trainer(spec, learner, trained_encoder, run_data, training)
     notify(TrainingStarted())
     trained = trainer.train()

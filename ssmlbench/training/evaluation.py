@@ -40,6 +40,7 @@ class Trained:
     network: Network | None  # None: an estimator's
     precision: str
     notes: list[str] = field(default_factory=list)  # the method's warning, if it gave one
+    micro_batch: int | None = None  # rows in the encoder at a time, at the end; None: all of a step
 
 
 @dataclass
@@ -121,8 +122,7 @@ class Scorer:
         threads = self.workers if inputs.on_the_fly else 0
         batches = ahead(load, max(math.ceil(len(rows) / size), 1), threads)
         for number, batch in enumerate(batches):
-            with self.model.autocast():
-                outputs = network(batch.to(self.model.device, non_blocking=True))
+            outputs = self.model.predict(network, batch.to(self.model.device, non_blocking=True))
             if watch is not None:
                 watch(number * size, outputs)
             for name in names:

@@ -15,13 +15,24 @@ from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Outputs
 from ssmlbench.training.device import mixed_precision
 from ssmlbench.training.ema import Ema
+from ssmlbench.training.encoding import EncoderPass, recompute_blocks
+from ssmlbench.training.out_of_memory import suppress_out_of_memory
 
 
 class Model:
     """A method's network on top of an encoder, and the exponential moving average of its weights."""
 
-    def __init__(self, spec: RunSpec, method: Method, encoder: Encoder, device: torch.device):
+    def __init__(
+        self,
+        spec: RunSpec,
+        method: Method,
+        encoder: Encoder,
+        device: torch.device,
+        encoding: EncoderPass | None = None,
+    ):
+        """encoding: how rows go through the encoder; None: all together."""
         self.device = device
+        self.encoding = encoding or EncoderPass()
         self.batch_rows = encoder.batch_rows
         self.autocast, self.scaler = mixed_precision(device, spec.precision)
         projection, width = build_projection(spec.projection, encoder.features, spec.hidden_dropout)
@@ -34,6 +45,8 @@ class Model:
         dropout = Dropout(spec.input_dropout)
         self.network = Network(encoder, projection, head, dropout).to(device)
         self.ema = Ema(self.network, spec.ema_decay)
+        if self.encoding.recomputes:  # after the copy: the average needs no backward pass
+            recompute_blocks(encoder)
 
     @property
     def averaged_network(self) -> Network:
@@ -49,14 +62,29 @@ class Model:
 
     def run(self, inputs: Tensor) -> Outputs:
         """Outputs of the network that is trained."""
-        with self.autocast():
-            return cast(Outputs, self.network(inputs))
+        return self.outputs(self.network, inputs)
 
     @torch.no_grad()
     def run_averaged(self, inputs: Tensor) -> Outputs:
         """Outputs of the averaged network, without gradients."""
+        return self.outputs(self.averaged_network, inputs)
+
+    @torch.no_grad()
+    def predict(self, network: Network, inputs: Tensor) -> Outputs:
+        """Outputs of a network without gradients; in smaller pieces if memory does not suffice."""
+        while True:
+            with suppress_out_of_memory(self.device):
+                return self.outputs(network, inputs)
+            self.encoding.shrink()
+
+    def outputs(self, network: Network, inputs: Tensor) -> Outputs:
+        """Outputs of a network over a batch, of whose rows the encoder may see some at a time."""
         with self.autocast():
-            return cast(Outputs, self.ema.network(inputs))
+            if self.encoding.is_whole(inputs):
+                return cast(Outputs, network(inputs))
+            features = self.encoding(network.encoder, inputs)
+            above = Network(nn.Identity(), network.projection, network.head, network.dropout)
+            return cast(Outputs, above(features))
 
     def has_finite_weights(self) -> bool:
         """Whether every weight that is trained is a finite number."""

@@ -9,7 +9,7 @@ import math
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -27,10 +27,13 @@ from ssmlbench.kit.pools import Batch
 from ssmlbench.training.batching import Batching
 from ssmlbench.training.checkpoint import Checkpoint, TrainingState
 from ssmlbench.training.device import peak_memory, reset_peak_memory
+from ssmlbench.training.encoding import EncoderPass, normalises_batches
 from ssmlbench.training.evaluation import Evaluator, Progress, Trained
 from ssmlbench.training.model import Model
 from ssmlbench.training.model_file import ModelFile
+from ssmlbench.training.out_of_memory import BeforeStep, suppress_out_of_memory
 from ssmlbench.training.run_data import RunData
+from ssmlbench.training.step_log import StepLog
 
 LARGEST_DECAY = 50.0
 """Of `--relative-decay`, before lr × decay nears 1 and every step would undo all learning."""
@@ -45,6 +48,10 @@ class TrainingContext:
     notify: Notify = lambda event: None
     workers: int = 0  # threads that read and prepare inputs which are not in memory
     model_file: ModelFile | None = None  # None: no model is kept
+    micro_batch: int | None = (
+        None  # rows that go through the encoder at a time; None: all of a step
+    )
+    checkpoint_activations: bool = False  # of the encoder's blocks, to be computed again
 
 
 class Trainer:
@@ -62,7 +69,13 @@ class Trainer:
         self.context = context
         self.method = method.to(context.device)
         self.warmup_epochs = spec.warmup_epochs if method.warm_up else 0
-        self.model = Model(spec, method, encoder, context.device)
+        trains = any(True for _ in encoder.parameters())  # fixed features pass as they are
+        encoding = EncoderPass(
+            context.micro_batch if trains else None, trains and context.checkpoint_activations
+        )
+        self.model = Model(spec, method, encoder, context.device, encoding)
+        self.retries = context.device.type != "cpu"  # whether a step is taken again
+        self.notes: list[str] = []
         self.width = encoder.features
         self.progress = Progress()
         self.evaluator = Evaluator(
@@ -90,7 +103,19 @@ class Trainer:
             if epoch + 1 < self.spec.epochs:
                 self._save()
         self.evaluator.recorder.finish(self.evaluator)
-        return self.evaluator.trained()
+        return self._trained()
+
+    def _trained(self) -> Trained:
+        """What training reports, with the pieces that it computed in."""
+        trained, pieces = self.evaluator.trained(), self.model.encoding.micro_batch
+        notes = list(self.notes)
+        if pieces is not None and normalises_batches(self.model.network):
+            notes.append(f"batch normalisation saw at most {pieces} rows at a time (--micro-batch)")
+        return replace(trained, notes=[*trained.notes, *notes], micro_batch=pieces)
+
+    def _say(self, text: str) -> None:
+        self.notes.append(text)
+        self.context.notify(Warned(text))
 
     def start_phase(self, epoch: int) -> None:
         """Start warm-up or the main phase: a new optimiser, and a schedule for the phase's steps."""
@@ -154,9 +179,7 @@ class Trainer:
         plan = self.batching.plan(epoch, self.warming_up)
         log = StepLog()
         for labelled, unlabelled in self.batching.batches(plan, self.context.workers):
-            update = self.gradient_step(labelled)
-            terms = self.method.step(labelled, unlabelled, update)
-            check_terms(terms, "step")
+            update, terms = self.take_step(labelled, unlabelled)
             self.apply(update)
             log.add(terms, self.method.diagnostics)
         means = log.means(len(plan))
@@ -196,6 +219,38 @@ class Trainer:
         self.model.network.train()
         self.method.train()
         self.method.start_steps(self.model.network)
+
+    def take_step(
+        self, labelled: Batch, unlabelled: Batch | None
+    ) -> tuple[GradientStep, dict[str, Tensor]]:
+        """Have the method compute gradients; again with smaller pieces if memory did not suffice."""
+        if not self.retries:
+            return self._step(labelled, unlabelled)
+        before = BeforeStep(self.model.network, self.method, self.context.device)
+        encoding, began_with = self.model.encoding, self.model.encoding.micro_batch
+        while True:
+            with suppress_out_of_memory(self.context.device):
+                taken = self._step(labelled, unlabelled)
+                if encoding.micro_batch != began_with:
+                    self._say(
+                        f"out of memory: {encoding.micro_batch} rows at a time go through the "
+                        "encoder from now on"
+                    )
+                return taken
+            for batch in (labelled, unlabelled):
+                if batch is not None:
+                    batch.forward.forget()
+                    batch.ema_forward.forget()
+            before.restore()
+            encoding.shrink()
+
+    def _step(
+        self, labelled: Batch, unlabelled: Batch | None
+    ) -> tuple[GradientStep, dict[str, Tensor]]:
+        update = self.gradient_step(labelled)
+        terms = self.method.step(labelled, unlabelled, update)
+        check_terms(terms, "step")
+        return update, terms
 
     def gradient_step(self, labelled: Batch) -> GradientStep:
         """What a method is given to take one step with."""
@@ -262,36 +317,3 @@ class Trainer:
         self._state.restore(stored)
         self.context.notify(Resumed(epochs))
         return epochs
-
-
-class StepLog:
-    """Loss terms and diagnostics of an epoch's steps."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, list[Tensor]] = {}
-
-    def add(self, terms: Mapping[str, Tensor], diagnostics: Mapping[str, Tensor]) -> None:
-        """Note one step's values. They stay on the device, as reading them would wait for it."""
-        for name, term in terms.items():
-            self._values.setdefault(f"loss_{name}", []).append(term.detach())
-        for name, value in diagnostics.items():
-            self._values.setdefault(name, []).append(value.detach())
-
-    def first_not_finite(self) -> tuple[int, list[str]]:
-        """The first step, from 1, with a term that is not finite, and the terms; (0, []) if none."""
-        found: dict[int, list[str]] = {}
-        for name, values in self._values.items():
-            if name.startswith("loss_"):
-                finite = torch.stack(values).isfinite().tolist()
-                if not all(finite):
-                    step = finite.index(False) + 1
-                    found.setdefault(step, []).append(name.removeprefix("loss_"))
-        return (min(found), found[min(found)]) if found else (0, [])
-
-    def terms_in(self, step: int) -> int:
-        """How many terms that many steps had."""
-        return sum(n.startswith("loss_") and len(v) >= step for n, v in self._values.items())
-
-    def means(self, steps: int) -> dict[str, float]:
-        """Each value's sum over the steps, divided by their number."""
-        return {name: float(torch.stack(v).sum()) / steps for name, v in self._values.items()}
