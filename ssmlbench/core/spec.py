@@ -37,7 +37,7 @@ EpochCount = Literal["unlabelled", "labelled"]
 Projection = Literal["none", "mlp", "skip", "residual"]
 HeadStart = Literal["random", "zero"]
 RecipeName = Literal["paper", "features"]
-Pooling = Literal["masked", "all"]
+Pooling = Literal["masked", "all", "own"]
 JudgedOn = Literal["test", "held-out", "nothing"]
 Scaling = Literal["standard", "none"]
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -164,9 +164,9 @@ class RunSpec:
     )
     pooling: Pooling | None = run_option(
         None,
-        "Of a text's tokens: masked, or all (padding is pooled, as released).",
+        "Of a text's tokens: masked (mean), all (padding too, as released), own (sentence-transformers).",
         panel=ENCODER,
-        default_text="masked",
+        default_text="masked; own if that is no mean",
         setting=True,
     )
     scaling: Scaling | None = run_option(

@@ -30,7 +30,7 @@ class EncoderOptions:
     image_size: int | None = None  # pixels: images are squashed to a square; None keeps their size
     normalise: bool | None = None  # images: by the mean and deviation that the weights expect
     max_tokens: int | None = None  # text: cut and padded to this length
-    # text: "masked", or "all" (as released: padding is attended to and pooled)
+    # text: "masked", "all" (as released: padding is attended to and pooled), or "own" (its folder's)
     pooling: str | None = None
 
     @classmethod

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,33 +11,41 @@ from torch import Tensor
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions
-from ssmlbench.inputs.encoders.weights import file_digest
+from ssmlbench.inputs.encoders.model_folders import TOKENIZER_FILES, model_digest, model_folder
+from ssmlbench.inputs.encoders.sentence import (
+    SENTENCE_FILES,
+    SentenceHead,
+    SentenceModel,
+    read_sentence_model,
+)
 from ssmlbench.inputs.torchvision_compat import declare_missing_operators
 from ssmlbench.inputs.views import View, text_views
 
-TOKENIZER_FILES = (
-    "config.json",
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab*",
-    "merges.txt",
-    "*.model",
-)
-IMAGE_FILES = ("config.json", "preprocessor_config.json")
-WEIGHT_FILES = ("model*.safetensors", "pytorch_model*.bin")  # the first of these that exists
 PASS_ROWS = 32
 """Texts of similar length that go through the model together when no gradients are needed."""
 
 
 @lru_cache
 def hugging_face_encoder(name: str) -> type[Encoder]:
-    """The class of one model, as a plugin file would have written it."""
-    return type("HuggingFaceEncoder", (HuggingFaceEncoder,), {"name": name})
+    """The class of one model, as a plugin file would have written it.
+
+    A sentence-transformers folder that does more than take the mean keeps its own pooling.
+    """
+    options = dict(HuggingFaceEncoder.options)
+    folder = model_folder(name)
+    try:
+        sentence = read_sentence_model(name, folder)
+        own = sentence is not None and not sentence.is_plain_mean
+        longest = (sentence and sentence.longest) or options["max_tokens"]
+    except UserError:  # told in `weights_id`, unless another pooling is typed
+        own, longest = True, options["max_tokens"]
+    if own:
+        options |= {"pooling": "own", "max_tokens": min(options["max_tokens"], longest)}
+    return type("HuggingFaceEncoder", (HuggingFaceEncoder,), {"name": name, "options": options})
 
 
 class HuggingFaceEncoder(Encoder):
-    """A Hugging Face encoder: the mean of the last layer over a text's tokens.
+    """A Hugging Face encoder: the mean of the last layer over a text's tokens, or its own pooling.
 
     A row is its token ids, padded; the padding id gives the mask.
     """
@@ -50,10 +56,15 @@ class HuggingFaceEncoder(Encoder):
     def __init__(self, example: Tensor, options: EncoderOptions | None = None):
         super().__init__(example, options)
         options = options or EncoderOptions(**self.options)
+        pretrained = options.weights != "none"
         self.masked = options.pooling != "all"
         self.pad = _pad_id(self.name)
-        self.model = _load_model(self.name, options.weights != "none")
+        self.model = _load_model(self.name, pretrained)
         self.features = self.model.config.hidden_size
+        self.sentence: SentenceHead | None = None
+        if options.pooling == "own":
+            self.sentence = SentenceHead(_sentence(self.name), self.features, pretrained)
+            self.features = self.sentence.width
         longest = getattr(self.model.config, "max_position_embeddings", None)
         if longest and len(example) > longest:
             raise UserError(
@@ -80,6 +91,9 @@ class HuggingFaceEncoder(Encoder):
         longest = max(int(mask.sum(1).max()), 1)
         ids, mask = ids[:, :longest], mask[:, :longest]
         hidden: Tensor = self.model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        if self.sentence is not None:
+            own: Tensor = self.sentence(hidden, mask)
+            return own
         counted = mask[..., None].to(hidden.dtype)
         return (hidden * counted).sum(1) / counted.sum(1).clamp(min=1)
 
@@ -92,14 +106,20 @@ class HuggingFaceEncoder(Encoder):
                 "weights are another folder or id, named as --backbone"
             )
         _drop_stale_tokenizer(cls.name)
-        return f"{options.weights}@{model_digest(cls.name, options.weights != 'none')}"
+        own = options.pooling == "own" and _sentence(cls.name)
+        files = (*TOKENIZER_FILES, *SENTENCE_FILES) if own else TOKENIZER_FILES
+        return f"{options.weights}@{model_digest(cls.name, options.weights != 'none', files)}"
 
     @classmethod
     def prepare(cls, raws: Sequence[Any], options: EncoderOptions) -> Tensor:
         """Texts → N × max_tokens ids, cut and padded."""
         tokenizer = _tokenizer(cls.name)
+        texts = list(raws)
+        if options.pooling == "own":
+            sentence = _sentence(cls.name)
+            texts = [sentence.text(text) for text in texts]
         ids = tokenizer(
-            list(raws),
+            texts,
             truncation=True,
             max_length=options.max_tokens,
             add_special_tokens=options.pooling != "all",  # the released code adds none
@@ -114,81 +134,6 @@ class HuggingFaceEncoder(Encoder):
     def views(cls, kind: str, flips: bool, options: EncoderOptions) -> dict[str, View]:
         """Views of token ids; special tokens stay where they are."""
         return text_views(_pad_id(cls.name), tuple(_tokenizer(cls.name).all_special_ids))
-
-
-def has_model(name: str) -> bool:
-    """Whether a model is on this machine: a folder, or in Hugging Face's cache."""
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    folder = Path(name).expanduser()
-    if not folder.is_dir():
-        try:
-            config = try_to_load_from_cache(name, "config.json")
-        except HFValidationError:
-            return False
-        if not isinstance(config, str):
-            return False
-        folder = Path(config).parent
-    return any(True for kind in WEIGHT_FILES for _ in folder.glob(kind))
-
-
-@lru_cache
-def model_folder(name: str) -> Path:
-    """The folder of a model's files: a local one, or the hub's in Hugging Face's cache."""
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise UserError(
-                f"--backbone {name}: no config.json in that folder; expected a model saved in "
-                "Hugging Face's format (save_pretrained)"
-            )
-        return folder
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        for kind in WEIGHT_FILES:
-            wanted = [*TOKENIZER_FILES, *IMAGE_FILES, kind]
-            try:  # prefer the local copy: a new revision must not arrive in the middle of a grid
-                snapshot = snapshot_download(name, allow_patterns=wanted, local_files_only=True)
-            except OSError:
-                snapshot = snapshot_download(name, allow_patterns=wanted, etag_timeout=10)
-            if any(Path(snapshot).glob(kind)):
-                return Path(snapshot)
-        raise UserError(f"--backbone {name}: the hub's repository holds no weights for torch")
-    except HFValidationError:
-        raise UserError(
-            f"--backbone {name}: neither a folder nor a Hugging Face model id"
-        ) from None
-    except UserError:
-        raise
-    except Exception as error:  # the hub's errors share no base class with the network's
-        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-        raise UserError(
-            f"--backbone {name}: no such folder, and the model is not available from the Hugging Face "
-            f"hub ({reason}). Where there is a network, `hf download {name}`; then copy that "
-            "machine's HF_HOME folder here and set HF_HOME, or name a local folder as --backbone"
-        ) from None
-
-
-def model_digest(name: str, with_weights: bool, others: tuple[str, ...] = TOKENIZER_FILES) -> str:
-    """A digest of the names and bytes of the files that decide what the model computes.
-
-    others: files beside the weights and config.json that do.
-    """
-    folder = model_folder(name)
-    patterns = ("config.json", *others, *(WEIGHT_FILES if with_weights else ()))
-    files = sorted({file for pattern in patterns for file in folder.glob(pattern)})
-    if with_weights and not any(file.match(p) for file in files for p in WEIGHT_FILES):
-        raise UserError(
-            f"--backbone {name}: no weights in {folder} ({' or '.join(WEIGHT_FILES)}); put them "
-            "there, or train from scratch with --weights none"
-        )
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.name.encode() + bytes.fromhex(file_digest(file)))
-    return digest.hexdigest()[:12]
 
 
 _tokenizers: dict[str, tuple[str, Any]] = {}
@@ -221,6 +166,16 @@ def _pad_id(name: str) -> int:
     if pad is None:
         raise UserError(f"--backbone {name}: its tokenizer has no padding token; use an encoder")
     return int(pad)
+
+
+def _sentence(name: str) -> SentenceModel:
+    found = read_sentence_model(name, model_folder(name))
+    if found is None:
+        raise UserError(
+            f"--pooling own: --backbone {name} is no sentence-transformers folder (no modules.json); "
+            "type --pooling masked"
+        )
+    return found
 
 
 def _load_model(name: str, pretrained: bool) -> Any:

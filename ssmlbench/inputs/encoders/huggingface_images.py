@@ -13,13 +13,9 @@ from torch import Tensor
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions
-from ssmlbench.inputs.encoders.huggingface import (
-    check_complete,
-    load_model,
-    model_digest,
-    model_folder,
-)
+from ssmlbench.inputs.encoders.huggingface import check_complete, load_model
 from ssmlbench.inputs.encoders.images import ImageEncoder
+from ssmlbench.inputs.encoders.model_folders import model_digest, model_folder
 
 PROCESSOR = "preprocessor_config.json"
 

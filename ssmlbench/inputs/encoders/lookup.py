@@ -36,9 +36,9 @@ def default_backbone(kind: str, preferred: str | None = None) -> str:
 
         known = name in image.model_names()
         return name if not known or image.has_weights(name) else WITHOUT_WEIGHTS[kind]
-    from ssmlbench.inputs.encoders import huggingface as text
+    from ssmlbench.inputs.encoders.model_folders import has_model
 
-    return name if text.has_model(name) else WITHOUT_WEIGHTS[kind]
+    return name if has_model(name) else WITHOUT_WEIGHTS[kind]
 
 
 def about_default(dataset: str, kind: str, backbone: str, preferred: str | None) -> str | None:

@@ -20,8 +20,8 @@ from ssmlbench.core.backbones import TIMM, split_backbone
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions
-from ssmlbench.inputs.encoders.huggingface import WEIGHT_FILES, model_folder
 from ssmlbench.inputs.encoders.images import ImageEncoder
+from ssmlbench.inputs.encoders.model_folders import WEIGHT_FILES, model_folder
 from ssmlbench.inputs.encoders.weights import file_digest
 from ssmlbench.inputs.torchvision_compat import declare_missing_operators
 

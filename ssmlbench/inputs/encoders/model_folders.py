@@ -1,0 +1,100 @@
+"""Where the files of a Hugging Face model are, and their digest. No file is loaded here."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.inputs.encoders.sentence import SENTENCE_FILES
+from ssmlbench.inputs.encoders.weights import file_digest
+
+TOKENIZER_FILES = (
+    "config.json",
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab*",
+    "merges.txt",
+    "*.model",
+)
+IMAGE_FILES = ("config.json", "preprocessor_config.json")
+WEIGHT_FILES = ("model*.safetensors", "pytorch_model*.bin")  # the first of these that exists
+
+
+def has_model(name: str) -> bool:
+    """Whether a model is on this machine: a folder, or in Hugging Face's cache."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        try:
+            config = try_to_load_from_cache(name, "config.json")
+        except HFValidationError:
+            return False
+        if not isinstance(config, str):
+            return False
+        folder = Path(config).parent
+    return any(True for kind in WEIGHT_FILES for _ in folder.glob(kind))
+
+
+@lru_cache
+def model_folder(name: str) -> Path:
+    """The folder of a model's files: a local one, or the hub's in Hugging Face's cache."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise UserError(
+                f"--backbone {name}: no config.json in that folder; expected a model saved in "
+                "Hugging Face's format (save_pretrained)"
+            )
+        return folder
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        for kind in WEIGHT_FILES:
+            wanted = [*TOKENIZER_FILES, *IMAGE_FILES, *SENTENCE_FILES, kind]
+            try:  # prefer the local copy: a new revision must not arrive in the middle of a grid
+                snapshot = snapshot_download(name, allow_patterns=wanted, local_files_only=True)
+            except OSError:
+                snapshot = snapshot_download(name, allow_patterns=wanted, etag_timeout=10)
+            if any(Path(snapshot).glob(kind)):
+                return Path(snapshot)
+        raise UserError(f"--backbone {name}: the hub's repository holds no weights for torch")
+    except HFValidationError:
+        raise UserError(
+            f"--backbone {name}: neither a folder nor a Hugging Face model id"
+        ) from None
+    except UserError:
+        raise
+    except Exception as error:  # the hub's errors share no base class with the network's
+        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+        raise UserError(
+            f"--backbone {name}: no such folder, and the model is not available from the Hugging Face "
+            f"hub ({reason}). Where there is a network, `hf download {name}`; then copy that "
+            "machine's HF_HOME folder here and set HF_HOME, or name a local folder as --backbone"
+        ) from None
+
+
+def model_digest(name: str, with_weights: bool, others: tuple[str, ...] = TOKENIZER_FILES) -> str:
+    """A digest of the names and bytes of the files that decide what the model computes.
+
+    others: files beside the weights and config.json that do.
+    """
+    folder = model_folder(name)
+    patterns = ("config.json", *others, *(WEIGHT_FILES if with_weights else ()))
+    files = sorted({file for pattern in patterns for file in folder.glob(pattern)})
+    own = [file for file in files if file.parent == folder]
+    if with_weights and not any(file.match(p) for file in own for p in WEIGHT_FILES):
+        raise UserError(
+            f"--backbone {name}: no weights in {folder} ({' or '.join(WEIGHT_FILES)}); put them "
+            "there, or train from scratch with --weights none"
+        )
+    digest = hashlib.sha256()
+    for file in files:
+        name_inside = file.relative_to(folder).as_posix()
+        digest.update(name_inside.encode() + bytes.fromhex(file_digest(file)))
+    return digest.hexdigest()[:12]
