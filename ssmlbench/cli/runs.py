@@ -12,6 +12,7 @@ from rich.table import Table
 
 from ssmlbench.cli.completion import complete_dataset, complete_method
 from ssmlbench.cli.options import ResultsFolders, read_runs, wide_console
+from ssmlbench.cli.show import metrics_table, show
 from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from ssmlbench.runs.finished import Finished
 
 runs_app = typer.Typer(no_args_is_help=True, help="The runs of a results folder, one by one.")
-
-Id = Annotated[str, typer.Argument(help="A run id as `ssmlbench runs list` shows it.")]
 
 
 @runs_app.command("list")
@@ -55,26 +54,7 @@ def list_runs(
     wide_console().print(table)
 
 
-@runs_app.command("show")
-def show_run(run: Id, results: ResultsFolders = None) -> None:
-    """Show a run: its state, options, metrics and files."""
-    state = _one(run, _states(results))
-    console = wide_console()
-    facts = Table.grid(padding=(0, 2))
-    facts.add_row("id", state.hash)
-    facts.add_row(
-        "state", state.state + (f": {state.error.splitlines()[0]}" if state.error else "")
-    )
-    facts.add_row("folder", str(state.folder))
-    finished = {found.spec.hash: found for found in read_runs(_folders(results))}.get(state.hash)
-    if finished is not None:
-        facts.add_row("finished", finished.finished_at)
-        for name, value in finished.spec.as_dict().items():
-            if value not in (None, "", (), [], {}):
-                facts.add_row(name, str(value))
-    console.print(facts, highlight=False)
-    if finished is not None and not finished.diverged:
-        console.print(_metrics_table(finished.result["metrics"]))
+runs_app.command("show", help="The same as `ssmlbench show`: one run, in any state.")(show)
 
 
 @runs_app.command("delete")
@@ -88,7 +68,7 @@ def delete_runs(
     import shutil
 
     states = _states(results)
-    chosen = [_one(text, states) for text in runs or ()]
+    chosen = _named(runs or (), states, _folders(results))
     chosen += [state for state in states if failed and state.state == "failed"]
     if not chosen:
         raise UserError("no run is named; e.g. ssmlbench runs delete 3f2a91c0, or --failed")
@@ -120,7 +100,7 @@ def evaluate_runs(
 
     finished = [run for run in read_runs(_folders(results)) if not run.diverged]
     if runs:
-        hashes = [_one(text, _states(results)).hash for text in runs]
+        hashes = {one.hash for one in _named(runs, _states(results), _folders(results))}
         finished = [run for run in finished if run.spec.hash in hashes]
     different = 0
     for run in finished:
@@ -135,7 +115,7 @@ def evaluate_runs(
             different += 1
             _print(f"{run.spec.hash[:8]}  {run.spec}: differs: {'; '.join(changes[:3])}")
         if runs:
-            wide_console().print(_metrics_table(again))
+            wide_console().print(metrics_table(again))
     _print(f"{len(finished)} runs evaluated again, {different} differ from what they stored")
     if different:
         raise typer.Exit(2)
@@ -151,19 +131,6 @@ def _differences(stored: Any, again: Any) -> list[str]:
         for (rule, convention, metric), value in metric_entries(stored)
         if (now := present.get((rule, convention, metric))) is not None and abs(now - value) > 1e-9
     ]
-
-
-def _metrics_table(metrics: Any) -> Table:
-    """Decision rules × metrics."""
-    names = list(dict.fromkeys(n for rule in metrics.values() for n in rule["default"]))
-    table = Table(box=None, pad_edge=False)
-    table.add_column("decision")
-    for name in names:
-        table.add_column(name, justify="right")
-    for rule, conventions in metrics.items():
-        values = conventions["default"]
-        table.add_row(rule, *(f"{values[n]:.4f}" if n in values else "" for n in names))
-    return table
 
 
 def _map(run: Finished | None) -> str:
@@ -182,13 +149,13 @@ def _folders(results: list[Path] | None) -> list[Path]:
     return results or [Path("results")]
 
 
-def _one(text: str, states: Sequence[RunState]) -> RunState:
-    """The run whose id begins so."""
-    found = [state for state in states if text and state.hash.startswith(text)]
-    if len(found) != 1:
-        what = f"{len(found)} runs have ids that begin so" if found else "no run has an id like it"
-        raise UserError(f"run {text}: {what}; `ssmlbench runs list` shows the ids")
-    return found[0]
+def _named(texts: Sequence[str], states: Sequence[RunState], folders: list[Path]) -> list[RunState]:
+    """The runs that are named by ids, their beginnings or folders."""
+    from ssmlbench.runs.choose import named_run
+
+    by_folder = {state.folder: state for state in states}
+    known = [(state.hash, state.folder) for state in states]
+    return [by_folder[named_run(text, known, folders)] for text in texts]
 
 
 def _is_one_of(value: str, wanted: str | None) -> bool:

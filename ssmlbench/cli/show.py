@@ -1,59 +1,131 @@
-"""`ssmlbench show`: one finished run, label by label."""
+"""`ssmlbench show`: one run, its state, metrics and labels; `ssmlbench runs show` is the same."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.table import Table
 
 from ssmlbench.cli.options import ResultsFolders, wide_console
 from ssmlbench.core.errors import UserError
 
+if TYPE_CHECKING:
+    from ssmlbench.grid.status import RunState
+    from ssmlbench.runs.finished import Finished
+
 
 def show(
-    run: Annotated[str, typer.Argument(help="Hash of a finished run, its start, or its folder.")],
+    run: Annotated[
+        str,
+        typer.Argument(help="A run's id as `ssmlbench runs list` shows it, or its folder."),
+    ],
     results: ResultsFolders = None,
     sort: Annotated[
         str, typer.Option(help="Order of the labels: support, f1, average_precision, label, …")
     ] = "support",
+    long: Annotated[bool, typer.Option("--long", help="Also every option of the run.")] = False,
 ) -> None:
-    """Show the metrics of a finished run, and support, precision, recall, F1 and AP of each label."""
-    from ssmlbench.core.suggestions import one_of
-    from ssmlbench.protocol.metrics import METRICS
-    from ssmlbench.runs.choose import run_folder
+    """Show one run: its state; if it is finished, its metrics under every rule, and each label's."""
+    from ssmlbench.grid.status import read_states
+    from ssmlbench.runs.choose import named_run
     from ssmlbench.runs.finished import Unreadable, read_result
-    from ssmlbench.runs.folder import RunFolder
-    from ssmlbench.runs.run_result import RunResult
 
-    found = read_result(run_folder(run, results or [Path("results")]))
+    console, roots = wide_console(), results or [Path("results")]
+    folder = Path(run).expanduser()
+    if not (folder / "result.json").is_file():
+        states = {state.folder: state for state in read_states(roots)}
+        folder = named_run(run, ((s.hash, s.folder) for s in states.values()), roots)
+        if not (folder / "result.json").is_file():
+            _print_unfinished(states[folder], console)
+            return
+    found = read_result(folder)
     if isinstance(found, Unreadable):
         raise UserError(str(found))
-    result, console = RunResult(found), wide_console()
-    console.print(f"{result.spec}  ({found.spec.hash})", highlight=False, markup=False)
-    console.print(str(found.folder), highlight=False, markup=False, soft_wrap=True)
-    for key, value in result.metrics().items():
-        console.print(f"  {METRICS[key].title:14} {value:.4f}", highlight=False)
-    for note in result.notes:
-        console.print(f"  note: {note}", highlight=False, markup=False, soft_wrap=True)
-    weights = RunFolder(found.folder).weights_file
+    _print_finished(found, console)
+    if long:
+        console.print(_options(found.spec.as_dict()), highlight=False)
+    if not found.diverged:
+        _print_metrics(found, sort, console)
+
+
+def _print_unfinished(state: RunState, console: Console) -> None:
+    said = f"{state.method} {state.dataset} {state.regime} seed {state.seed}  ({state.hash})"
+    _line(console, said)
+    _line(console, str(state.folder))
+    epoch = f", epoch {state.epoch} of {state.epochs}" if state.epochs else ""
+    error = f": {state.error.splitlines()[0]}" if state.error else ""
+    _line(console, f"  state: {state.state}{epoch}{error}")
+    if state.traceback:
+        _line(console, f"  `ssmlbench status` has more; the traceback is in {state.folder}")
+
+
+def _print_finished(run: Finished, console: Console) -> None:
+    from ssmlbench.runs.folder import RunFolder
+
+    _line(console, f"{run.spec}  ({run.spec.hash})")
+    _line(console, str(run.folder))
+    state = "diverged, without scores" if run.diverged else "finished"
+    _line(console, f"  state: {state} {run.finished_at}".rstrip())
+    for note in run.result.get("notes", ()):
+        _line(console, f"  note: {note}")
+    weights = RunFolder(run.folder).weights_file
     kept = f"kept, {weights.stat().st_size / 2**20:.1f} MB" if weights.is_file() else "not kept"
-    console.print(f"  model: {kept}", highlight=False)
-    if result.spec.judged_on == "nothing":
-        console.print(
-            "  it learnt from every labelled row, and was judged on none", highlight=False
-        )
+    _line(console, f"  model: {kept}")
+
+
+def _options(spec: Mapping[str, Any]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for name, value in spec.items():
+        if value not in (None, "", (), [], {}):
+            table.add_row(f"  {name}", str(value))
+    return table
+
+
+def _print_metrics(run: Finished, sort: str, console: Console) -> None:
+    """The metrics under each decision rule, then a row for each label."""
+    from ssmlbench.core.suggestions import one_of
+    from ssmlbench.runs.run_result import RunResult
+
+    if run.spec.judged_on == "nothing":
+        _line(console, "  it learnt from every labelled row, and was judged on none")
         return
-    frame = result.per_label().reset_index()
+    console.print(metrics_table(run.result["metrics"]))
+    if "per_label" not in run.result:
+        _line(console, "no results per label: it was made before they were stored")
+        return
+    frame = RunResult(run).per_label().reset_index()
     one_of(sort, tuple(frame.columns), "--sort")
-    table = Table(title=f"by label ({found.result['per_label']['rule']})", title_justify="left")
+    rule = run.result["per_label"]["rule"]
+    table = Table(title=f"by label ({rule})", title_justify="left", box=None, pad_edge=False)
     for column in frame.columns:
         table.add_column(column.replace("_", " "), justify="left" if column == "label" else "right")
     for record in frame.sort_values(sort, ascending=sort == "label").itertuples(index=False):
         table.add_row(*(_text(value) for value in record))
     console.print(table)
+
+
+def metrics_table(metrics: Mapping[str, Any]) -> Table:
+    """Decision rules × metrics."""
+    from ssmlbench.protocol.metrics import METRICS
+
+    names = list(dict.fromkeys(n for rule in metrics.values() for n in rule["default"]))
+    table = Table(box=None, pad_edge=False)
+    table.add_column("decision")
+    for name in names:
+        table.add_column(METRICS[name].title if name in METRICS else name, justify="right")
+    for rule, conventions in metrics.items():
+        values = conventions["default"]
+        table.add_row(rule, *(f"{values[n]:.4f}" if n in values else "" for n in names))
+    return table
+
+
+def _line(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _text(value: object) -> str:

@@ -13,22 +13,34 @@ from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.metric_values import Unavailable, metric_value
 
 
-def run_folder(named: str, results: Iterable[Path]) -> Path:
-    """The folder of a run that is named by its path, its hash, or the start of its hash."""
-    path = Path(named).expanduser()
-    if (path / "result.json").is_file():
-        return path
+def run_folder(named: str, results: Sequence[Path]) -> Path:
+    """The folder of a finished run that is named by its path, its id, or the start of its id."""
+    if (path := Path(named).expanduser() / "result.json").is_file():
+        return path.parent
     runs, _ = read_finished([root for root in results if root.is_dir()])
-    found = sorted({run.folder for run in runs if run.spec.hash.startswith(named)})
+    return named_run(named, ((run.spec.hash, run.folder) for run in runs), results, "finished run")
+
+
+def named_run(
+    named: str, runs: Iterable[tuple[str, Path]], results: Sequence[Path], kind: str = "run"
+) -> Path:
+    """The folder of the run, of those with these ids and folders, that a text names."""
+    path = Path(named).expanduser()
+    known = sorted({(hash_, folder) for hash_, folder in runs})
+    found = [folder for _, folder in known if named and folder == path] or [
+        folder for hash_, folder in known if named and hash_.startswith(named)
+    ]
     if len(found) == 1:
         return found[0]
-    looked = ", ".join(map(str, results))
     if not found:
         raise UserError(
-            f"--run {named}: no finished run of that hash in {looked}; `ssmlbench runs` lists them, "
-            "--results names another folder, and the path of a run's folder works too"
+            f"run {named}: no {kind} in {', '.join(map(str, results))} has an id like it; `ssmlbench runs "
+            "list` shows the ids, --results names another folder, and the path of a run's folder works too"
         )
-    raise UserError(f"--run {named}: {len(found)} runs start with that; type more of the hash")
+    raise UserError(
+        f"run {named}: {len(found)} runs have ids that begin so; type more of it (`ssmlbench runs list` "
+        "shows the ids)"
+    )
 
 
 def best_run(

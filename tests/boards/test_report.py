@@ -16,6 +16,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from ssmlbench.boards.analyses.drawing import styles_for
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.csv_files import export
@@ -238,6 +239,12 @@ def test_fifty_lines_differ_in_colour_marker_or_dash() -> None:
     styles = [numbered_style(i) for i in range(50)]
     assert len({(s.colour, s.marker, str(s.dash)) for s in styles}) == 50
     assert all(a.colour != b.colour for a, b in itertools.pairwise(styles))
+
+
+def test_a_method_looks_the_same_in_analyses_as_in_the_other_figures() -> None:
+    names = ["cap", "bce", "bbam", "mine", "softmatch", "freematch", "role"]
+    assert styles_for(names) == Styles(names).among(names)
+    assert len({style.colour for style in styles_for(names).values()}) == len(names)
 
 
 def test_ticks_never_repeat_a_number() -> None:

@@ -121,11 +121,37 @@ def test_runs_are_listed_and_chosen(results: Path) -> None:
     assert "bce" not in shown
 
 
-def test_a_run_is_shown(results: Path) -> None:
-    code, shown = runs("show", ids(results)[0], "--results", results)
+def test_a_run_is_shown_in_one_way(results: Path) -> None:
+    first = ids(results)[0]
+    code, shown = runs("show", first, "--results", results, "--long")
     assert code == 0
-    assert "method" in shown
+    assert "method" in shown  # an option of the run
     assert "decision" in shown
+    assert "calibrated" in shown
+    assert "no results per label" in shown
+    again = CliRunner().invoke(
+        app, ["show", first, "--results", str(results), "--long"], env={"COLUMNS": "100"}
+    )
+    assert again.output == shown
+    # the folder names the run too, here and where runs are deleted
+    folder = next(file.parent for file in results.rglob("result.json") if first in file.parent.name)
+    assert runs("show", folder, "--long")[1] == shown
+    assert "deleted 1 runs" in runs("delete", folder, "--yes", "--results", results)[1]
+
+
+def test_a_run_that_is_not_finished_is_shown_with_its_state(results: Path) -> None:
+    spec = RunSpec(method="bce", dataset="toy", pi=0.1, seed=9)
+    RunFolder.of(results, spec).record_failure(spec, "mine.py:3: loss returned nothing")
+    code, shown = runs("show", spec.hash[:7], "--results", results)
+    assert code == 0
+    assert "state: failed: mine.py:3: loss returned nothing" in shown
+
+
+def test_ids_that_begin_alike_are_asked_for_again(results: Path) -> None:
+    from ssmlbench.runs.choose import named_run
+
+    with pytest.raises(UserError, match="2 runs have ids that begin so; type more of it"):
+        named_run("ab", [("abc", Path("x")), ("abd", Path("y"))], [results])
 
 
 def test_runs_are_deleted_only_when_said(results: Path) -> None:

@@ -85,6 +85,6 @@ def test_show_prints_a_row_for_each_label(
     assert run[0].spec.hash in said
     assert "mAP" in said
     assert "model: kept" in said
-    assert all(f" {label} " in said for label in "abc")
+    assert all(f"\n{label} " in said for label in "abc")
     with pytest.raises(UserError, match="--sort size"):
         show(str(run[0].folder), sort="size")

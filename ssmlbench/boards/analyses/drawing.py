@@ -5,14 +5,12 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ssmlbench.boards.report.style import (
-    DASHES,
     HUES,
     WIDTH,
     Style,
@@ -75,9 +73,8 @@ def finish(axes: Axes, title: str, x: str, y: str, named_rows: bool = False) -> 
 
 
 def styles_for(names: Sequence[str]) -> dict[str, Style]:
-    """A colour, marker and dash for each name."""
-    found = Styles(list(names)).among(list(names))
-    return {name: replace(found[name], dash=DASHES[i % 4]) for i, name in enumerate(names)}
+    """A colour, marker and dash for each name, as the report's other figures choose them."""
+    return Styles(names).among(names)
 
 
 def legend(*axes: Axes, columns: int = 2) -> None:

@@ -20,7 +20,7 @@ from ssmlbench.boards.analyses.contract import (
 )
 from ssmlbench.boards.analyses.drawing import finish, legend, panels
 from ssmlbench.boards.query import Query
-from ssmlbench.boards.report.style import DASHES, HUES
+from ssmlbench.boards.report.style import numbered_style
 from ssmlbench.protocol.diagnostics import GROUPS, HISTOGRAM_BINS
 from ssmlbench.protocol.metrics import Values
 from ssmlbench.runs.scores import StoredScores
@@ -122,11 +122,12 @@ def _density(axis: Axes, counts: NDArray[Any], low: float, high: float, label: s
     edges = np.linspace(low, high, len(counts) + 1)
     total = counts.sum() * (edges[1] - edges[0])
     if total > 0:
+        style = numbered_style(i)
         axis.stairs(
             counts / total,
             edges,
-            color=HUES[i % 5],
-            linestyle=DASHES[i % 4],
+            color=style.colour,
+            linestyle=style.dash,
             linewidth=1.4,
             fill=False,
             label=label,

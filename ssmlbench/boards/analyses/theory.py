@@ -16,7 +16,7 @@ import numpy as np
 from ssmlbench.boards.analyses.contract import Analysis, Findings, Option, RunCell, table
 from ssmlbench.boards.analyses.drawing import finish, legend, panels
 from ssmlbench.boards.query import Query
-from ssmlbench.boards.report.style import DASHES, HUES
+from ssmlbench.boards.report.style import numbered_style
 from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -243,8 +243,15 @@ def _figure(setting: TheorySetting, records: Sequence[Mapping[str, Any]], where:
     )
     for key, name, axis, i in curves:
         values = [getattr(errors, key) for errors in closed]
-        style: dict[str, Any] = {"color": HUES[i], "linewidth": 1.4, "linestyle": DASHES[i]}
-        axis.plot(fine, values, **style, label=f"{name}, theorem")
+        style = numbered_style(i)
+        axis.plot(
+            fine,
+            values,
+            color=style.colour,
+            linestyle=style.dash,
+            linewidth=1.4,
+            label=f"{name}, theorem",
+        )
         middle, low, high = (
             np.asarray([record[f"direct_{key}{end}"] for record in records])
             for end in ("", "_low", "_high")
@@ -253,8 +260,8 @@ def _figure(setting: TheorySetting, records: Sequence[Mapping[str, Any]], where:
             ratios,
             middle,
             [middle - low, high - middle],
-            fmt="os^"[i],
-            color=HUES[i],
+            fmt=style.marker,
+            color=style.colour,
             mfc="white",
             ms=4.5,
             capsize=2.5,
