@@ -75,7 +75,7 @@ def predict(
         rows = own = OwnRows(model)
         total, score = len(own), own.score
     else:
-        rows = plain_inputs(input_, model.card.kind, column)
+        rows = plain_inputs(input_, model.card.kind, column, model.card.columns)
     with Progress(
         SpinnerColumn(),
         TextColumn("predicting"),

@@ -48,6 +48,15 @@ class BadRow:
 
 
 @dataclass(frozen=True)
+class InputColumns:
+    """Which columns of the raw files the inputs of rows come from."""
+
+    inputs: tuple[str, ...] = ()  # in their order; empty: they have no names
+    id: str = ""
+    all: tuple[str, ...] = ()  # with those that are not used
+
+
+@dataclass(frozen=True)
 class PublishedStatistics:
     """The statistics of a data set in papers; None for what they do not state."""
 
@@ -124,6 +133,10 @@ class DatasetAdapter(ABC):
     def card_notes(self) -> list[str]:
         """The notes, for an adapter that only knows them once it has seen its files."""
         return list(self.notes)
+
+    def columns(self) -> InputColumns:
+        """The columns of the raw files, where they have names: `predict` matches new files with them."""
+        return InputColumns()
 
     def source_key(self) -> str:
         """A key that separates two sources of one name in the cache; empty for named data sets."""

@@ -6,7 +6,7 @@ The rows are in NAME-train.arff and NAME-test.arff, or all in NAME.arff.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -17,9 +17,10 @@ import numpy as np
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
-from ssmlbench.data.adapter import BadRow, Row
+from ssmlbench.data.adapter import BadRow, InputColumns, Row
 from ssmlbench.data.arff_syntax import ArffHeader, Attribute, read_header, read_values
-from ssmlbench.data.records import check_plain
+from ssmlbench.data.columns import is_number
+from ssmlbench.data.records import ColumnTypes, Table, TableRecords, check_plain
 from ssmlbench.data.user_files import PARTS, UserFiles
 
 LAYOUT = """
@@ -103,6 +104,13 @@ class ArffFiles(UserFiles):
         """The header of the training file, which all other files are matched with."""
         return read_header(arff_files(self.base)["train"])[0]
 
+    def columns(self) -> InputColumns:
+        """Return the attributes of the training file that are no labels."""
+        keys = keyed(self._first.attributes)
+        names = tuple(column_name(key) for key in keys)
+        flagged = {column_name((name, 0)) for name in self._labels}
+        return InputColumns(tuple(name for name in names if name not in flagged), all=names)
+
     def part_rows(self, part: str) -> Iterator[Row | BadRow]:
         """Yield the rows as vectors of all attributes that are no labels, as train orders them."""
         file = arff_files(self.base)[part]
@@ -173,6 +181,49 @@ def keyed(attributes: list[Attribute]) -> dict[Key, int]:
         again = counts[attribute.name] = counts.get(attribute.name, -1) + 1
         columns[attribute.name, again] = k
     return columns
+
+
+def column_name(key: Key) -> str:
+    """An attribute's name; with a number, where the name came before."""
+    name, again = key
+    return f"{name} ({again + 1})" if again else name
+
+
+class ArffTable(Table):
+    """An ARFF file as a table of numbers, for inputs without labels."""
+
+    strict = True
+
+    def __init__(self, file: Path, needed: Sequence[str]):
+        """needed: the columns that must have a value in every row."""
+        super().__init__(file)
+        self.needed = needed
+
+    @cached_property
+    def columns(self) -> ColumnTypes:
+        """The attributes."""
+        attributes = read_header(self.file)[0].attributes
+        for attribute in attributes:
+            wordy = [value for value in attribute.values if not is_number(value)]
+            if wordy and attribute.name in self.needed:
+                raise UserError(
+                    f"{self.file}: attribute {attribute.name!r} has words as values ({wordy[0]!r}); "
+                    "rows to predict must have numbers"
+                )
+        return {column_name(key): "number" for key in keyed(attributes)}
+
+    def records(self, columns: tuple[str, ...] | None = None) -> TableRecords:
+        """Yield the rows."""
+        header, lines = read_header(self.file)
+        names = list(self.columns)
+        nullable = {k for k, name in enumerate(names) if name not in self.needed}
+        empty = np.array([attribute.absent for attribute in header.attributes])
+        for number, line in lines:
+            values = read_values(line, header.attributes, empty, nullable)
+            if isinstance(values, str):
+                yield number, BadRow("", values)
+            else:
+                yield number, dict(zip(names, values.tolist(), strict=True))
 
 
 def check_values(file: Path, name: str, attribute: Attribute) -> None:

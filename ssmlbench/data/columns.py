@@ -24,6 +24,8 @@ ID_COLUMNS = ("id", "uid", "doc_id")
 LABEL_COLUMNS = ("labels", "label")
 SPLIT_COLUMNS = ("split",)
 TRANSLATION_COLUMN = "back_translation"
+INDEX_COLUMNS = ("", "Unnamed: 0", "__index_level_0__")
+"""What pandas calls the row numbers that it writes beside a table: neither inputs nor labels."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Roles:
     @property
     def optional(self) -> set[str]:
         """Columns that a table may lack."""
-        usual = {*ID_COLUMNS, *SPLIT_COLUMNS, TRANSLATION_COLUMN}
+        usual = {*ID_COLUMNS, *SPLIT_COLUMNS, TRANSLATION_COLUMN, *INDEX_COLUMNS}
         return usual | {self.id, self.split, self.translation}
 
     def used(self, labelled: bool) -> list[str]:
@@ -67,7 +69,7 @@ def choose_roles(table: Table, options: DataOptions, listed: Sequence[str]) -> R
     else:
         labels = next((c for c in LABEL_COLUMNS if c in columns), "")
         flags = [] if labels else _listed_columns(table, listed)
-    known = {id_, split, translation, labels, *flags}
+    known = {id_, split, translation, labels, *flags, *INDEX_COLUMNS}
     kind, inputs = _inputs(table, options, known, bool(labels or flags))
     if kind != "text":
         translation = ""
@@ -137,7 +139,7 @@ def _inputs(
             return kind, [found]
     rest = [c for c in table.columns if c not in known]
     first = first_values(table, rest)
-    words = next((c for c in rest if not _is_number(first.get(c))), "")
+    words = next((c for c in rest if not is_number(first.get(c))), "")
     if words or not rest or not has_labels:
         why = f"{words!r} is not a column of numbers" if words else "its labels are not named"
         raise UserError(
@@ -170,7 +172,8 @@ def _is_unknown(value: Any) -> bool:
     return str(value).strip().lower() in UNKNOWN_CELLS
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, or a text that spells one."""
     try:
         float(value)
     except (TypeError, ValueError):

@@ -112,12 +112,23 @@ def is_saved(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
 
 
-def saved_class(folder: Path, options: DataOptions) -> type[TableFiles]:
-    """Build the data set class of a folder of `save_to_disk`."""
+def saved_tables(folder: Path) -> list[Table]:
+    """The splits of a folder of `save_to_disk`, or the only table in it."""
+    loaded = _load_saved(folder)
+    splits = loaded if isinstance(loaded, dict) else {"data": loaded}
+    return [SplitTable(folder, split, data) for split, data in splits.items()]
+
+
+def _load_saved(folder: Path) -> Any:
     import datasets
 
     with told(folder):
-        loaded = datasets.load_from_disk(str(folder))
+        return datasets.load_from_disk(str(folder))
+
+
+def saved_class(folder: Path, options: DataOptions) -> type[TableFiles]:
+    """Build the data set class of a folder of `save_to_disk`."""
+    loaded = _load_saved(folder)
     files = [file for file in sorted(folder.rglob("*")) if file.suffix in (".arrow", ".json")]
     return TableFiles.of(SavedSource(folder, loaded, files), folder, options)
 

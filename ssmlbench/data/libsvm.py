@@ -12,7 +12,7 @@ import numpy as np
 
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
-from ssmlbench.data.adapter import BadRow, Row, numbered_lines
+from ssmlbench.data.adapter import BadRow, InputColumns, Row, numbered_lines
 from ssmlbench.data.arff_syntax import plain_float
 from ssmlbench.data.label_cells import meaning_of_empty
 from ssmlbench.data.records import check_encoding, check_plain
@@ -105,6 +105,12 @@ class LibsvmFiles(UserFiles):
     def label_names(self) -> list[str]:
         """Return the lines of labels.txt, or the numbers of the labels."""
         return self._listed or self._extent[1]
+
+    def columns(self) -> InputColumns:
+        """Return the numbers of the features."""
+        extent = self._extent[0]
+        numbers = tuple(str(k) for k in range(extent.least, extent.largest + 1))
+        return InputColumns(numbers, all=numbers)
 
     def part_rows(self, part: str) -> Iterator[Row | BadRow]:
         """Yield the rows as dense vectors."""

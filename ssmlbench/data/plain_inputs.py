@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
-from ssmlbench.data.adapter import BadRow, numbered_lines
+from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.data.adapter import BadRow, InputColumns, Kind, numbered_lines
+from ssmlbench.data.arff import ArffTable
 from ssmlbench.data.arrays import read_npy, read_npz
-from ssmlbench.data.columns import ID_COLUMNS, IMAGE_COLUMNS, TEXT_COLUMNS, VECTOR_COLUMNS
+from ssmlbench.data.columns import (
+    ID_COLUMNS,
+    IMAGE_COLUMNS,
+    INDEX_COLUMNS,
+    LABEL_COLUMNS,
+    SPLIT_COLUMNS,
+    TEXT_COLUMNS,
+    VECTOR_COLUMNS,
+    Roles,
+)
+from ssmlbench.data.hugging_face import is_saved, saved_tables
 from ssmlbench.data.images import eight_bit
-from ssmlbench.data.records import TABLES, check_plain, read_records
+from ssmlbench.data.libsvm import SUFFIXES, read_lines
+from ssmlbench.data.records import TABLES, Table, check_plain, unread_hint
+from ssmlbench.data.table_rows import RowReader
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 ARRAY_ENDINGS = (".npy", ".npz")
@@ -22,31 +37,41 @@ PlainRow = tuple[str, Any]
 """An id and a raw input, as an encoder's `prepare` takes it."""
 
 
-def plain_inputs(path: Path, kind: str, column: str | None = None) -> Iterator[PlainRow]:
+def plain_inputs(
+    path: Path, kind: Kind, column: str | None = None, learnt: InputColumns | None = None
+) -> Iterator[PlainRow]:
     """The inputs in a file or a folder: texts, images or vectors, each with an id.
 
     A file: CSV, JSONL or Parquet with a column of inputs; texts also one a line (.txt), vectors also
-    .npy and .npz. A folder: of images, of .txt files with a text each, or of the tables above.
-    column: the name of the column of inputs; without it, the usual names are looked for.
+    .npy, .npz, ARFF and LIBSVM. A folder: of images, of .txt files with a text each, of the tables
+    above, or one of Hugging Face's `save_to_disk`.
+    column: the name of the column of inputs; without it, that of the data that the model learnt from
+    or the usual names. Vectors whose numbers are in columns of their own are matched by name.
     """
-    path = path.expanduser()
+    path, learnt = path.expanduser(), learnt or InputColumns()
     if not path.exists():
         raise UserError(f"--input {path}: no such file or folder")
-    files = _files(path, kind)
     home = path if path.is_dir() else path.parent
-    for file in files:
-        yield from _rows_of(file, home, kind, column, whole_texts=path.is_dir())
+    if path.is_dir() and is_saved(path):
+        for table in saved_tables(path):
+            yield from _table_rows(table, home, kind, column, learnt)
+        return
+    for file in _files(path, kind):
+        yield from _rows_of(file, home, kind, column, learnt, whole_texts=path.is_dir())
 
 
-def _files(path: Path, kind: str) -> list[Path]:
+def _files(path: Path, kind: Kind) -> list[Path]:
     endings = {
         "image": (*IMAGE_ENDINGS, *TABLES),
         "text": (".txt", *TABLES),
-        "vector": (*ARRAY_ENDINGS, *TABLES),
+        "vector": (*ARRAY_ENDINGS, ".arff", *SUFFIXES, *TABLES),
     }[kind]
     if path.is_file():
         if path.suffix.lower() not in endings:
-            raise UserError(f"--input {path}: expected a file that ends with {', '.join(endings)}")
+            hint = unread_hint(path)
+            raise UserError(
+                f"--input {path}: expected a file that ends with {', '.join(endings)}{hint}"
+            )
         return [path]
     below = sorted(f for f in path.rglob("*") if f.is_file() and f.suffix.lower() in endings)
     single = [file for file in below if file.suffix.lower() not in TABLES]
@@ -56,62 +81,127 @@ def _files(path: Path, kind: str) -> list[Path]:
 
 
 def _rows_of(
-    file: Path, home: Path, kind: str, column: str | None, whole_texts: bool
+    file: Path,
+    home: Path,
+    kind: Kind,
+    column: str | None,
+    learnt: InputColumns,
+    whole_texts: bool,
 ) -> Iterator[PlainRow]:
     ending, name = file.suffix.lower(), file.relative_to(home).as_posix()
     if ending in TABLES:
-        yield from _table_rows(file, kind, column)
+        yield from _table_rows(TABLES[ending](file), file.parent, kind, column, learnt)
+    elif ending == ".arff":
+        table = ArffTable(file, learnt.inputs)
+        yield from _table_rows(table, file.parent, kind, column, learnt)
+    elif ending in SUFFIXES:
+        yield from _sparse_rows(file, learnt.inputs)
     elif ending in ARRAY_ENDINGS:
         yield from _array_rows(file)
     elif kind == "image":
         yield name, read_image(file)
     elif whole_texts:
+        check_plain(file)
         yield name, file.read_text(encoding="utf-8", errors="replace")
     else:
-        for number, line in numbered_lines(file):
+        check_plain(file)
+        for number, line in numbered_lines(file, "utf-8-sig"):
             yield str(number), line
 
 
-def _table_rows(file: Path, kind: str, column: str | None) -> Iterator[PlainRow]:
+def _table_rows(
+    table: Table, folder: Path, kind: Kind, column: str | None, learnt: InputColumns
+) -> Iterator[PlainRow]:
+    """The rows of a table, read as `prepare` reads them."""
+    if table.file.suffix in TABLES:
+        check_plain(table.file)
+    inputs = _input_columns(table, kind, column, learnt)
+    ids = [name for name in (learnt.id, *ID_COLUMNS) if name and name in table.columns]
+    roles = Roles(kind, tuple(inputs), "", (), ids[0] if ids else "")
+    reader = RowReader(roles, DataOptions(), (), False, False, list(table.columns), folder)
+    for number, record in table.records():
+        where = f"{table.file.parent / table.where(number)}"
+        value = record if isinstance(record, BadRow) else reader.input(record)
+        if isinstance(value, BadRow):
+            raise UserError(f"{where}: {value.reason}")
+        found = record.get(roles.id) if isinstance(record, dict) and roles.id else None
+        yield str(number if found is None else found), _raw(value, kind, where)
+
+
+def _input_columns(
+    table: Table, kind: Kind, column: str | None, learnt: InputColumns
+) -> Sequence[str]:
+    """The columns of the inputs: as named, as the model learnt from, or by their usual names."""
+    there = table.columns
     usual = {"text": TEXT_COLUMNS, "image": IMAGE_COLUMNS, "vector": VECTOR_COLUMNS}[kind]
-    for number, record in read_records(file):
-        if isinstance(record, BadRow):
-            raise UserError(f"{file} line {number}: {record.reason}")
-        chosen = column or next((c for c in usual if c in record), None)
-        if chosen is None and kind == "vector":
-            value: Any = [v for c, v in record.items() if c not in ID_COLUMNS]
-        elif chosen is None or chosen not in record:
-            raise UserError(
-                f"{file}: no column {column or ' or '.join(usual)} (it has: {', '.join(record)}); "
-                "name it with --column"
-            )
-        else:
-            value = record[chosen]
-        identity = next((record[c] for c in ID_COLUMNS if record.get(c) is not None), number)
-        yield str(identity), _value(value, kind, file, number)
+    if column is None and len(learnt.inputs) > 1:
+        return _matched(table, learnt)
+    named = [column] if column else [*learnt.inputs, *usual]
+    if found := next((name for name in named if name in there), None):
+        return [found]
+    if kind == "vector" and column is None:  # a model that knows no names
+        return [name for name in there if name not in (*ID_COLUMNS, *INDEX_COLUMNS)]
+    raise UserError(
+        f"{table.file}: no column {' or '.join(dict.fromkeys(named))} (it has: {', '.join(there)}); "
+        "name it with --column"
+    )
 
 
-def _value(value: Any, kind: str, file: Path, number: int) -> Any:
-    where = f"{file} line {number}"
-    if kind == "text":
-        if not isinstance(value, str):
-            raise UserError(f"{where}: expected a text, found {value!r}")
-        return value
-    if kind == "vector":
-        try:
-            numbers = np.asarray(value, dtype=np.float32)
-        except (TypeError, ValueError):
-            raise UserError(f"{where}: expected numbers, found {str(value)[:60]!r}") from None
-        if numbers.ndim != 1 or not np.isfinite(numbers).all():
-            raise UserError(f"{where}: expected a list of finite numbers")
-        return numbers
-    if isinstance(value, dict):  # Hugging Face's own form of an image in Parquet
-        value = value.get("bytes") or value.get("path")
-    if isinstance(value, str) and value:
-        return read_image(_inside(file.parent, value, where))
-    if isinstance(value, bytes):
+def _matched(table: Table, learnt: InputColumns) -> Sequence[str]:
+    """The columns that the model learnt from; a UserError if one is missing or is not one of them."""
+    missing = [name for name in learnt.inputs if name not in table.columns]
+    if missing and table.columns:
+        hint = did_you_mean(missing[0], table.columns)
+        more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+        raise UserError(
+            f"{table.file}: no column {missing[0]!r}{more}, which the model learnt from.{hint}"
+        )
+    known = {
+        *learnt.all,
+        *learnt.inputs,
+        *ID_COLUMNS,
+        *SPLIT_COLUMNS,
+        *LABEL_COLUMNS,
+        *INDEX_COLUMNS,
+    }
+    extra = [name for name in table.columns if name not in known]
+    if extra:
+        more = f" and {len(extra) - 1:,} more" if len(extra) > 1 else ""
+        raise UserError(
+            f"{table.file}: column {extra[0]!r}{more}, which the data that the model learnt from had "
+            "not; leave it out"
+        )
+    return learnt.inputs
+
+
+def _raw(value: Any, kind: Kind, where: str) -> Any:
+    """An input as an encoder takes it."""
+    if kind == "vector" and not np.isfinite(value).all():
+        raise UserError(f"{where}: expected finite numbers")
+    if kind == "image":
         return read_image(value, where)
-    raise UserError(f"{where}: expected the path of an image, found {value!r}")
+    return value
+
+
+def _sparse_rows(file: Path, numbers: Sequence[str]) -> Iterator[PlainRow]:
+    """The rows of a LIBSVM file; numbers: of the features that the model learnt from."""
+    place = {int(number): k for k, number in enumerate(numbers) if number.isdecimal()}
+    if not place:
+        raise UserError(
+            f"{file}: the model did not learn from LIBSVM files; give it the columns that it knows"
+        )
+    for number, row in read_lines(file):
+        where = f"{file} line {number}"
+        if isinstance(row, BadRow):
+            raise UserError(f"{where}: {row.reason}")
+        vector = np.zeros(len(numbers), dtype=np.float32)
+        for index, value in row.values.items():
+            if index not in place:
+                raise UserError(
+                    f"{where}: feature {index} was in no row that the model learnt from"
+                )
+            vector[place[index]] = value
+        yield str(number), _raw(vector, "vector", where)
 
 
 def _array_rows(file: Path) -> Iterator[PlainRow]:
@@ -127,22 +217,13 @@ def _array_rows(file: Path) -> Iterator[PlainRow]:
     if loaded.ndim != 2:
         raise UserError(f"{file}: expected rows × columns, found shape {loaded.shape}")
     for number, row in enumerate(loaded):
-        yield str(number), _value(row, "vector", file, number)
+        yield str(number), _array_row(row, f"{file} row {number}")
 
 
-def _inside(folder: Path, value: str, where: str) -> Path:
-    """The file of an image, which must lie beside or below the table: it may be a stranger's."""
-    file = folder / value
-    try:
-        inside = file.resolve().is_relative_to(folder.resolve())
-    except (OSError, ValueError, RuntimeError):  # a zero byte, a loop of links
-        raise UserError(f"{where}: image {value[:60]!r} is not a path") from None
-    if not inside:
-        raise UserError(
-            f"{where}: image {value[:60]!r} is outside the folder of the table; move the table up, or "
-            "name the folder of the images with --input"
-        )
-    return file
+def _array_row(row: Any, where: str) -> Any:
+    if row.dtype.kind not in "biuf":
+        raise UserError(f"{where}: expected numbers, found {row.dtype}")
+    return _raw(np.asarray(row, dtype=np.float32), "vector", where)
 
 
 def read_image(source: Path | bytes, where: str = "") -> Any:

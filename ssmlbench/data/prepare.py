@@ -32,7 +32,7 @@ from ssmlbench.data.row_contract import sound_label_names
 from ssmlbench.data.task import LABELS, Card, Task, card_file, inputs_file, labels_file, read_card
 from ssmlbench.data.traps import label_notes
 
-TASK_FORMAT = 5
+TASK_FORMAT = 6
 """Raised when the files of a task change; copies of another format are rewritten."""
 
 BATCH_ROWS = {"image": 50, "text": 1000, "vector": 500}
@@ -211,6 +211,7 @@ def _write_task(
         labelled={split: count.rows["labelled"] for split, count in counts.items()},
         partly_labelled={split: count.rows["partly labelled"] for split, count in counts.items()},
         unlabelled={split: count.rows["unlabelled"] for split, count in counts.items()},
+        columns=asdict(adapter.columns()),
     )
 
 

@@ -22,6 +22,8 @@ TableRecord = dict[str, Any]
 TableRecords = Iterator[tuple[int, TableRecord | BadRow]]
 ColumnTypes = dict[str, str]
 """Column → "text", "number", "list of text", …; "" where the format does not declare it."""
+HEADER_CHARACTERS = 2**20
+"""Of the first line of a CSV file, so much is looked at to find what separates its cells."""
 
 
 class Table(ABC):
@@ -60,9 +62,13 @@ class Table(ABC):
 
 
 class Csv(Table):
-    """Cells between commas, the names in the first line."""
+    """Cells between commas, the names in the first line; or between semicolons, if it has no comma."""
 
     delimiter: ClassVar[str] = ","
+    others: ClassVar[tuple[str, ...]] = (
+        ";",
+        "\t",
+    )  # where a first line without the delimiter has one
 
     @cached_property
     def columns(self) -> ColumnTypes:
@@ -70,6 +76,14 @@ class Csv(Table):
         with self._reader() as reader:
             header = self._header(reader)
         return dict.fromkeys(header, "")
+
+    @cached_property
+    def _found_delimiter(self) -> str:
+        with self.file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+            first = lines.readline(HEADER_CHARACTERS)
+        if self.delimiter in first:
+            return self.delimiter
+        return next((mark for mark in self.others if mark in first), self.delimiter)
 
     def _header(self, reader: Any) -> list[str]:
         try:
@@ -84,7 +98,7 @@ class Csv(Table):
         csv.field_size_limit(2**31 - 1)
         check_encoding(self.file)
         with self.file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
-            yield csv.reader(lines, delimiter=self.delimiter)
+            yield csv.reader(lines, delimiter=self._found_delimiter)
 
     def records(self, columns: tuple[str, ...] | None = None) -> TableRecords:
         """Yield the rows; a row with more or fewer cells than the first line is a bad one."""
@@ -111,6 +125,7 @@ class Tsv(Csv):
     """Cells between tabs, the names in the first line."""
 
     delimiter = "\t"
+    others = ()
 
 
 class JsonLines(Table):
@@ -196,10 +211,31 @@ TABLES: dict[str, type[Table]] = {
 """By the end of the file's name."""
 
 
+PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z")
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+OTHER_TABLES = (".feather", ".pkl", ".pickle", ".h5", ".hdf5", ".dta", ".sav", ".orc")
+
+
+def unread_hint(file: Path) -> str:
+    """What to do with a file that is not read, as the end of a message; empty if nothing is known."""
+    ending = file.suffix.lower()
+    if ending in PACKED:
+        return f"; {file.name} is packed: unpack it first"
+    if ending in SPREADSHEETS:
+        return f"; save the sheet of {file.name} as CSV (in pandas: read_excel, then to_csv)"
+    if ending in OTHER_TABLES:
+        return f"; save {file.name} as Parquet (in pandas: to_parquet)"
+    if ending == ".json":
+        return f"; save {file.name} as .jsonl (in pandas: to_json, orient='records', lines=True)"
+    return ""
+
+
 def read_table(file: Path) -> Table:
     """The reader of a file; a UserError if it is none of these, or no plain file."""
     if file.suffix not in TABLES:
-        raise UserError(f"{file}: expected a file that ends with {', '.join(TABLES)}")
+        raise UserError(
+            f"{file}: expected a file that ends with {', '.join(TABLES)}{unread_hint(file)}"
+        )
     check_plain(file)
     return TABLES[file.suffix](file)
 

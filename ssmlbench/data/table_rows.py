@@ -52,7 +52,7 @@ class RowReader:
             if isinstance(found, BadRow):
                 return BadRow(where, found.reason, found.kind)
             labels, unknown = found
-        value = self._input(record)
+        value = self.input(record)
         if isinstance(value, BadRow):
             return BadRow(where, value.reason, value.kind)
         if part != "unlabelled" and self._is_strange(record):
@@ -100,7 +100,8 @@ class RowReader:
             return BadRow("", f"column {absent[0]} is missing")
         return positions_of({name: record[name] for name in self.roles.flags})
 
-    def _input(self, record: TableRecord) -> Any:
+    def input(self, record: TableRecord) -> Any:
+        """The raw input of a record, or a BadRow."""
         if self.roles.kind == "vector":
             return vector_of(record, self.roles.inputs)
         value = record.get(self.roles.inputs[0])

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
-from ssmlbench.data.adapter import BadRow, Row
+from ssmlbench.data.adapter import BadRow, InputColumns, Row
 from ssmlbench.data.columns import Roles, check_columns, choose_roles
 from ssmlbench.data.label_cells import multi_hot_width
-from ssmlbench.data.records import TableRecord
+from ssmlbench.data.records import TableRecord, unread_hint
 from ssmlbench.data.table_rows import RowReader, listed_labels
 from ssmlbench.data.table_source import PART_OF, FileSource, TableSource, part_files, table_folder
 from ssmlbench.data.user_files import BACKBONES, PARTS, UserFiles
@@ -45,8 +45,9 @@ class TableFiles(UserFiles):
     def at(cls, path: Path, options: DataOptions) -> type[TableFiles]:
         """Build the data set class of a folder or file; a UserError if it has not the layout."""
         if path.is_dir() and not part_files(table_folder(path), "train"):
+            hints = (unread_hint(f) for f in sorted(path.iterdir()) if f.name.startswith("train"))
             raise UserError(
-                f"data set {path}: no train file in it; it should look like"
+                f"data set {path}: no train file in it{next(filter(None, hints), '')}; it should look like"
                 + LAYOUT.replace("\n", "\n    ").rstrip()
             )
         return cls.of(FileSource(path), path, options)
@@ -93,6 +94,10 @@ class TableFiles(UserFiles):
     def _part_of(self, record: TableRecord) -> str | None:
         """Return the part that the split column names; None if it names none."""
         return PART_OF.get(str(record.get(self.roles.split)).strip().lower())
+
+    def columns(self) -> InputColumns:
+        """Return the columns of the first training table, and what the inputs are among them."""
+        return InputColumns(self.roles.inputs, self.roles.id, tuple(self.source.first.columns))
 
     def card_notes(self) -> list[str]:
         """Name the validation tables, which are not used."""

@@ -46,6 +46,7 @@ class Card:
     partly_labelled: dict[str, int] = field(default_factory=dict)  # some labels are unknown
     unlabelled: dict[str, int] = field(default_factory=dict)  # nothing is known
     files: dict[str, FileFacts] = field(default_factory=dict)  # by name: size and checksum
+    columns: dict[str, Any] = field(default_factory=dict)  # the fields of its InputColumns
 
     def mean_labels(self, *splits: str) -> float:
         """Positive labels of a row that has labels, on average over the splits named (or all)."""

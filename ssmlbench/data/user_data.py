@@ -10,7 +10,7 @@ from ssmlbench.data.arff import ArffFiles
 from ssmlbench.data.arrays import ArrayFiles
 from ssmlbench.data.hugging_face import HUB, hub_class, is_saved, pinned, saved_class
 from ssmlbench.data.libsvm import SUFFIXES, LibsvmFiles
-from ssmlbench.data.records import TABLES
+from ssmlbench.data.records import TABLES, unread_hint
 from ssmlbench.data.tables import TableFiles
 from ssmlbench.data.user_files import UserFiles
 
@@ -45,9 +45,10 @@ def data_class(address: DataAddress | Path) -> type[UserFiles]:
         return _reader_of(path).at(path, options)
     if path.suffix == ".arff" or (path.suffix in READERS and path.exists()):
         return READERS[path.suffix].at(path, options)
+    what = "cannot be read" if path.is_file() else "no such folder"
     raise UserError(
-        f"data set {path}: no such folder; expected one with train and test files, a file that ends "
-        f"with {', '.join(READERS)}, or {HUB}owner/name"
+        f"data set {path}: {what}; expected one with train and test files, a file that ends "
+        f"with {', '.join(READERS)}, or {HUB}owner/name{unread_hint(path) if path.is_file() else ''}"
     )
 
 

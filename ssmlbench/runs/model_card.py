@@ -15,6 +15,7 @@ from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.files import read_own_json, write_json
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
+from ssmlbench.data.adapter import InputColumns, Kind
 from ssmlbench.protocol.decisions import RULES, Parameters
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.schema import SchemaError, parse_spec
@@ -35,9 +36,10 @@ class ModelCard:
 
     spec: RunSpec
     labels: list[str]
-    kind: str  # of the inputs: image, text or vector
+    kind: Kind  # of the inputs
     rule_parameters: Parameters = field(default_factory=dict)
     made_with: dict[str, str] = field(default_factory=dict)
+    columns: InputColumns = field(default_factory=InputColumns)  # of the data that it learnt from
 
 
 def write_model_card(spec: RunSpec, folder: RunFolder, task: Task, outcome: Outcome) -> None:
@@ -50,6 +52,7 @@ def write_model_card(spec: RunSpec, folder: RunFolder, task: Task, outcome: Outc
         "epoch": outcome.selected_epoch,
         "kind": card.kind,
         "labels": card.label_names,
+        "columns": card.columns,
         "data": {"name": card.name, "fingerprint": card.fingerprint},
         "rules": {
             name: {p: _listed(outcome.rule_parameters[p]) for p in RULES[name].parameters}
@@ -75,7 +78,15 @@ def read_model_card(folder: Path) -> ModelCard:
             for name, row in rule.items()
         }
         spec = parse_spec(values["spec"])
-        return ModelCard(spec, values["labels"], values["kind"], parameters, values["made_with"])
+        columns = {name: _tuples(value) for name, value in values.get("columns", {}).items()}
+        return ModelCard(
+            spec,
+            values["labels"],
+            values["kind"],
+            parameters,
+            values["made_with"],
+            InputColumns(**columns),
+        )
     except DamagedFile as damaged:
         raise DamagedFile(damaged.file, damaged.reason, MAKE_AGAIN) from None
     except FileNotFoundError:
@@ -94,6 +105,11 @@ def versions() -> dict[str, str]:
 
     libraries = {name: version(name) for name in ("torch", "scikit-learn", "numpy")}
     return {"ssmlbench": ssmlbench.__version__, "python": platform.python_version(), **libraries}
+
+
+def _tuples(value: Any) -> Any:
+    """Lists of JSON as the tuples they were."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _listed(values: np.ndarray[Any, Any]) -> list[float | None]:

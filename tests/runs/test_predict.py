@@ -269,7 +269,7 @@ def test_vectors_of_every_form(tmp_path: Path) -> None:
         found = [row for _, row in plain_inputs(tmp_path / name, "vector")]
         assert np.array_equal(found, values), name
     frame.assign(x=["", "1"]).to_csv(tmp_path / "hole.csv", index=False)
-    with pytest.raises(UserError, match=r"hole.csv line 2: expected"):
+    with pytest.raises(UserError, match=r"hole.csv line 2: column x: a missing value"):
         list(plain_inputs(tmp_path / "hole.csv", "vector"))
 
 
