@@ -1,80 +1,173 @@
-"""What `compare` costs over merely reading the result files: 10,000 synthetic finished runs.
+"""What many finished runs cost: `compare`, `status`, `report`, and a `run` that finds all its runs made.
 
-Prints one line: the whole command, start included, over opening and json-loading the same files.
+Each line has the seconds of the whole command and, as a ratio, what they are of opening and
+json-loading the result files, or of `ssmlbench --help` where nothing has to be read. The runs are made
+up, with all files that a real one has. `bench_compare.py 100000` measures that many runs as well.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from ssmlbench.core.checksums import file_facts
+from ssmlbench.core.files import write_json
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.scores import StoredScores
 
 METHODS, DATASETS, LEVELS, SEEDS = 20, 10, 5, 10
+PLANNED_METHODS = (
+    *("bce", "asl", "cap", "bbam", "fixmatch", "softmatch", "d2l_mat", "drml", "pcls", "top1"),
+)
+LABELS, TEST_ROWS, EPOCHS = 10, 400, 40
 
 
-def synthetic_runs(results: Path) -> int:
-    """A full grid of finished runs, each file with all that a real one has."""
-    axes = itertools.product(range(METHODS), range(DATASETS), range(LEVELS), range(SEEDS))
-    count = 0
+def grid(runs: int) -> Iterable[RunSpec]:
+    """Specs of a full grid over methods, levels and seeds, on as many data sets as that takes."""
+    datasets = max(1, runs // (METHODS * LEVELS * SEEDS))
+    axes = itertools.product(range(METHODS), range(datasets), range(LEVELS), range(SEEDS))
     for method, dataset, level, seed in axes:
-        count += 1
-        spec = RunSpec(
+        yield RunSpec(
             f"method_{method}",
             f"data_{dataset}",
             pi=0.05 * (level + 1),
             seed=seed,
             config={"scale": 20.0, "margin": 0.3, "loss": "asl", "balance": True, "share": 0.998},
-            code="0d326d669982",
+            code="ast-0d326d669982",
             data="67b611430f45ae3a",
         )
-        five = dict.fromkeys(METRICS, (count * 7919 % 10_007) / 10_007)
-        result = {
-            "spec": spec.as_dict(),
-            "hash": spec.hash,
-            "observation": "6bea7edb81b2",
-            "metrics": {d: {"default": five, "released": five} for d in RULES},
-            "selected_epoch": 40,
-            "steps": 2520,
-            "labels_without_test_positive": 0,
-            "notes": [
-                "2 of 20 labels have no labelled positive (a, b); nothing can be learnt of them"
-            ],
-            "cost": {"seconds": 31.8, "seconds_per_epoch": 0.77, "peak_memory_mb": 451.4},
-            "made_with": {"ssmlbench": "0.1.0", "torch": "2.13.0", "device": "cpu", "threads": 1},
-            "data": {"rows": {"train": 4000, "test": 2000}, "labels": 10},
-        }
-        folder = RunFolder.of(results, spec)
-        folder.path.mkdir(parents=True)
-        folder.result_file.write_text(json.dumps(result, indent=1))
-    return count
+
+
+def planned(cache: Path) -> list[RunSpec]:
+    """The 2,000 specs that `run` below plans."""
+    os.environ["SSMLBENCH_CACHE"] = str(cache)
+    from ssmlbench.grid.request import GridRequest, expand
+    from ssmlbench.plugins.loader import Plugins
+
+    plugins = Plugins(())
+    names = tuple(itertools.islice((n for n in PLANNED_METHODS if n in plugins.methods), 8))
+    axes = {"pi": (0.05, 0.1, 0.15, 0.2, 0.3), "seed": tuple(range(400 // len(names)))}
+    request = GridRequest({"method": names, "dataset": ("multidigits",), **axes})
+    return expand(plugins, request)
+
+
+def write_run(results: Path, spec: RunSpec, number: int, beside: bool) -> None:
+    """One finished run. beside: with scores and history too."""
+    quality = (number * 7919 % 10_007) / 10_007
+    five = dict.fromkeys(METRICS, quality)
+    folder = RunFolder.of(results, spec)
+    folder.path.mkdir(parents=True)
+    if beside:
+        _write_scores_and_history(folder, quality)
+    rows = dict.fromkeys(("precision", "recall", "f1", "average_precision"), [quality] * LABELS)
+    result: dict[str, Any] = {
+        "version": 3,
+        "spec": spec.as_dict(),
+        "hash": spec.hash,
+        "observation": "6bea7edb81b2",
+        "metrics": {d: {"default": five, "released": five} for d in RULES},
+        "selected_epoch": 40,
+        "steps": 2520,
+        "uses": "both pools",
+        "labels_without_test_positive": 0,
+        "per_label": {"rule": "calibrated", "label": list(map(str, range(LABELS))), **rows},
+        "notes": ["2 of 20 labels have no labelled positive (a, b); nothing can be learnt of them"],
+        "cost": {"seconds": 31.8, "seconds_per_epoch": 0.77, "peak_memory_mb": 451.4},
+        "made_with": {"ssmlbench": "0.2.0", "torch": "2.13.0", "device": "cpu", "threads": 1},
+        "data": {"rows": {"train": 4000, "test": TEST_ROWS}, "labels": LABELS},
+        "files": file_facts(folder.path, folder.written_files()) if beside else {},
+    }
+    write_json(folder.result_file, result, durable=False)
+
+
+def _write_scores_and_history(folder: RunFolder, quality: float) -> None:
+    random = np.random.default_rng(int(1e6 * quality))
+    truth = random.random((TEST_ROWS, LABELS)) < 0.3
+    scores = (quality * truth + (1 - quality) * random.random(truth.shape)).astype(np.float32)
+    StoredScores(scores, truth, {"thresholds": np.full(LABELS, 0.5, np.float32)}).write(
+        folder.scores_file
+    )
+    columns = ("loss_labelled", "loss_unlabelled", "pseudo_precision", "pseudo_recall")
+    lines = [",".join(("epoch", "phase", "steps", "seconds", *columns))]
+    for epoch in range(1, EPOCHS + 1):
+        values = (f"{quality + 1 / epoch:.6f}" for _ in columns)
+        lines.append(",".join((str(epoch), "semi", str(63 * epoch), "0.8", *values)))
+    folder.history_file.write_text("\n".join(lines) + "\n")
+
+
+def seconds_of(command: Sequence[str]) -> float:
+    """Of a whole command, start included; the better of two: the first may fill the index."""
+    times = []
+    for _ in range(2):
+        start = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "ssmlbench", *command], check=True, capture_output=True
+        )
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def seconds_of_reading(results: Path) -> float:
+    """Of opening and json-loading every result."""
+    files = list(results.glob("*/*/*/*/result.json"))
+    start = time.perf_counter()
+    for file in files:
+        json.loads(file.read_bytes())
+    return time.perf_counter() - start
+
+
+def boards(scratch: Path, runs: int) -> None:
+    """`compare` and `status` over so many runs."""
+    results = scratch / f"results-{runs}"
+    for number, spec in enumerate(grid(runs)):
+        write_run(results, spec, number, beside=False)
+    reading = seconds_of_reading(results)
+    for verb in ("compare", "status"):
+        whole = seconds_of([verb, "--results", str(results)])
+        print(
+            f"{runs:,} runs, {verb}: {whole:.1f} s, {whole / reading:.1f} x json-loading the results"
+        )
+
+
+def made_runs(scratch: Path) -> None:
+    """A `run` of 2,000 finished specs, and their report."""
+    results = scratch / "planned"
+    specs = planned(scratch / "cache")
+    for number, spec in enumerate(specs):
+        write_run(results, spec, number, beside=True)
+    names = ",".join(dict.fromkeys(spec.method for spec in specs))
+    seeds = len({spec.seed for spec in specs})
+    grid_ = ["--dataset", "multidigits", "--pi", "0.05,0.1,0.15,0.2,0.3", "--seeds", str(seeds)]
+    where = ["--results", str(results)]
+    again = seconds_of(["run", "--method", names, *grid_, *where])
+    one = seconds_of(["run", "--method", "bce", *grid_[:2], "--pi", "0.05", "--seed", "0", *where])
+    print(
+        f"{len(specs):,} runs, run again: {again:.1f} s, {again - one:.1f} s more than one of them"
+    )
+    page = seconds_of(["report", *where, "--out", str(scratch / "report.html")])
+    start = seconds_of(["--help"])
+    print(f"{len(specs):,} runs, report: {page:.1f} s, {page / start:.0f} x --help")
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as scratch:
-        results = Path(scratch) / "results"
-        count = synthetic_runs(results)
-        files = list(results.glob("*/*/*/*/result.json"))
-        start = time.perf_counter()
-        for file in files:
-            json.loads(file.read_bytes())
-        reading = time.perf_counter() - start
-        start = time.perf_counter()
-        command = [sys.executable, "-m", "ssmlbench", "compare", "--results", str(results)]
-        subprocess.run(command, check=True, capture_output=True)
-        whole = time.perf_counter() - start
-    print(
-        f"{count:,} runs: the whole command takes {whole / reading:.1f} x json-loading the files "
-        f"({whole:.1f} s, {reading:.1f} s)"
-    )
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        made_runs(scratch)
+        for runs in (METHODS * DATASETS * LEVELS * SEEDS, *map(int, sys.argv[1:])):
+            boards(scratch, runs)
 
 
 if __name__ == "__main__":
