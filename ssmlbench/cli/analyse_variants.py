@@ -71,6 +71,13 @@ def sensitivity(
     together: Annotated[
         bool, typer.Option("--together", help="All combinations, instead of one at a time.")
     ] = False,
+    gradients: Annotated[
+        bool,
+        typer.Option(
+            "--gradients",
+            help="Also how far gradients of positives and negatives are from balance (HML, Figure 3).",
+        ),
+    ] = False,
     seeds: Seeds = 3,
     metric: Metrics = "map,micro_f1",
     out: Out = Path("analyses"),
@@ -98,7 +105,7 @@ def sensitivity(
     method = request.values["method"][0]
     _show(
         [
-            sensitivity_findings(method, at, found, parameters, together, query)
+            sensitivity_findings(method, at, found, parameters, together, query, gradients)
             for at, found in made.items()
         ],
         out,

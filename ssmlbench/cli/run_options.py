@@ -207,6 +207,13 @@ class Where:
             show_default="if it is at most 256 MB",
         ),
     ] = None
+    keep_features: Annotated[
+        bool,
+        typer.Option(
+            "--keep-features",
+            help="Store the features of the sampled training rows, to compute VDFD yourself.",
+        ),
+    ] = False
     time_limit: Annotated[
         str | None,
         typer.Option(

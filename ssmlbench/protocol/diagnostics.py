@@ -64,6 +64,7 @@ class Sample:
             hidden = np.where(self.observed < 0, truth, -1).astype(np.int8)
             found["calibration"] = calibration_counts(self.scores, hidden)
             found["scores"] = group_histograms(self.scores, self.observed, truth, 0, 1)
+            found["score_sums"] = group_sums(self.scores, self.observed, truth)
         if self.cosines is not None:
             found["cosines"] = group_histograms(self.cosines, self.observed, truth, -1, 1)
         return found
@@ -85,6 +86,7 @@ class Records:
     pseudo_counts: list[Float32Array] = field(default_factory=list)  # 5 × K
     calibration: list[Float32Array] = field(default_factory=list)  # 3 × bins × K, of hidden entries
     scores: list[Float32Array] = field(default_factory=list)  # groups × bins over [0, 1]
+    score_sums: list[Float32Array] = field(default_factory=list)  # of each group
     cosines: list[Float32Array] = field(default_factory=list)  # groups × bins over [-1, 1]
     head_weights: list[Float32Array] = field(default_factory=list)  # K × D, of the last epoch only
 
@@ -184,7 +186,18 @@ def group_histograms(
     values: Float32Array, observed: Labels, truth: Labels, low: float, high: float
 ) -> Float32Array:
     """Histograms of the entries of each of GROUPS over [low, high], groups × bins."""
-    positive = truth == 1
-    members = (positive & (observed == 1), positive & (observed != 1), truth == 0)
+    members = _groups(observed, truth)
     counts = [np.histogram(values[m], HISTOGRAM_BINS, (low, high))[0] for m in members]
     return np.stack(counts).astype(np.float32)
+
+
+def group_sums(values: Float32Array, observed: Labels, truth: Labels) -> Float32Array:
+    """The sum of the entries of each of GROUPS."""
+    sums = [values[m].sum(dtype=np.float64) for m in _groups(observed, truth)]
+    return np.asarray(sums, dtype=np.float32)
+
+
+def _groups(observed: Labels, truth: Labels) -> tuple[Mask, Mask, Mask]:
+    """The members of each of GROUPS, n × K."""
+    positive = truth == 1
+    return positive & (observed == 1), positive & (observed != 1), truth == 0

@@ -83,6 +83,7 @@ class Judge:
         self.notes: list[str] = []  # what training did that readers of the result should know
         self._hidden = hidden
         self._pseudo: tuple[Mask, Mask] | None = None  # as graded last: positive, trusted
+        self._last: tuple[RowIndex, Sample] | None = None  # as recorded last, and its rows
 
     @classmethod
     def of(cls, spec: RunSpec, truth: Labels, test_truth: Labels | None) -> Judge:
@@ -151,6 +152,13 @@ class Judge:
         handed_in = Sample(features, scores, cosines, observed, trained_on)
         found = self._hidden.examined(rows, handed_in)
         self.found.records.note("sample_epochs", epochs, found)
+        self._last = rows, handed_in
+
+    def last_sample(self) -> dict[str, npt.NDArray[np.generic]]:
+        """The sampled rows as they were recorded last, with their true labels; empty if never."""
+        if self._hidden is None or self._last is None:
+            return {}
+        return self._hidden.last_sample(*self._last)
 
     def hand_in_weights(self, weights: Any) -> None:
         """Note the classifier's weights, K × D."""

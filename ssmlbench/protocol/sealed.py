@@ -48,3 +48,15 @@ class SealedTruth:
     def examined(self, rows: RowIndex, sample: Sample) -> dict[str, Float32Array]:
         """Angles, calibration and histograms of sampled training rows."""
         return sample.examined(self._truth[rows])
+
+    def last_sample(self, rows: RowIndex, sample: Sample) -> dict[str, npt.NDArray[np.generic]]:
+        """All that `examined` reads, for readers who compute its numbers themselves."""
+        arrays: dict[str, npt.NDArray[np.generic]] = {
+            "rows": np.asarray(rows),
+            "features": sample.features,
+            "truth": self._truth[rows],
+            "observed": sample.observed,
+            "trained_on": sample.trained_on,
+        }
+        others = {"scores": sample.scores, "cosines": sample.cosines}
+        return arrays | {name: value for name, value in others.items() if value is not None}

@@ -18,6 +18,7 @@ class RunContext:
     cores: int | None = None  # the run's share of the cores, for an encoder that declares no number
     decoded_cache: bool = True  # decoded images are kept on disk, for all runs
     keep_model: bool | None = None  # whether its model is stored; None: unless it is large
+    keep_features: bool = False  # whether the features that the judge was handed last are stored
     micro_batch: int | None = (
         None  # rows that go through the encoder at a time; None: all of a step
     )

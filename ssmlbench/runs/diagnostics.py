@@ -18,6 +18,8 @@ from ssmlbench.core.files import atomic
 from ssmlbench.runs.folder import RunFolder
 
 FILE = "diagnostics.safetensors"
+SAMPLE_FILE = "features.safetensors"
+"""The rows that the last entries of the side file were computed from: `run --keep-features`."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,12 @@ class Diagnostics:
             raise DamagedFile(folder / FILE, "it is not a whole safetensors file") from None
         return cls(arrays, list(map(str, names)))
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, name: str = FILE) -> None:
         """Write the file whole or not at all."""
         from safetensors.numpy import save_file
 
         arrays = {name: np.ascontiguousarray(value) for name, value in self.arrays.items()}
-        with atomic(folder / FILE) as unfinished:
+        with atomic(folder / name) as unfinished:
             save_file(arrays, unfinished, {"label_names": json.dumps(self.label_names)})
 
     def __getitem__(self, name: str) -> NDArray[Any]:

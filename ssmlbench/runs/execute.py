@@ -144,7 +144,7 @@ def _make(
     else:
         write_model_card(spec, folder, task, outcome)
     told = [*notes, *outcome.notes, *judge.notes]
-    result = write_result(spec, folder, task, judge, outcome, report, told)
+    result = write_result(spec, folder, task, judge, outcome, report, told, context.keep_features)
     checkpoint.delete()
     judge.file.delete()
     return result

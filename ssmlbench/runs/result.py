@@ -15,7 +15,7 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
 from ssmlbench.protocol.judge import Judge, judged_rows, rows_from_train
 from ssmlbench.protocol.metrics import empty_labels, evaluate_rules
-from ssmlbench.runs.diagnostics import Diagnostics
+from ssmlbench.runs.diagnostics import SAMPLE_FILE, Diagnostics
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.per_label import results_per_label
 from ssmlbench.runs.schema import RESULT_VERSION, Result
@@ -32,6 +32,7 @@ def write_result(
     outcome: Outcome,
     report: TrainingReport,
     notes: list[str],
+    keep_features: bool = False,
 ) -> Result:
     """Scores and history first, result.json last: with it there, the run is finished."""
     import pandas as pd
@@ -44,6 +45,8 @@ def write_result(
     noted = {**judge.found.records.arrays(), **judge.label_counts()}
     if noted:
         Diagnostics(noted, names).write(folder.path)
+    if keep_features and (sample := judge.last_sample()):
+        Diagnostics(sample, names).write(folder.path, SAMPLE_FILE)
     history = pd.DataFrame(outcome.history)
     shown = history.rename(columns=spreadsheet_cell)  # a plugin names what it logs
     write_atomically(folder.history_file, shown.to_csv(index=False))

@@ -295,6 +295,24 @@ def test_runs_without_scores_are_left_out_and_named(tmp_path: Path) -> None:
         assert "without scores.safetensors: bbam" in found.table.notes[-1]
 
 
+def test_numbers_stand_under_their_own_seed_where_another_run_has_no_scores(tmp_path: Path) -> None:
+    lost, _, _ = (write_run(tmp_path, 0.5, seed=seed) for seed in (0, 1, 2))
+    (lost / "scores.safetensors").unlink()
+    for name in ("labels", "scores"):
+        (found,) = analyses_by_name()[name].find(cells(tmp_path), Query(), {})
+        assert {record["seed"] for record in found.records} == {1, 2}
+        seed = next(r for r in found.records if r["seed"] == 2 and r["label"] == "1")
+        one = scores_of(0.5, 2)[:, 1]
+        key, value = {
+            "labels": ("average_precision", average_precision_score(TRUTH[:, 1], one)),
+            "scores": (
+                "wasserstein",
+                stats.wasserstein_distance(one[TRUTH[:, 1]], one[~TRUTH[:, 1]]),
+            ),
+        }[name]
+        assert seed[key] == pytest.approx(value)
+
+
 def test_a_damaged_side_file_is_left_out_and_named(tmp_path: Path) -> None:
     write_run(tmp_path, 0.5, noted(), seed=0)
     folder = write_run(tmp_path, 0.5, noted(), seed=1, method="bbam")

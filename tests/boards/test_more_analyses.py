@@ -20,6 +20,7 @@ from ssmlbench.boards.analyses.correlation import (
     rank_correlation,
 )
 from ssmlbench.boards.analyses.gallery import most_different
+from ssmlbench.boards.analyses.gradients import gradient_imbalance
 from ssmlbench.boards.analyses.output import write_findings
 from ssmlbench.boards.analyses.table import analyses_by_name
 from ssmlbench.boards.analyses.variants import (
@@ -215,3 +216,28 @@ def test_the_report_has_a_section_for_each_analysis_with_data(tmp_path: Path) ->
     assert {"labels", "pseudo-labels", "scores", "vdfd", "correlation"} <= set(names)
     assert not {"theory", "pair", "budget"} & set(names)  # no runs, two rows, two levels
     assert all(section.figures for section in sections)
+
+
+def test_the_imbalance_of_gradients_is_worked_by_hand(tmp_path: Path) -> None:
+    # 4 observed positives with scores that add up to 3; hidden positives and negatives add up to 2.5
+    # and 1.5; a label has 2 positives and 8 negatives: 10 rows. |(4 − 3) − (2.5 + 1.5)| / 10 = 0.3.
+    side = {
+        "scores": np.zeros((1, 3, 50), np.float32),
+        "score_sums": np.array([[3.0, 2.5, 1.5]], np.float32),
+        "supervised": np.zeros((1, 6, 3), np.float32),
+    }
+    side["scores"][0, 0, 40] = 4
+    side["supervised"][0, 4:, 0] = [2, 8]
+    write_run(tmp_path, 0.5, side, method="hml")
+    (run,), _ = read_finished([tmp_path])
+    assert gradient_imbalance(run) == pytest.approx(0.3)
+    variants = [VariantRuns("1", {"margin": "1"}, [run])]
+    found = sensitivity_findings("hml", "toy", variants, ["margin"], False, Query(), gradients=True)
+    assert [r["mean"] for r in found.records if r["metric"] == "gradients"] == [pytest.approx(0.3)]
+
+
+def test_a_run_without_sums_of_scores_says_how_to_make_them(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, 0.5, method="hml")
+    (run,), _ = read_finished([tmp_path])
+    with pytest.raises(UserError, match=f"--gradients: {folder} has no sums.*delete that folder"):
+        gradient_imbalance(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -133,9 +134,13 @@ class Missing:
         return "; ".join([*lines, *self.damaged])
 
 
-def with_scores(cell: RunCell) -> tuple[dict[str, list[StoredScores]], Missing]:
-    """The stored test scores of each row's runs; rows without any are noted as missing."""
-    found: dict[str, list[StoredScores]] = {}
+ScoredRuns = Mapping[str, Sequence[tuple[Finished, StoredScores]]]
+"""Row → its runs that have scores, with them."""
+
+
+def with_scores(cell: RunCell) -> tuple[ScoredRuns, Missing]:
+    """The runs of each row with their stored test scores; runs without any are noted as missing."""
+    found: dict[str, list[tuple[Finished, StoredScores]]] = {}
     missing = Missing("scores.safetensors")
     for name, runs in cell.rows.items():
         for run in runs:
@@ -144,7 +149,7 @@ def with_scores(cell: RunCell) -> tuple[dict[str, list[StoredScores]], Missing]:
             except (OSError, ValueError) as error:
                 missing.note(name, run.folder, error)
             else:
-                found.setdefault(name, []).append(scores)
+                found.setdefault(name, []).append((run, scores))
     return found, missing
 
 
@@ -183,7 +188,17 @@ def label_names(cell: RunCell, labels: int) -> list[str]:
             noted = side_file(run)
             if noted is not None and len(noted.label_names) == labels:
                 return noted.label_names
+    for scored in with_scores(cell)[0].values():
+        for _, scores in scored:
+            if len(scores.label_names) == labels:
+                return scores.label_names
     return [str(number) for number in range(labels)]
+
+
+def mean_text(values: Sequence[float], digits: int = 4) -> str:
+    """The mean of the values that are defined, as a table shows it; a dash if none is."""
+    defined = [value for value in values if math.isfinite(value)]
+    return f"{math.fsum(defined) / len(defined):.{digits}f}" if defined else "–"
 
 
 def train_rows(run: Finished) -> int:

@@ -15,6 +15,7 @@ from ssmlbench.boards.analyses.contract import (
     Findings,
     Option,
     RunCell,
+    ScoredRuns,
     label_names,
     nothing,
     table,
@@ -28,7 +29,6 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import cache_root
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.data.task import CARD, Task
-from ssmlbench.runs.scores import StoredScores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,10 +88,8 @@ def most_different(a: NDArray[Any], b: NDArray[Any], count: int) -> list[int]:
     return [int(row) for row in np.argsort(-apart, kind="stable")[:count]]
 
 
-def _of_cell(
-    cell: RunCell, stored: Mapping[str, Sequence[StoredScores]], options: Mapping[str, Any]
-) -> Findings:
-    firsts = {row: runs[0] for row, runs in stored.items()}
+def _of_cell(cell: RunCell, stored: ScoredRuns, options: Mapping[str, Any]) -> Findings:
+    firsts = {row: runs[0][1] for row, runs in stored.items()}
     truth = next(iter(firsts.values())).truth
     names = label_names(cell, truth.shape[1])
     count = min(options["rows"], len(truth))

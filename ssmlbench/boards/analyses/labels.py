@@ -14,6 +14,7 @@ from ssmlbench.boards.analyses.contract import (
     Findings,
     RunCell,
     label_names,
+    mean_text,
     nothing,
     side_file,
     table,
@@ -97,28 +98,30 @@ def _of_cell(cell: RunCell, decision: str) -> Findings | None:
     stored, missing = with_scores(cell)
     if not stored:
         return None
-    truth = next(iter(stored.values()))[0].truth
+    truth = next(iter(stored.values()))[0][1].truth
     counts, source = _train_counts(cell, truth)
     groups, names = frequency_groups(counts), label_names(cell, truth.shape[1])
     records: list[dict[str, Any]] = []
     summaries: dict[str, list[dict[str, float]]] = {}
     precisions: dict[str, list[Values]] = {}
     for row, scores in stored.items():
-        for run, one in zip(_seeds(cell, row, scores), scores, strict=True):
+        for run, one in scores:
             per_label, summary = _judge(one, decision, groups)
             summaries.setdefault(row, []).append(summary)
             precisions.setdefault(row, []).append(per_label["average_precision"])
             for k, name in enumerate(names):
                 values = {key: float(column[k]) for key, column in per_label.items()}
-                facts = {"method": row, "seed": run, "label": name, "group": groups[k]}
+                facts = {"method": row, "seed": run.spec.seed, "label": name, "group": groups[k]}
                 records.append({**facts, "frequency": float(counts[k]), **values})
-            records.append({"method": row, "seed": run, "label": "", "group": "all", **summary})
+            records.append(
+                {"method": row, "seed": run.spec.seed, "label": "", "group": "all", **summary}
+            )
     headers = ["method", *(f"mAP {group}" for group in GROUPS), "VCA of labels", "VCA of ±"]
     body = []
     for row, by_seed in summaries.items():
-        cells_text = [f"{np.nanmean([v[f'map_{g}'] for v in by_seed]):.4f}" for g in GROUPS]
-        fair = [np.nanmean([v[key] for v in by_seed]) for key in ("vca_labels", "vca_classes")]
-        body.append([row, *cells_text, *(f"{value:.5f}" for value in fair)])
+        groups_text = [mean_text([v[f"map_{g}"] for v in by_seed]) for g in GROUPS]
+        fair = [mean_text([v[key] for v in by_seed], 5) for key in ("vca_labels", "vca_classes")]
+        body.append([row, *groups_text, *fair])
     sizes = ", ".join(f"{group} {groups.count(group)}" for group in GROUPS)
     section = table(
         f"{cell.where} · labels",
@@ -136,11 +139,6 @@ def _of_cell(cell: RunCell, decision: str) -> Findings | None:
         return _figure(cell, precisions, summaries, order, names, source)
 
     return Findings("labels", cell.where, section, records, draw, f"mAP of labels by {source}.")
-
-
-def _seeds(cell: RunCell, row: str, scores: Sequence[StoredScores]) -> list[int]:
-    seeds = [run.spec.seed for run in cell.rows[row]]
-    return seeds if len(seeds) == len(scores) else list(range(len(scores)))
 
 
 def _train_counts(cell: RunCell, truth: NDArray[np.bool_]) -> tuple[NDArray[Any], str]:

@@ -111,12 +111,13 @@ def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Finding
     if not seeds:
         raise UserError(f"analyse pair: {a} and {b} have no common seed in {cell.where}")
     kept = {name: [runs[name][seed] for seed in seeds] for name in (a, b)}
-    stored, missing = with_scores(RunCell(cell.board, cell.level, kept))
+    scored, missing = with_scores(RunCell(cell.board, cell.level, kept))
     if missing.rows:
         raise UserError(
             f"analyse pair: {next(iter(missing.rows.values()))} has no readable scores.safetensors; "
             f"`{cell.command} --method {a},{b}` makes it"
         )
+    stored = {name: [scores for _, scores in found] for name, found in scored.items()}
     metrics = [key for key in query.metrics if key in METRICS]
     intervals = bootstrap(
         stored[a], metrics, query.decision, query.convention, draws, baseline=stored[b]

@@ -12,7 +12,9 @@ from ssmlbench.boards.analyses.contract import (
     Analysis,
     Findings,
     RunCell,
+    ScoredRuns,
     label_names,
+    mean_text,
     nothing,
     table,
     with_diagnostics,
@@ -23,7 +25,6 @@ from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import numbered_style
 from ssmlbench.protocol.diagnostics import GROUPS, HISTOGRAM_BINS
 from ssmlbench.protocol.metrics import Values
-from ssmlbench.runs.scores import StoredScores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,27 +65,30 @@ def distances(scores: NDArray[Any], truth: NDArray[np.bool_]) -> Values:
     return found
 
 
-def _test_scores(
-    cell: RunCell, stored: Mapping[str, Sequence[StoredScores]], lost: str
-) -> Findings:
-    names = label_names(cell, next(iter(stored.values()))[0].truth.shape[1])
+def _test_scores(cell: RunCell, stored: ScoredRuns, lost: str) -> Findings:
+    names = label_names(cell, next(iter(stored.values()))[0][1].truth.shape[1])
     records: list[dict[str, Any]] = []
     body: list[list[object]] = []
     for row, runs in stored.items():
         averages = []
-        for one, seed in zip(runs, _seeds(cell, row), strict=False):
+        for run, one in runs:
             apart = distances(one.scores, one.truth)
-            averages.append(float(np.nanmean(apart)))
+            averages.append(float(np.nanmean(apart)) if np.isfinite(apart).any() else np.nan)
             for k, name in enumerate(names):
                 positive = one.scores[one.truth[:, k], k]
                 negative = one.scores[~one.truth[:, k], k]
                 means = [
                     float(part.mean()) if part.size else np.nan for part in (positive, negative)
                 ]
-                facts = {"method": row, "seed": seed, "label": name, "wasserstein": apart[k]}
+                facts = {
+                    "method": row,
+                    "seed": run.spec.seed,
+                    "label": name,
+                    "wasserstein": apart[k],
+                }
                 records.append({**facts, "mean_positive": means[0], "mean_negative": means[1]})
         spread = f" ± {np.std(averages, ddof=1):.4f}" if len(averages) > 1 else ""
-        body.append([row, len(averages), f"{np.mean(averages):.4f}{spread}"])
+        body.append([row, len(averages), f"{mean_text(averages)}{spread}"])
     section = table(
         f"{cell.where} · scores of positives and negatives",
         ["method", "seeds", "1-Wasserstein distance"],
@@ -99,8 +103,8 @@ def _test_scores(
         shown = list(stored)[:MOST_PANELS]
         figure, axes = panels(len(shown), height=140)
         for axis, row in zip(axes, shown, strict=True):
-            scores = np.concatenate([one.scores.ravel() for one in stored[row]])
-            truth = np.concatenate([one.truth.ravel() for one in stored[row]])
+            scores = np.concatenate([one.scores.ravel() for _, one in stored[row]])
+            truth = np.concatenate([one.truth.ravel() for _, one in stored[row]])
             for i, (label, member) in enumerate((("positives", truth), ("negatives", ~truth))):
                 counts = np.histogram(scores[member], HISTOGRAM_BINS, (0, 1))[0]
                 _density(axis, counts, 0, 1, label, i)
@@ -112,10 +116,6 @@ def _test_scores(
         return figure
 
     return Findings("scores", cell.where, section, records, draw, "Densities of test scores.")
-
-
-def _seeds(cell: RunCell, row: str) -> list[int]:
-    return [run.spec.seed for run in cell.rows[row]]
 
 
 def _density(axis: Axes, counts: NDArray[Any], low: float, high: float, label: str, i: int) -> None:

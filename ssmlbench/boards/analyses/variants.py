@@ -11,6 +11,7 @@ import numpy as np
 
 from ssmlbench.boards.analyses.contract import Findings, table
 from ssmlbench.boards.analyses.drawing import dot_rows, finish, legend, line, panels, styles_for
+from ssmlbench.boards.analyses.gradients import GRADIENTS, gradient_imbalance
 from ssmlbench.boards.baseline import LEAST_SEEDS
 from ssmlbench.boards.columns import COLUMNS, Column
 from ssmlbench.boards.query import Query
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+GRADIENTS_NOTE = (
+    f"{GRADIENTS.title}: of at most 2,048 training rows after the last epoch; Σ⁺ over observed positives, "
+    "Σ⁻ over all other entries; 0 is balance (HML, Figure 3)."
+)
+
+
 @dataclass(frozen=True)
 class VariantRuns:
     """The finished runs of one variant in one place."""
@@ -31,7 +38,9 @@ class VariantRuns:
     runs: Sequence[Finished]
 
     def values(self, query: Query, metric: str) -> dict[int, float]:
-        """Seed → the run's value of a metric."""
+        """Seed → the run's value of a metric, or the imbalance of its gradients."""
+        if metric == GRADIENTS.key:
+            return {run.spec.seed: gradient_imbalance(run) for run in self.runs}
         return {run.spec.seed: query.value(run, metric) for run in self.runs}
 
 
@@ -109,9 +118,14 @@ def sensitivity_findings(
     parameters: Sequence[str],
     together: bool,
     query: Query,
+    gradients: bool = False,
 ) -> Findings:
-    """Each metric over a hyper-parameter; with several together, one line for each value of the others."""
-    metrics = [COLUMNS[key] for key in query.metrics]
+    """Each metric over a hyper-parameter; with several together, one line for each value of the others.
+
+    gradients: with the imbalance of gradients as a further curve.
+    """
+    metrics: list[Column] = [COLUMNS[key] for key in query.metrics]
+    metrics += [GRADIENTS] if gradients else []
     records: list[dict[str, Any]] = []
     body = []
     for variant in variants:
@@ -131,6 +145,7 @@ def sensitivity_findings(
         "All combinations." if together else "One at a time, the others at their defaults.",
         "Mean ± std over seeds. A value that is best here was chosen on the test rows: report the default, "
         "or choose by `ssmlbench tune`.",
+        GRADIENTS_NOTE if gradients else "",
     )
     shown = parameters[:1] if together else parameters
 
