@@ -250,11 +250,11 @@ def _values(cls: type[Any]) -> None:
     if "projection" in names:
         _some_of(cls, "projection", (cls.projection,), typing.get_args(Projection))
     if "options" in names:
-        from ssmlbench.inputs.encoders import EncoderOptions
+        from ssmlbench.inputs.encoders import Encoder, EncoderOptions
 
-        _some_of(
-            cls, "options", cls.options, EncoderOptions.__dataclass_fields__, may_be_empty=True
-        )
+        if issubclass(cls, Encoder):  # data sets of a user's own files have options of another kind
+            known = EncoderOptions.__dataclass_fields__
+            _some_of(cls, "options", cls.options, known, may_be_empty=True)
 
 
 def _some_of(

@@ -152,6 +152,7 @@ VERBS = {
     "data prepare": ("multidigits",),
     "data verify": ("multidigits",),
     "data list": (),
+    "data show": ("multidigits",),
     "doctor": ("--dry-run",),
     "analyse ablation": ("--method", "bbam", *RUN[2:]),
     "analyse sensitivity": ("--method", "cap", *RUN[2:], "--param", "positive_share"),
