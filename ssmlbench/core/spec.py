@@ -41,6 +41,7 @@ Pooling = Literal["masked", "all", "own"]
 JudgedOn = Literal["test", "held-out", "nothing"]
 Scaling = Literal["standard", "none"]
 Precision = Literal["float32", "bfloat16", "float16"]
+Tune = Literal["full", "lora"]
 Learner = Literal["method", "estimator"]
 
 
@@ -168,6 +169,44 @@ class RunSpec:
         panel=ENCODER,
         default_text="masked; own if that is no mean",
         setting=True,
+    )
+    layers: int | None = run_option(
+        None,
+        "Train only the last N blocks of the encoder, and what follows them.",
+        panel=ENCODER,
+        default_text="all",
+        least=1,
+        setting=True,
+        training=True,
+        added_later=True,
+    )
+    tune: Tune = run_option(
+        "full",
+        "What is trained in the encoder: full, or lora (low-rank weights beside linear layers).",
+        panel=ENCODER,
+        setting=True,
+        training=True,
+        added_later=True,
+    )
+    lora_rank: int | None = run_option(
+        None,
+        "--tune lora: the rank.",
+        panel=ENCODER,
+        default_text="8",
+        least=1,
+        setting=True,
+        training=True,
+        added_later=True,
+    )
+    lora_alpha: float | None = run_option(
+        None,
+        "--tune lora: the weights' scale, × 1 / rank.",
+        panel=ENCODER,
+        default_text="16",
+        above=0,
+        setting=True,
+        training=True,
+        added_later=True,
     )
     scaling: Scaling | None = run_option(
         None,

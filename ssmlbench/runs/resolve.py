@@ -19,6 +19,7 @@ from ssmlbench.inputs.encoders import (
     default_backbone,
     find_encoder,
 )
+from ssmlbench.inputs.encoders.tuning import LORA_ALPHA, LORA_LR, LORA_RANK, require_peft
 from ssmlbench.kit.estimator import Estimator
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
@@ -28,6 +29,8 @@ from ssmlbench.runs.recipes import Request, with_recipe
 
 STRONG_VIEWS = 4
 """R: drawn strong views of a row that are cached under `--freeze`."""
+TUNING = ("tune", "lora_rank", "lora_alpha", "layers")
+"""Options about what of an encoder is trained."""
 FOLDS = 5
 """Of `--regime given`, for a data set without test rows."""
 
@@ -67,6 +70,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
         typed.setdefault("strong_views", STRONG_VIEWS)
     elif "strong_views" in typed:
         raise UserError("--strong-views is for --freeze: without it every step draws a new view")
+    typed |= _tuning(encoder, typed, on_vectors=freeze or encoder is Vector)
     options = _encoder_options(encoder, typed)
     config = parse_config(method.Config, _own(settings, method, plugins), f"method {method.name}")
     values = dataclasses.asdict(config)
@@ -85,7 +89,9 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
         if regime not in number.regimes:
             typed[number.name] = None
     if not issubclass(method, Estimator):
-        typed = with_recipe(typed, Request(method, on_vectors, freeze, encoder.lr))
+        typed = with_recipe(
+            typed, Request(method, on_vectors, freeze, _learning_rate(encoder, typed))
+        )
     spec = RunSpec(
         **{**typed, **dataclasses.asdict(options), "weights": ""},
         config=values,
@@ -169,6 +175,30 @@ def _own(
 
 def _default_backbone(adapter: type[DatasetAdapter]) -> str:
     return default_backbone(adapter.kind, getattr(adapter, "backbone", None))
+
+
+def _tuning(encoder: type[Encoder], typed: Mapping[str, Any], on_vectors: bool) -> dict[str, Any]:
+    """Defaults of what is trained in the encoder; a UserError for what does not go together."""
+    typed_flags = [f"--{n.replace('_', '-')}" for n in TUNING if typed.get(n) not in (None, "full")]
+    if typed_flags and on_vectors:
+        raise UserError(
+            f"{typed_flags[0]} is for an encoder that is trained: leave out --freeze, or {typed_flags[0]}"
+            if typed["freeze"] and not encoder.always_frozen
+            else f"{typed_flags[0]}: --backbone {encoder.name} has nothing that can be trained"
+        )
+    if typed.get("tune", "full") == "lora":
+        require_peft()
+        return {
+            "lora_rank": typed.get("lora_rank", LORA_RANK),
+            "lora_alpha": typed.get("lora_alpha", LORA_ALPHA),
+        }
+    if typed_flags and typed_flags[0] != "--layers":
+        raise UserError(f"{typed_flags[0]} is for --tune lora")
+    return {}
+
+
+def _learning_rate(encoder: type[Encoder], typed: Mapping[str, Any]) -> float:
+    return encoder.lr * (LORA_LR if typed.get("tune") == "lora" else 1.0)
 
 
 def _encoder_options(encoder: type[Encoder], typed: Mapping[str, Any]) -> EncoderOptions:

@@ -16,6 +16,7 @@ from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.seeds import stream
 from ssmlbench.data.task import Task
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, Vector, find_encoder
+from ssmlbench.inputs.encoders.tuning import is_partly_trained, load_tuned
 from ssmlbench.inputs.frozen import FrozenEncoder, frozen_network
 from ssmlbench.inputs.scaling import Scale
 from ssmlbench.inputs.splits import (
@@ -144,6 +145,8 @@ class SavedModel:
         example = inputs.view(np.zeros(1, dtype=np.int64), "plain", stream(0, "example"))[0]
         if self.spec.freeze:
             encoder: Encoder = Vector(example)
+        elif is_partly_trained(self.spec):
+            encoder = load_tuned(self.encoder, self.spec, example)
         else:
             # The file has all its weights: those it started from are not needed.
             has_choice = "weights" in self.encoder.options
@@ -151,8 +154,12 @@ class SavedModel:
             encoder = self.encoder(example, options or self.options)
         model = Model(self.spec, method, encoder, self.device)
         try:
+            stored = dict(self._stored.tensors["network"])
+            same = {
+                k: v for k, v in model.network.state_dict().items() if k not in model.learnt_state()
+            }
             for network in (model.network, model.averaged_network):
-                network.load_state_dict(dict(self._stored.tensors["network"]))
+                network.load_state_dict({**same, **stored})
         except (RuntimeError, KeyError) as error:
             reason = str(error).strip().splitlines()[-1].strip()
             raise UserError(f"the stored weights do not fit these inputs: {reason}") from None

@@ -17,7 +17,8 @@ from ssmlbench.core.events import Notify, TrainingStarted
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Card, Task
-from ssmlbench.inputs.encoders import Encoder, Vector, find_encoder, load_encoder
+from ssmlbench.inputs.encoders import Encoder, Vector, find_encoder
+from ssmlbench.inputs.encoders.tuning import load_tuned
 from ssmlbench.inputs.loader import SplitLoader
 from ssmlbench.kit.contract import build_method
 from ssmlbench.kit.estimator import Estimator, Uses
@@ -191,4 +192,4 @@ def build_encoder(spec: RunSpec, encoder: type[Encoder], run_data: RunData) -> E
     if spec.freeze:
         return Vector(example)
     torch.manual_seed(stream_seed(spec.seed, "network"))
-    return load_encoder(encoder, spec, example)
+    return load_tuned(encoder, spec, example)

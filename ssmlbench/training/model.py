@@ -33,6 +33,8 @@ class Model:
         """encoding: how rows go through the encoder; None: all together."""
         self.device = device
         self.encoding = encoding or EncoderPass()
+        self.encoder = encoder
+        self.starts_from_file = spec.weights.partition("@")[0] not in ("", "none")
         self.batch_rows = encoder.batch_rows
         self.autocast, self.scaler = mixed_precision(device, spec.precision)
         projection, width = build_projection(spec.projection, encoder.features, spec.hidden_dropout)
@@ -85,6 +87,22 @@ class Model:
             features = self.encoding(network.encoder, inputs)
             above = Network(nn.Identity(), network.projection, network.head, network.dropout)
             return cast(Outputs, above(features))
+
+    @property
+    def trained_weights(self) -> list[nn.Parameter]:
+        """All weights of the network but the encoder's fixed ones."""
+        fixed = {f"encoder.{name}" for name in self.encoder.fixed_names()}
+        return [weight for name, weight in self.network.named_parameters() if name not in fixed]
+
+    def learnt_state(self) -> dict[str, Tensor]:
+        """The averaged network's state, without what is the same in the encoder's own weights."""
+        state = self.ema.network.state_dict()
+        left_out = (
+            {f"encoder.{name}" for name in self.encoder.fixed_names()}
+            if self.starts_from_file
+            else set()
+        )
+        return {name: value for name, value in state.items() if name not in left_out}
 
     def has_finite_weights(self) -> bool:
         """Whether every weight that is trained is a finite number."""

@@ -38,7 +38,7 @@ class ModelFile:
     def keep_network(self, epoch: int, model: Model, method: Method) -> None:
         """Keep the averaged weights, and the state of the method."""
         state = {k: v for k, v in method.state_dict().items() if k not in PER_ROW}
-        learnt = {"network": model.ema.network.state_dict(), "method": state}
+        learnt = {"network": model.learnt_state(), "method": state}
         # What a method's `setup` found out about its data, e.g. that its images have patches.
         plain = {
             name: value

@@ -152,15 +152,15 @@ class Trainer:
         n counts the rows that the phase trains on: the fewer they are, the smaller the weights
         should stay. The length of a weight means nothing under a cosine head: there is no such decay.
         """
-        spec, network = self.spec, self.model.network
+        spec, weights = self.spec, self.model.trained_weights
         if not spec.relative_decay or self.method.head == "cosine":
-            return [{"params": list(network.parameters()), "lr": spec.lr}]
+            return [{"params": weights, "lr": spec.lr}]
         mixed = self.batching.mixes_pools(self.warming_up)
         rows = len(self.pools.labelled) + (len(self.pools.unlabelled) if mixed else 0)
         decay = min(spec.relative_decay * self.width / max(rows, 1), LARGEST_DECAY)
         decay += spec.weight_decay
-        matrices = [weight for weight in network.parameters() if weight.ndim > 1]
-        others = [weight for weight in network.parameters() if weight.ndim <= 1]
+        matrices = [weight for weight in weights if weight.ndim > 1]
+        others = [weight for weight in weights if weight.ndim <= 1]
         return [
             {"params": matrices, "lr": spec.lr, "weight_decay": decay},
             *([{"params": others, "lr": spec.lr}] if others else []),

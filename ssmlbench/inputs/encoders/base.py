@@ -6,7 +6,7 @@ An encoder does not decide what is trained on its features, or for how long.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -60,10 +60,54 @@ class Encoder(nn.Module):
     state: ClassVar[FittedState] = {}  # of a class that `with_state` made
     interpolation: ClassVar[str] = "bilinear"  # of images that are resized; also "bicubic"
     features: int
+    trained: frozenset[str] | None = None  # names of the weights that are trained; None: all
+    _fixed_modules: tuple[str, ...] = ()  # they stay in eval mode
 
     def __init__(self, example: Tensor, options: EncoderOptions | None = None):
         """example: one input as `forward` takes it, without the batch dimension."""
         super().__init__()
+
+    def blocks(self) -> Sequence[nn.Module]:
+        """The blocks that the encoder is a stack of, for `--layers`: found by their repetition."""
+        return list(repeated_blocks(self))
+
+    def train_only(self, roots: Sequence[nn.Module], part: str = "") -> None:
+        """Fix all weights but those in `roots` with `part` in their name."""
+        inside = {module for root in roots for module in root.modules()}
+        names = {module: name for name, module in self.named_modules()}
+        self._fixed_modules = tuple(
+            name
+            for module, name in names.items()
+            if module not in inside and not any(m in inside for m in module.modules())
+        )
+        weights = {
+            f"{names[module]}.{name}"
+            for module in inside
+            for name, _ in module.named_parameters(recurse=False)
+        }
+        self.trained = frozenset(name for name in weights if part in name)
+        self.requires_grad_()
+
+    def fixed_names(self) -> set[str]:
+        """Names of the entries of `state_dict` that training does not change."""
+        if self.trained is None:
+            return set()
+        weights = {name for name, _ in self.named_parameters()} - self.trained
+        inside = tuple(f"{name}." for name in self._fixed_modules)
+        return weights | {name for name in self.state_dict() if name.startswith(inside)}
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Switch gradients of the weights that are trained; those of fixed weights stay off."""
+        for name, weight in self.named_parameters():
+            weight.requires_grad_(requires_grad and (self.trained is None or name in self.trained))
+        return self
+
+    def train(self, mode: bool = True) -> Self:
+        """Set training mode; what is fixed stays in eval mode."""
+        super().train(mode)
+        for name in self._fixed_modules:
+            self.get_submodule(name).training = False
+        return self
 
     @classmethod
     def weights_id(cls, options: EncoderOptions) -> str:
@@ -131,3 +175,21 @@ def square(raw: Any, size: int, interpolation: str = "bilinear") -> Tensor:
         array = np.asarray(raw)
         raw = Image.fromarray(array[..., 0] if array.shape[2:] == (1,) else array)
     return torch.from_numpy(squashed(raw, size, interpolation).transpose(2, 0, 1).copy())
+
+
+def repeated_blocks(module: nn.Module) -> Iterator[nn.Module]:
+    """Modules of one class in a list or sequence; of stages that hold such a list, the inner ones."""
+    for child in module.children():
+        inner = list(repeated_blocks(child))
+        if inner or not _is_repeated(child, module):
+            yield from inner
+        else:
+            yield child
+
+
+def _is_repeated(child: nn.Module, parent: nn.Module) -> bool:
+    lists = (nn.Sequential, nn.ModuleList)
+    alone = not any(True for _ in child.children())
+    if alone or isinstance(child, lists) or not isinstance(parent, lists):
+        return False
+    return all(type(other) is type(child) for other in parent.children())
