@@ -110,11 +110,15 @@ def key_values(texts: Sequence[str] | None, option: str, example: str) -> dict[s
 
 
 def seconds(text: str | None, what: str) -> float | None:
-    """`90s`, `30m`, `2h` or a plain number of seconds → seconds."""
+    """`90s`, `30m`, `2h`, `1h30m` or a plain number of seconds → seconds."""
     if text is None:
         return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
-    value = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
-    if not value:
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smh]?)", text)
+    units = {"": 1, "s": 1, "m": 60, "h": 3600}
+    value = sum(float(number) * units[unit] for number, unit in parts)
+    whole = re.fullmatch(
+        r"(\d+(\.\d+)?\s*h\s*)?(\d+(\.\d+)?\s*m\s*)?(\d+(\.\d+)?\s*s?)?", text.strip()
+    )
+    if not whole or not value:
         raise UserError(f"{what} {text}: expected a time above zero, e.g. {what} 90s, 30m or 2h")
     return value

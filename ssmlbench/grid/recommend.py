@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.events import Event, Failed
+from ssmlbench.core.events import Closing, EpochEnded, Event, Failed
 from ssmlbench.core.intervals import mean_with_interval
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.request import GridRequest, expand
+from ssmlbench.protocol.metrics import average_precision
 from ssmlbench.runs.finished import Finished, Unreadable, read_result
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.metric_values import metric_value
+from ssmlbench.runs.scores import StoredScores
 
 if TYPE_CHECKING:
     from ssmlbench.core.events import Listener
@@ -31,19 +32,12 @@ CANDIDATES = (
 METRIC = "map"
 LEAST_LEARNERS = 2
 """So many are tried whatever they take: a floor, and the baseline that is to be beaten."""
-LABELLING_SHARE = 0.05
+LABELLING_SHARE = 0.1
 """The part of the budget that is kept for reading the model back and labelling rows."""
+FIRST_EPOCHS = 5
+"""So many epochs tell how long a run will take."""
 FINAL_RUN = 1.5
 """The run on every labelled row takes longer than a fold: at most so many times, where it was seen."""
-
-
-def seconds_of(text: str) -> float:
-    """`30m`, `2h`, `90s` or `1h30m` → seconds."""
-    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text.strip())
-    if not text.strip() or parts is None:
-        raise UserError(f"--budget {text}: expected a time such as 30m, 2h or 90s")
-    hours, minutes, seconds = (int(part or 0) for part in parts.groups())
-    return 3600.0 * hours + 60 * minutes + seconds
 
 
 @dataclass(frozen=True)
@@ -56,6 +50,7 @@ class Tried:
     seconds: float  # of all its folds, also of those that an earlier command has made
     micro_f1: tuple[float, ...] = ()  # of the labels that the calibrated rule chooses
     slowest: float = 0.0  # seconds of the slowest fold, with reading and judging
+    together: float = math.nan  # mAP of the held-out rows of all folds as one set
 
     @property
     def mean(self) -> float:
@@ -95,12 +90,18 @@ def fold_difference(ours: Tried, theirs: Tried) -> FoldDifference:
 
 
 class TimeBudget:
-    """The seconds that a search may take, counted from when this object is made."""
+    """The seconds that a search may take."""
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        began: float | None = None,
+    ):
+        """began: when it started, by the clock; None: now."""
         self.seconds = seconds
         self.clock = clock
-        self.began = clock()
+        self.began = clock() if began is None else began
 
     @property
     def used(self) -> float:
@@ -186,29 +187,56 @@ class Recommendation:
             # All its folds, and its last training if it wins, must fit.
             limit = self.budget.left(0) / (rounds + FINAL_RUN) if limited else None
             began = self.budget.used
-            heard = self._without_timeouts(listener, limit)
-            made = self.make(part, heard, limit)
+            heard = self._within(part, listener, limit)
+            try:
+                made = self.make(part, heard, limit)
+            except _OutOfTime:
+                return "the budget has no time for it"
             slowest = max(slowest, self.budget.used - began)
             runs += made
             if len(made) < len(part):
-                over = limit is not None and slowest >= limit
+                over = limit is not None and self.budget.used >= began + limit
                 return "the budget has no time for it" if over else "some of its runs failed"
         # The first learner's time is mostly that of encoding the inputs, which is done once.
         return _judged(name, runs, slowest if found else 0.0)
 
-    def _without_timeouts(self, listener: Listener, limit: float | None) -> Listener:
-        """The listener without failures of runs that the budget ended: the search tells of them."""
+    def _within(self, part: Sequence[RunSpec], listener: Listener, limit: float | None) -> Listener:
+        """The listener of runs that must end in time; _OutOfTime as soon as one cannot.
+
+        A run that the budget ends has not failed: the search tells of it.
+        """
         if limit is None:
             return listener
-        end = self.budget.used + limit
+        end, running = self.budget.used + limit, dict.fromkeys(part)
 
         def heard(spec: RunSpec, event: Event) -> None:
-            if isinstance(event, Failed) and self.budget.used >= end:
+            late = self.budget.used >= end
+            if isinstance(event, Failed) and late:
                 self.ended(spec)
-            else:
-                listener(spec, event)
+                return
+            listener(spec, event)
+            if isinstance(event, Closing):
+                running.pop(spec, None)
+            elif isinstance(event, EpochEnded) and self.budget.used + seconds_left(event) > end:
+                for other in running:
+                    self.ended(other)
+                raise _OutOfTime
 
         return heard
+
+
+class _OutOfTime(Exception):
+    """A run will not end in the time that the budget has for it."""
+
+
+def seconds_left(event: EpochEnded) -> float:
+    """What a run has still to train, by its epochs so far; 0 while too few are made to tell.
+
+    The first epochs are the fastest, so that a run that is said to be late is late.
+    """
+    if event.epoch < FIRST_EPOCHS or event.seconds_per_epoch is None:
+        return 0.0
+    return (event.epochs - event.epoch) * event.seconds_per_epoch
 
 
 def _best(found: Sequence[Tried]) -> Tried:
@@ -222,4 +250,19 @@ def _judged(name: str, runs: Sequence[Finished], slowest: float) -> Tried:
     )
     seconds = [run.result["cost"].get("seconds", 0.0) for run in runs]
     uses = str(runs[0].result.get("uses", ""))
-    return Tried(name, uses, values, math.fsum(seconds), micro_f1, max(slowest, *seconds))
+    slowest = max(slowest, *seconds)
+    together = _map_of_all([StoredScores.read(run.folder) for run in runs])
+    return Tried(name, uses, values, math.fsum(seconds), micro_f1, slowest, together)
+
+
+def _map_of_all(folds: Sequence[StoredScores]) -> float:
+    """MAP of all held-out rows as one set.
+
+    A fold has few positives of a rare label, or none: its AP is then far too high, or left out, and the
+    mean over folds is not what a large set would give.
+    """
+    import numpy as np
+
+    scores = np.concatenate([fold.scores for fold in folds])
+    truth = np.concatenate([fold.truth for fold in folds])
+    return float(np.nanmean(average_precision(scores, truth)))
