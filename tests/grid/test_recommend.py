@@ -66,7 +66,7 @@ def test_a_budget_is_a_time(text: str, expected: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "0s", "m30", "-5m", "30m2h", "5 minutes"])
 def test_what_is_no_time_is_one_line(text: str) -> None:
-    with pytest.raises(UserError, match="expected a time above zero, e.g. --budget 90s"):
+    with pytest.raises(UserError, match=r"expected a time above zero, e\.g\. --budget 90s"):
         seconds(text, "--budget")
 
 
