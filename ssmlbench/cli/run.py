@@ -79,6 +79,7 @@ def command_of(where: Where, engine: dict[str, Any], results: Path) -> GridComma
         decoded_cache=where.decoded_cache,
         keep_model=where.keep_model,
         keep_features=where.keep_features,
+        gpus=where.gpus,
         micro_batch=where.micro_batch,
         checkpoint_activations=where.checkpoint_activations,
         time_limit=seconds(where.time_limit, "--time-limit"),

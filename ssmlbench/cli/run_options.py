@@ -184,6 +184,13 @@ class Where:
             help="Decode large image sets once, and keep the pixels on disk for all runs.",
         ),
     ] = True
+    gpus: Annotated[
+        int,
+        typer.Option(
+            help="GPUs that share each run of a fine-tuned encoder; with --device cpu, processes.",
+            min=1,
+        ),
+    ] = 1
     micro_batch: Annotated[
         int | None,
         typer.Option(

@@ -23,3 +23,4 @@ class RunContext:
         None  # rows that go through the encoder at a time; None: all of a step
     )
     checkpoint_activations: bool = False  # of the encoder's blocks, to be computed again
+    gpus: int = 1  # devices that share one run; on a CPU, processes

@@ -46,6 +46,10 @@ def execute(
     """
 
     def train(assignment: Assignment, judge: Judge, notify: Notify) -> TrainingReport:
+        if context.gpus > 1:
+            raise UserError(
+                "--gpus: a class given in memory trains on one device; put it into a file"
+            )
         if plugins.in_memory:
             judge.notes.append(NOT_SEALED)
         return train_run(assignment, plugins, judge, notify)

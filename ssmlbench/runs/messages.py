@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 
 from ssmlbench.core import events
-from ssmlbench.core.errors import DISK_ERRORS, Diverged, RunFailed, UserError, disk_error
+from ssmlbench.core.errors import (
+    DISK_ERRORS,
+    Diverged,
+    RunFailed,
+    RunStopped,
+    UserError,
+    disk_error,
+)
 from ssmlbench.core.events import Event
 from ssmlbench.kit.estimator import Uses
 from ssmlbench.protocol.diagnostics import Float32Array, Mask
@@ -37,7 +44,7 @@ EVENTS = {
 }
 """The events that training may send."""
 FAILURES: dict[str, type[Exception]] = {
-    cls.__name__: cls for cls in (Diverged, RunFailed, UserError)
+    cls.__name__: cls for cls in (Diverged, RunStopped, RunFailed, UserError)
 }
 """By the name they are sent under; the first that fits."""
 

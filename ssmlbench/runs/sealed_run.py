@@ -33,7 +33,8 @@ from ssmlbench.runs.execute import check_data, judge_run, quieten
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.messages import JudgePipe, TrainingGone, receive
 from ssmlbench.runs.seal import lock_labels, places_to_read, set_tripwire
-from ssmlbench.runs.train import Assignment, TrainingReport, train_run
+from ssmlbench.runs.several import train_together
+from ssmlbench.runs.train import Assignment, TrainingReport
 
 NOT_DUMPABLE = 4
 KILLED = -signal.SIGKILL
@@ -195,7 +196,7 @@ def training_process(request: SealedRequest, pipe: Connection) -> None:
         warnings.simplefilter("ignore", PluginWarning)  # shown where the run was asked for
         plugins = Plugins(file for file in request.plugin_files if file.endswith(".py"))
         assignment = pipe.recv()
-        desk.report(train_run(assignment, plugins, desk, desk.notify))
+        desk.report(train_together(assignment, plugins, desk, desk.notify, desk.fail))
         code = 0
     except BaseException as error:  # a plugin may call sys.exit, or raise what is no Exception
         with suppress(OSError):

@@ -34,6 +34,7 @@ from ssmlbench.training.device import device_name, make_repeatable, pick_device
 from ssmlbench.training.estimation import estimator_seed, run_estimator
 from ssmlbench.training.evaluation import Trained
 from ssmlbench.training.model_file import MOST_BYTES, ModelFile
+from ssmlbench.training.processes import Processes, SharedDesk
 from ssmlbench.training.run_data import RunData, load_run_data
 from ssmlbench.training.trainer import Trainer, TrainingContext
 
@@ -66,15 +67,20 @@ class TrainingReport:
 
 
 def train_run(
-    assignment: Assignment, plugins: Plugins, judge: JudgeDesk, notify: Notify
+    assignment: Assignment,
+    plugins: Plugins,
+    judge: JudgeDesk,
+    notify: Notify,
+    processes: Processes | None = None,
 ) -> TrainingReport:
     """Load the inputs, train, and hand scores and pseudo-labels to the judge.
 
+    processes: that share the run; None: this one makes it alone.
     What a plugin does wrong is a RunFailed of one line, with the line of its file.
     """
     spec = assignment.spec
     try:
-        return _train(assignment, plugins, judge, notify)
+        return _train(assignment, plugins, judge, notify, processes)
     except (UserError, OSError):
         raise
     except Exception as error:
@@ -85,12 +91,19 @@ def train_run(
 
 
 def _train(
-    assignment: Assignment, plugins: Plugins, judge: JudgeDesk, notify: Notify
+    assignment: Assignment,
+    plugins: Plugins,
+    judge: JudgeDesk,
+    notify: Notify,
+    processes: Processes | None,
 ) -> TrainingReport:
     spec, context = assignment.spec, assignment.context
     encoder = find_encoder(plugins.encoders, spec.backbone, assignment.card.kind)
     check_code(spec, plugins.methods[spec.method], encoder)
     device = pick_device(context.device)
+    if processes is not None:
+        device = processes.device(device)
+        judge = SharedDesk(processes, judge, device)
     make_repeatable(thread_count(spec, encoder, context))
     task = Task(assignment.task_folder, assignment.card)
     loader = SplitLoader(
@@ -101,7 +114,8 @@ def _train(
     load = loader.unscaled if unscaled else loader.load
     run_data = load_run_data(spec, assignment.observation, judge, load)
     run_data.judged_epochs = assignment.judged_epochs
-    model_file = _model_file(assignment, loader, scaled=not unscaled)
+    leads = processes is None or processes.leads
+    model_file = _model_file(assignment, loader, scaled=not unscaled) if leads else None
     threads = torch.get_num_threads()
     if isinstance(learner, Estimator):
         notify(TrainingStarted())
@@ -119,12 +133,16 @@ def _train(
         model_file,
         context.micro_batch,
         context.checkpoint_activations,
+        processes,
     )
     trainer = Trainer(spec, learner, trained_encoder, run_data, training)
     notify(TrainingStarted())
     trained = trainer.train()
     declined = _declined(model_file)
-    return TrainingReport(trained, device_name(device), threads, learner.uses, declined)
+    name = (
+        device_name(device) if processes is None else f"{processes.count} × {device_name(device)}"
+    )
+    return TrainingReport(trained, name, threads, learner.uses, declined)
 
 
 def _model_file(assignment: Assignment, loader: SplitLoader, scaled: bool) -> ModelFile | None:

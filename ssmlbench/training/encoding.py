@@ -43,6 +43,9 @@ class EncoderPass:
         and its normalisation statistics are close to the batch's.
         """
         pieces = math.ceil(len(inputs) / (self.micro_batch or len(inputs)))
+        if pieces == 1:
+            whole: Tensor = encoder(inputs)
+            return whole
         return interleaved([_piece(encoder, inputs[i::pieces]) for i in range(pieces)])
 
     def shrink(self) -> None:

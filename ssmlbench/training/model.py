@@ -17,6 +17,7 @@ from ssmlbench.training.device import mixed_precision
 from ssmlbench.training.ema import Ema
 from ssmlbench.training.encoding import EncoderPass, recompute_blocks
 from ssmlbench.training.out_of_memory import suppress_out_of_memory
+from ssmlbench.training.processes import SharedPass, share_statistics
 
 
 class Model:
@@ -47,8 +48,11 @@ class Model:
         dropout = Dropout(spec.input_dropout)
         self.network = Network(encoder, projection, head, dropout).to(device)
         self.ema = Ema(self.network, spec.ema_decay)
-        if self.encoding.recomputes:  # after the copy: the average needs no backward pass
-            recompute_blocks(encoder)
+        # After the copy: the average is never trained.
+        if isinstance(self.encoding, SharedPass) and self.encoding.micro_batch is None:
+            self.network.encoder = share_statistics(encoder, device)
+        if self.encoding.recomputes:
+            recompute_blocks(self.network.encoder)
 
     @property
     def averaged_network(self) -> Network:
@@ -103,6 +107,11 @@ class Model:
             else set()
         )
         return {name: value for name, value in state.items() if name not in left_out}
+
+    def tensors(self) -> list[Tensor]:
+        """Weights and statistics of both networks."""
+        networks = (self.network, self.averaged_network)
+        return [value for network in networks for value in network.state_dict().values()]
 
     def has_finite_weights(self) -> bool:
         """Whether every weight that is trained is a finite number."""

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ssmlbench.core.errors import Diverged
+from ssmlbench.core.errors import Diverged, UserError
 from ssmlbench.core.events import CheckpointSaved, EpochEnded, Notify, Resumed, Warned
 from ssmlbench.core.seeds import stream_seed
 from ssmlbench.core.spec import RunSpec
@@ -32,6 +32,7 @@ from ssmlbench.training.evaluation import Evaluator, Progress, Trained
 from ssmlbench.training.model import Model
 from ssmlbench.training.model_file import ModelFile
 from ssmlbench.training.out_of_memory import BeforeStep, suppress_out_of_memory
+from ssmlbench.training.processes import Processes, SharedPass
 from ssmlbench.training.run_data import RunData
 from ssmlbench.training.step_log import StepLog
 
@@ -52,6 +53,7 @@ class TrainingContext:
         None  # rows that go through the encoder at a time; None: all of a step
     )
     checkpoint_activations: bool = False  # of the encoder's blocks, to be computed again
+    processes: Processes | None = None  # that share the run; None: this one makes it alone
 
 
 class Trainer:
@@ -70,11 +72,10 @@ class Trainer:
         self.method = method.to(context.device)
         self.warmup_epochs = spec.warmup_epochs if method.warm_up else 0
         trains = any(True for _ in encoder.parameters())  # fixed features pass as they are
-        encoding = EncoderPass(
-            context.micro_batch if trains else None, trains and context.checkpoint_activations
-        )
+        encoding = _encoding(context, trains)
         self.model = Model(spec, method, encoder, context.device, encoding)
-        self.retries = context.device.type != "cpu"  # whether a step is taken again
+        # Whether a step is taken again; of several processes, the others would wait for it.
+        self.retries = context.device.type != "cpu" and context.processes is None
         self.notes: list[str] = []
         self.width = encoder.features
         self.progress = Progress()
@@ -216,6 +217,9 @@ class Trainer:
             self.pools.forget()
             self.evaluator.hand_in_pseudo_labels()
         self.evaluator.recorder.record(self.evaluator, epoch)
+        if self.context.processes is not None:
+            self.context.processes.agree(self.model.tensors())
+            self.context.processes.agree(self.method.state_dict().values())
         self.model.network.train()
         self.method.train()
         self.method.start_steps(self.model.network)
@@ -302,7 +306,8 @@ class Trainer:
             self.context.model_file.keep_network(epoch, self.model, self.method)
 
     def _save(self) -> None:
-        if self.context.checkpoint is not None:
+        leads = self.context.processes is None or self.context.processes.leads
+        if self.context.checkpoint is not None and leads:
             self.evaluator.run_data.judge.save(self.progress.epoch + 1)
             self._state.save(self.context.checkpoint)
             self.context.notify(CheckpointSaved(self.progress.epoch + 1))
@@ -317,3 +322,13 @@ class Trainer:
         self._state.restore(stored)
         self.context.notify(Resumed(epochs))
         return epochs
+
+
+def _encoding(context: TrainingContext, trains: bool) -> EncoderPass:
+    """How rows go through the encoder. trains: whether it has weights."""
+    if not trains:
+        if context.processes is not None:
+            raise UserError("--gpus: heads on fixed features train on one device; leave it out")
+        return EncoderPass()
+    how = (context.micro_batch, context.checkpoint_activations)
+    return EncoderPass(*how) if context.processes is None else SharedPass(context.processes, *how)

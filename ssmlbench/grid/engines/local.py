@@ -13,11 +13,12 @@ from functools import partial
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
+from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Closing, Listener
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.engines.base import GridPlan, WaitingEngine
 from ssmlbench.grid.resources import Machine, threads_wanted
-from ssmlbench.grid.run_one import SealedRun, can_be_sealed, run_here
+from ssmlbench.grid.run_one import SealedRun, can_be_sealed, run_here, run_one
 from ssmlbench.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -32,10 +33,23 @@ class LocalEngine(WaitingEngine):
     help = "this machine"
     runs_here = True
 
+    def check(self, context: RunContext) -> None:
+        """Raise a UserError if no run can be made in this context."""
+        super().check(context)
+        if context.gpus == 1:
+            return
+        machine = Machine.here(context.device)
+        if machine.device != "cpu" and machine.gpus < context.gpus:
+            raise UserError(f"--gpus {context.gpus}: there are {machine.gpus} here")
+        if self.jobs is not None and self.jobs > 1:
+            raise UserError(
+                f"--gpus {context.gpus} makes one run at a time; leave --jobs {self.jobs} out"
+            )
+
     def plan(self, specs: Sequence[RunSpec], plugins: Plugins, context: RunContext) -> GridPlan:
         """Share the cores and GPUs of this machine among the runs made at the same time."""
         machine = Machine.here(context.device)
-        jobs = self.jobs
+        jobs = self.jobs if context.gpus == 1 else 1
         if jobs is None:
             left = [spec for spec in specs if not RunFolder.of(context.results, spec).finished]
             jobs = machine.jobs(threads_wanted(left, plugins, context))
@@ -52,7 +66,12 @@ class LocalEngine(WaitingEngine):
         return GridPlan(specs, plugins, context, jobs, tuple(notes))
 
     def make(self, plan: GridPlan, listener: Listener) -> None:
-        """Make each run in fresh processes, `jobs` at a time, each on one GPU."""
+        """Make each run in fresh processes, `jobs` at a time, each on one GPU unless several share it."""
+        if plan.context.gpus > 1:
+            for spec in plan.specs:
+                notify = partial(listener, spec)
+                listener(spec, run_one(spec, plan.plugins, plan.context, notify))
+            return
         if not can_be_sealed(plan.plugins):
             for spec in plan.specs:
                 notify = partial(listener, spec)

@@ -133,7 +133,7 @@ class _Tasks:
         )
         task = self.ray.remote(make_run).options(
             num_cpus=threads or 1,
-            num_gpus=1 if gpus else 0,
+            num_gpus=self.context.gpus if gpus else 0,
             max_retries=RETRIES,
             name=str(spec),
         )

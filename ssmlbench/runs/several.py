@@ -1,0 +1,161 @@
+"""One run on several devices: the training process and its copies, a process for each device.
+
+The copies are forked after the labels were locked, and are locked with it. They hand in nothing and write
+nothing; if one of them ends early, the run ends with its reason.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from ssmlbench.core.errors import RunStopped
+from ssmlbench.core.events import Notify
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.protocol.judge import JudgeDesk
+from ssmlbench.runs.train import Assignment, TrainingReport, train_run
+from ssmlbench.training.device import pick_device
+from ssmlbench.training.processes import Processes
+
+GRACE = 10.0
+"""Seconds after which a process that waits for one that has ended is ended too."""
+
+
+def train_together(
+    assignment: Assignment,
+    plugins: Plugins,
+    judge: JudgeDesk,
+    notify: Notify,
+    fail: Callable[[BaseException, str], None],
+) -> TrainingReport:
+    """Train in as many processes as the context has devices; this one hands in.
+
+    fail: says why the run ends where this process cannot, as it waits for another.
+    """
+    count = assignment.context.gpus
+    if count == 1:
+        return train_run(assignment, plugins, judge, notify)
+    meeting = assignment.checkpoint_file.with_name(".meeting")
+    meeting.unlink(missing_ok=True)
+    others = [
+        Follower(rank, count, lambda rank: _follow(rank, assignment, plugins, judge, meeting))
+        for rank in range(1, count)
+    ]
+    threading.Thread(target=_watch, args=(others, fail), daemon=True).start()
+    device = pick_device(assignment.context.device).type
+    try:
+        with Processes.joined(0, count, device, meeting) as processes:
+            report = train_run(assignment, plugins, judge, notify, processes)
+    except Exception as error:
+        for other in others:
+            if (reason := other.reason(wait=1.0)) and _is_of_contact(error):
+                raise RunStopped(reason) from error
+        raise
+    finally:
+        for other in others:
+            other.expected = True
+        meeting.unlink(missing_ok=True)
+    for other in others:
+        other.reason(wait=GRACE)
+    return report
+
+
+def _follow(
+    rank: int, assignment: Assignment, plugins: Plugins, judge: JudgeDesk, meeting: Path
+) -> None:
+    device = pick_device(assignment.context.device).type
+    with Processes.joined(rank, assignment.context.gpus, device, meeting) as processes:
+        train_run(assignment, plugins, judge, lambda event: None, processes)
+
+
+def _is_of_contact(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is of the connection to another process."""
+    words = ("gloo", "nccl", "connection", "broken pipe", "socket", "timed out", "store")
+    while error is not None:
+        if isinstance(error, RuntimeError | OSError) and any(
+            w in str(error).lower() for w in words
+        ):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+class Follower:
+    """A copy of this process that takes part in a run, as this process has it."""
+
+    def __init__(self, rank: int, count: int, work: Callable[[int], None]):
+        self.name = f"process {rank + 1} of {count}"
+        self.expected = False  # whether it may end
+        self._said, said = Pipe(duplex=False)
+        self._code: int | None = None
+        self._lock = threading.Lock()
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _be_follower(parent, said, lambda: work(rank))
+        said.close()
+
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        with self._lock:
+            if self._code is None:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid:
+                    self._code = os.waitstatus_to_exitcode(status)
+            return self._code is not None
+
+    def reason(self, wait: float = 0.0) -> str:
+        """Why it ended early; "" if it has not, or was done."""
+        until = time.monotonic() + wait
+        while not self.ended() and time.monotonic() < until:
+            time.sleep(0.05)
+        if not self._code:
+            return ""
+        if self._code > 0:
+            with suppress(EOFError, OSError):
+                if self._said.poll():
+                    return f"its {self.name} failed: {self._said.recv_bytes().decode()}"
+            return f"its {self.name} ended early, with exit code {self._code}"
+        name = signal.Signals(-self._code).name
+        hint = ": is there too little memory?" if -self._code == signal.SIGKILL else ""
+        return f"its {self.name} was killed ({name}){hint}"
+
+
+def _be_follower(parent: int, said: Connection, work: Callable[[], None]) -> None:
+    """Work, and end; also when the process that was copied ends."""
+
+    def end_with_parent() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.2)
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    code = 1
+    try:
+        work()
+        code = 0
+    except BaseException as error:  # a plugin may raise what is no Exception
+        with suppress(OSError):
+            said.send_bytes((str(error) or type(error).__name__).encode())
+    finally:
+        os._exit(code)
+
+
+def _watch(others: list[Follower], fail: Callable[[BaseException, str], None]) -> None:
+    """End this process if it waits for one that has ended: not every backend notices."""
+    while True:
+        time.sleep(0.2)
+        for other in others:
+            if not other.expected and other.reason():
+                time.sleep(GRACE)
+                if not other.expected:
+                    with suppress(OSError):
+                        fail(RunStopped(other.reason()), "")
+                    os._exit(1)

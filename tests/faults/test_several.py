@@ -1,0 +1,110 @@
+"""One run in two processes: the numbers of one process, and what happens when one of them ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.events import Closing, Done, Event, Failed, Resumed
+from ssmlbench.grid.engines.local import LocalEngine
+from ssmlbench.grid.resources import Machine
+from ssmlbench.grid.run_one import run_one
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs.context import RunContext
+from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.resolve import resolve
+
+PLUGINS = Path(__file__).with_name("several_plugins.py")
+TOLERANCE = 1e-3
+"""Of scores after a short run: sums of the same numbers in another order, in single precision."""
+
+
+def make(
+    folder: Path,
+    method: str,
+    settings: dict[str, Any] | None = None,
+    fields: dict[str, Any] | None = None,
+    **context: Any,
+) -> tuple[Closing, RunFolder, list[Event]]:
+    plugins, events = Plugins([PLUGINS]), []
+    chosen: dict[str, Any] = {"epochs": 3, "warmup_epochs": 1, "batch_size": 16, **(fields or {})}
+    chosen |= {"labelled_batch_size": 7, "dataset": "strips", "pi": 0.4}
+    spec = resolve(plugins, settings or {}, method=method, **chosen)
+    where = RunContext(folder, "cpu", 1, **context)
+    last = run_one(spec, plugins, where, events.append)
+    return last, RunFolder.of(folder, spec), events
+
+
+def scores_of(folder: RunFolder) -> Any:
+    return load_file(folder.scores_file)["scores"]
+
+
+@pytest.mark.parametrize("method", ["cap", "flatmatch"])
+def test_two_processes_give_the_numbers_of_one(tmp_path: Path, cache: Path, method: str) -> None:
+    """Batch normalisation, quotas of whole pools and two backward passes included."""
+    alone, one, _ = make(tmp_path / "one", method)
+    together, two, _ = make(tmp_path / "two", method, gpus=2)
+    assert isinstance(alone, Done), alone
+    assert isinstance(together, Done), together
+    assert np.abs(scores_of(one) - scores_of(two)).max() < TOLERANCE
+    first, second = (json.loads(folder.result_file.read_text()) for folder in (one, two))
+    assert second["made_with"]["device"] == "2 × cpu"
+    for field in ("observation", "steps", "selected_epoch", "notes", "hash"):
+        assert first[field] == second[field]
+    assert {file.name for file in one.path.iterdir()} == {file.name for file in two.path.iterdir()}
+
+
+def test_a_killed_process_ends_the_run_with_a_reason_and_the_run_continues(
+    tmp_path: Path, cache: Path
+) -> None:
+    told = tmp_path / "told"
+    settings = {"told_by": str(told)}
+    told.write_text("killed")
+    last, folder, _ = make(tmp_path / "two", "unlucky", settings, gpus=2)
+    assert isinstance(last, Failed)
+    assert last.text == "its process 2 of 2 was killed (SIGKILL): is there too little memory?"
+    assert json.loads(folder.error_file.read_text())["error"] == last.text
+    assert folder.checkpoint_file.exists()
+    told.write_text("")
+    last, folder, events = make(tmp_path / "two", "unlucky", settings, gpus=2)
+    assert isinstance(last, Done)
+    assert Resumed(1) in events
+    _, undisturbed, _ = make(tmp_path / "undisturbed", "unlucky", settings, gpus=2)
+    assert np.array_equal(scores_of(folder), scores_of(undisturbed))
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [("raises", "its process 2 of 2 failed: "), ("steals", "labels are sealed")],
+)
+def test_what_goes_wrong_in_the_second_process_is_said(
+    tmp_path: Path, cache: Path, told: str, reason: str
+) -> None:
+    (tmp_path / "told").write_text(told)
+    last, folder, _ = make(tmp_path, "unlucky", {"told_by": str(tmp_path / "told")}, gpus=2)
+    assert isinstance(last, Failed)
+    assert reason in last.text
+    assert told != "raises" or "only here" in last.text
+    assert not folder.finished
+
+
+def test_heads_on_fixed_features_are_refused(tmp_path: Path, cache: Path) -> None:
+    last, _, _ = make(tmp_path, "bce", gpus=2, fields={"freeze": True})
+    assert isinstance(last, Failed)
+    assert last.text == "--gpus: heads on fixed features train on one device; leave it out"
+
+
+def test_several_gpus_that_are_not_there_and_several_jobs_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match="--jobs 2 out"):
+        LocalEngine(jobs=2).check(RunContext(tmp_path, "cpu", gpus=2))
+    monkeypatch.setattr(Machine, "here", lambda device: Machine("cuda", 4, 1))
+    with pytest.raises(UserError, match="--gpus 2: there are 1 here"):
+        LocalEngine().check(RunContext(tmp_path, "auto", gpus=2))
