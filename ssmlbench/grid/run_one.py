@@ -132,6 +132,8 @@ class SealedRun:
         self.context = context
         self._plugins = plugins
         self._gpu = gpu
+        self._folder = RunFolder.of(context.results, spec)
+        self._before = self._folder.result_stamp()
         self._deaths = 0
         self._failed: Failed | None = None
         self.pipe: Connection | None = None  # None: it could not be started
@@ -151,13 +153,14 @@ class SealedRun:
         if not isinstance(message, Died):
             event: Event = message
             return event
+        self._folder.drop_result_since(self._before)  # who kills the judge may have forged one
         self._deaths += 1
         if self._deaths < MAX_DEATHS:
             self.stop()
             self._start()
             return Retried(f"{message.text}; tried once more")
         text = f"{message.text} (twice)"
-        RunFolder.of(self.context.results, self.spec).record_failure(self.spec, text)
+        self._folder.record_failure(self.spec, text)
         return Failed(text)
 
     def stop(self) -> None:

@@ -82,6 +82,7 @@ class Judge:
         self.found = Judgements()
         self.notes: list[str] = []  # what training did that readers of the result should know
         self._hidden = hidden
+        self._asked: set[int] = set()  # epochs that `is_best` was asked about
         self._pseudo: tuple[Mask, Mask] | None = None  # as graded last: positive, trusted
         self._last: tuple[RowIndex, Sample] | None = None  # as recorded last, and its rows
 
@@ -170,6 +171,9 @@ class Judge:
 
     def is_best(self, epoch: int, scores: Any) -> bool:
         """Note the mAP of the rows that select; whether it is the best so far."""
+        if epoch in self._asked:  # each answer tells something about the labels
+            raise RunFailed(f"{self.spec.method} asked the judge about epoch {epoch} twice")
+        self._asked.add(epoch)
         if self.spec.selection == "val":
             truth = self.observation.labels[self.observation.validation]
         else:

@@ -78,11 +78,13 @@ def judge_run(
             notify(Started())
             if damage := folder.damage():
                 notify(Warned(f"{damage}; the run is made again"))
+            before = folder.result_stamp()
             try:
                 write_json(folder.spec_file, spec.as_dict())
                 with Heartbeat(folder, spec.epochs, notify) as heartbeat:
                     result = _make(spec, open_data(), context, folder, train, heartbeat.notify)
             except Exception:
+                folder.drop_result_since(before)  # a plugin's forgery
                 if not folder.finished and not folder.checkpoint_file.exists():
                     folder.spec_file.unlink(missing_ok=True)
                 raise

@@ -70,8 +70,11 @@ class RunFolder:
 
     @property
     def judgements_file(self) -> Path:
-        """What the judge of an unfinished run has found so far."""
-        return self.path / "judgements.safetensors"
+        """What the judge of an unfinished run has found so far.
+
+        Beside the folder, in which the training process may read.
+        """
+        return self.path.with_name(f".{self.path.name}.judgements.safetensors")
 
     @property
     def weights_file(self) -> Path:
@@ -116,6 +119,19 @@ class RunFolder:
         except DamagedFile as damaged:
             return damaged
         return None
+
+    def result_stamp(self) -> tuple[int, int] | None:
+        """Tells whether result.json is still the file that it was; None if there is none."""
+        try:
+            found = self.result_file.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    def drop_result_since(self, stamp: tuple[int, int] | None) -> None:
+        """Delete a result.json that is not the one of `result_stamp`: a run that failed wrote none."""
+        if self.result_stamp() != stamp:
+            self.result_file.unlink(missing_ok=True)
 
     def verify(self, name: str) -> None:
         """Raise DamagedFile unless a file is as the result records it, where it does."""

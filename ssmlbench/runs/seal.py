@@ -20,6 +20,8 @@ from ssmlbench.data.task import CARD, LABELS
 
 OF_FINISHED_RUNS = ("scores.safetensors", "diagnostics.safetensors")
 """They hold test labels, and how frequent hidden ones are."""
+OF_ANY_RUN = ("result.json", "computed.json", "judgements.safetensors")
+"""Sealed in the results folder: what test labels, or hidden ones, are like can be told from them."""
 PROGRAMS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn")
 PATHS = {"open": 1, "os.rename": 2, "os.link": 2, "os.symlink": 1}
 """Audit events, and how many of their first arguments are paths that are looked at."""
@@ -28,6 +30,7 @@ MEMORY = ("mem", "root", "cwd", "fd", "map_files")
 
 def set_tripwire(
     raw_folder: str,
+    results: Path,
     needed: Iterable[Path],
     report: Callable[[str], None],
     note: Callable[[str], None],
@@ -35,12 +38,22 @@ def set_tripwire(
     """From now on, refuse and report what opens labels in this process. It cannot be taken back.
 
     raw_folder: of the files that the data set was made of, "" if there is none.
+    results: the results folder; what runs scored is sealed in it.
     needed: files and folders that stay readable although they may lie in the raw folder.
     """
     tasks, raw, own = _real(cache_root() / "tasks"), raw_folder and _real(raw_folder), os.getpid()
+    runs = _real(results)
     realpath, fsdecode, basename = os.path.realpath, os.fsdecode, os.path.basename
+    isabs, exists = os.path.isabs, os.path.exists
     inside_raw = [place for path in needed if (place := _real(path)).startswith(f"{raw}{os.sep}")]
     open_places, open_folders = frozenset(inside_raw), tuple(f"{p}{os.sep}" for p in inside_raw)
+
+    def relative_to_a_folder(path: Any, place: str) -> bool:
+        # `os.open` takes paths that are relative to an open folder, which the hook is not told.
+        if isabs(path) or exists(place):
+            return False
+        *folders, name = Path(fsdecode(path)).parts or ("",)
+        return LABELS in folders or name in (CARD, *OF_ANY_RUN)
 
     def sealed(path: Any) -> bool:
         if isinstance(path, int) or path is None:
@@ -52,7 +65,9 @@ def set_tripwire(
         if place.startswith("/proc/"):
             parts = place.split("/")
             return len(parts) > 3 and parts[2] not in (str(own), "self") and parts[3] in MEMORY
-        if name in OF_FINISHED_RUNS:
+        if name in OF_FINISHED_RUNS or relative_to_a_folder(path, place):
+            return True
+        if place.startswith(runs + os.sep) and name.endswith(OF_ANY_RUN):
             return True
         inside = bool(raw) and place.startswith(raw + os.sep)
         is_open = place in open_places or place.startswith(open_folders)
@@ -123,10 +138,11 @@ def kernel_can_lock() -> bool:
     return int(ctypes.CDLL(None).syscall(CREATE_RULESET, None, 0, version)) > 0
 
 
-def lock_labels(raw_folder: str, needed: Iterable[Path], scratch: Path) -> bool:
+def lock_labels(raw_folder: str, results: Path, needed: Iterable[Path], scratch: Path) -> bool:
     """Have the kernel refuse labels to this process and its children; False where it cannot.
 
-    needed: files and folders that stay readable although they may lie in the raw folder.
+    results: the results folder: finished runs hold test labels.
+    needed: files and folders that stay readable although they may lie in one of these folders.
     scratch: for temporary files, if the usual folder for them is above sealed ones.
     """
     if not kernel_can_lock():
@@ -139,7 +155,7 @@ def lock_labels(raw_folder: str, needed: Iterable[Path], scratch: Path) -> bool:
     tasks = list((cache_root() / "tasks").glob("*"))
     labels = [_real(folder / name) for folder in tasks for name in (LABELS, CARD)]
     raw = _real(raw_folder) if raw_folder and Path(raw_folder).exists() else ""
-    sealed = [*labels, raw] if raw else labels
+    sealed = [*labels, _real(results), *filter(None, [raw])]
     libc = ctypes.CDLL(None, use_errno=True)
     rules = _Ruleset(READ_FILE)
     ruleset = libc.syscall(CREATE_RULESET, ctypes.byref(rules), ctypes.sizeof(rules), 0)
@@ -147,12 +163,13 @@ def lock_labels(raw_folder: str, needed: Iterable[Path], scratch: Path) -> bool:
         return False
     try:
         allowed = list(_all_but(Path("/"), sealed))
-        inside = [Path(_real(path)) for path in needed]
+        inside = [_real(path) for path in needed]
         if raw:
-            inside += Path(raw).glob("*.py")
-        for path in inside:
-            if raw and str(path).startswith(raw + os.sep):
-                allowed += _all_but(path, labels)
+            inside += map(str, Path(raw).glob("*.py"))
+        for spot in inside:
+            below = [place for place in sealed if not f"{spot}{os.sep}".startswith(place + os.sep)]
+            if len(below) < len(sealed):
+                allowed += _all_but(Path(spot), below)
         if len(allowed) > MAX_RULES:
             return False
         for path in allowed:

@@ -18,7 +18,7 @@ import traceback
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from ssmlbench.core.checksums import take_over
@@ -37,6 +37,10 @@ from ssmlbench.runs.several import train_together
 from ssmlbench.runs.train import Assignment, TrainingReport
 
 NOT_DUMPABLE = 4
+ADOPTS_ORPHANS = 36
+GRACE_SECONDS = 10.0
+"""A training process that has closed its pipe is ending; one that takes longer is killed."""
+KILL_ROUNDS = 100
 KILLED = -signal.SIGKILL
 
 
@@ -77,6 +81,7 @@ def judge_process(
     """
     take_over(request.verified)
     _close_to_other_processes()
+    adopt_orphans()
     threading.Thread(target=_end_with_owner, args=(pipe, child), daemon=True).start()
     training = TrainingProcess(child, training_pipe, request.context.time_limit)
 
@@ -97,7 +102,8 @@ def _judged(request: SealedRequest, training: TrainingProcess, notify: Notify) -
             spec, lambda: check_data(spec, Task(request.task_folder)), context, training, notify
         )
     except Exception as error:
-        if isinstance(error, RunStopped) and training.code == KILLED and not training.timed_out:
+        killed = training.code == KILLED and not training.ended_by_judge
+        if isinstance(error, RunStopped) and killed:
             return Died(str(error))
         expected = isinstance(error, UserError | RunFailed)
         text = str(error) if expected else f"{type(error).__name__}: {error}"
@@ -117,7 +123,34 @@ def _end_with_owner(pipe: Connection, child: int) -> None:
         pipe.recv_bytes()
     with suppress(OSError):
         os.kill(child, signal.SIGKILL)
+    kill_children()
     os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what the training process leaves behind (Linux)."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(ADOPTS_ORPHANS, 1, 0, 0, 0)
+
+
+def kill_children() -> None:
+    """Kill every child of this process, and what that leaves, until there is none (Linux)."""
+    lists = list(Path("/proc/self/task").glob("*/children"))
+    for _ in range(KILL_ROUNDS):
+        children = [int(pid) for file in lists for pid in _words(file)]
+        if not children:
+            return
+        for pid in children:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+
+def _words(file: Path) -> list[str]:
+    try:
+        return file.read_text().split()
+    except OSError:  # that thread has ended
+        return []
 
 
 class TrainingProcess:
@@ -128,43 +161,66 @@ class TrainingProcess:
         self.pipe = pipe
         self.time_limit = time_limit
         self.timed_out = False
+        self.ended_by_judge = False
         self.code: int | None = None
+        self._gone = threading.Event()
+        threading.Thread(target=self._reap, daemon=True).start()
+
+    def _reap(self) -> None:
+        """Wait until it is gone, and end what it left: a child may hold its end of the pipe."""
+        _, status = os.waitpid(self.pid, 0)
+        self.code = os.waitstatus_to_exitcode(status)
+        kill_children()
+        self._gone.set()
+
+    def _time_out(self) -> None:
+        self.timed_out = True
+        self._kill()
+
+    def _kill(self) -> None:
+        self.ended_by_judge = True
+        with suppress(OSError):
+            os.kill(self.pid, signal.SIGKILL)
 
     def __call__(self, assignment: Assignment, judge: Judge, notify: Notify) -> TrainingReport:
         """Have it train, and take what it hands in until it has ended."""
-        deadline = None if self.time_limit is None else time.monotonic() + self.time_limit
+        alarm = threading.Timer(self.time_limit or 0, self._time_out)
+        alarm.daemon = True
+        if self.time_limit is not None:
+            alarm.start()
         try:
             self._give(assignment)
             while True:
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                if not wait([self.pipe], left):
-                    self.timed_out = True
-                    self.end()
-                    raise RunStopped(
-                        f"took longer than the time limit of {self.time_limit:g} s; with a longer "
-                        "--time-limit it continues from its last checkpoint"
-                    )
                 message = receive(self.pipe, judge)
                 if isinstance(message, TrainingReport):
                     return message
                 if message is not None:
                     notify(message)
         except TrainingGone:
-            self.end(kill=False)
+            self.end(GRACE_SECONDS)
+            if self.timed_out:
+                raise RunStopped(
+                    f"took longer than the time limit of {self.time_limit:g} s; with a longer "
+                    "--time-limit it continues from its last checkpoint"
+                ) from None
+            if self.ended_by_judge:
+                raise RunStopped(
+                    "its training process closed the pipe to the judge and went on: does a plugin "
+                    "close files that are not its own?"
+                ) from None
             raise RunStopped(_why(self.code)) from None
+        finally:
+            alarm.cancel()
 
     def _give(self, assignment: Assignment) -> None:
         with suppress(OSError):  # it has ended; what it said before is still in the pipe
             self.pipe.send(assignment)
 
-    def end(self, kill: bool = True) -> None:
-        """Wait until it is gone; kill it first, unless it is ending by itself."""
-        if self.code is None:
-            if kill:
-                with suppress(OSError):
-                    os.kill(self.pid, signal.SIGKILL)
-            _, status = os.waitpid(self.pid, 0)
-            self.code = os.waitstatus_to_exitcode(status)
+    def end(self, grace: float = 0.0) -> None:
+        """Wait until it is gone; after so many seconds, kill it."""
+        if not self._gone.wait(grace):
+            self._kill()
+            self._gone.wait()
 
 
 def _why(code: int | None) -> str:
@@ -218,8 +274,9 @@ def _seal(request: SealedRequest, desk: JudgePipe) -> None:
     needed += [run_folder, *map(Path, filter(None, sys.path)), Path(sys.prefix)]
     needed += [Path(request.spec.backbone)] if os.sep in request.spec.backbone else []
     needed += [request.task_folder, *places_to_read()]
-    lock_labels(raw, needed, request.scratch)
-    set_tripwire(raw, needed, desk.violation, desk.note)
+    results = request.context.results
+    lock_labels(raw, results, needed, request.scratch)
+    set_tripwire(raw, results, needed, desk.violation, desk.note)
 
 
 def _end_with_judge(judge: int) -> None:

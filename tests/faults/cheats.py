@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -154,7 +155,240 @@ def from_judges_memory():
     return Path(f"/proc/{os.getppid()}/mem").read_bytes()
 
 
+def from_rust():
+    from safetensors.numpy import load_file
+
+    (file, *_) = Path(os.environ["STOLEN"]).rglob("scores.safetensors")
+    return load_file(file)["truth"].astype(float)
+
+
+def from_results():
+    (file, *_) = Path(os.environ["STOLEN"]).rglob("result.json")
+    return json.loads(file.read_text())
+
+
+def judgements() -> Path:
+    (file,) = Path(os.environ["STOLEN"]).rglob(".*judgements.safetensors")
+    return file
+
+
+def from_judgements():
+    return judgements().read_bytes()
+
+
+def from_judgements_in_rust():
+    from safetensors.numpy import load_file
+
+    return load_file(judgements())
+
+
+def from_open_folder():
+    folder = os.open(task_folder(), os.O_RDONLY)
+    file = os.open("labels/test.arrow", os.O_RDONLY, dir_fd=folder)
+    return label_bytes(os.read(file, 1 << 20))
+
+
+def from_copy():
+    import shutil
+
+    shutil.copytree(task_folder(), Path(os.environ["STOLEN"]) / "copy")
+    return label_bytes((Path(os.environ["STOLEN"]) / "copy/labels/test.arrow").read_bytes())
+
+
+def from_symbolic_link():
+    link = Path(os.environ["STOLEN"]) / "symbolic"
+    link.symlink_to(task_folder())
+    return label_bytes((link / "labels" / "test.arrow").read_bytes())
+
+
+def from_libc():
+    libc = ctypes.CDLL(None, use_errno=True)
+    file = libc.open(os.fsencode(task_folder() / "labels" / "test.arrow"), os.O_RDONLY)
+    if file < 0:
+        raise OSError(ctypes.get_errno(), "open")
+    content = ctypes.create_string_buffer(1 << 20)
+    return label_bytes(content.raw[: libc.read(file, content, 1 << 20)])
+
+
+def from_hard_link_in_libc():
+    libc = ctypes.CDLL(None, use_errno=True)
+    link = Path(os.environ["STOLEN"]) / "hard"
+    if libc.link(os.fsencode(task_folder() / "labels" / "test.arrow"), os.fsencode(link)):
+        raise OSError(ctypes.get_errno(), "link")
+    return label_bytes(link.read_bytes())
+
+
+def from_changed_builtins():
+    """Blinds the tripwire: everything is a number."""
+    import builtins
+
+    honest = builtins.isinstance
+    builtins.isinstance = lambda *rest: True
+    try:
+        file = os.open(task_folder() / "labels" / "test.arrow", os.O_RDONLY)
+    finally:
+        builtins.isinstance = honest
+    return label_bytes(os.read(file, 1 << 20))
+
+
+def from_judges_memory_in_libc():
+    """`process_vm_readv`: another process's memory without a file."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    here = ctypes.create_string_buffer(8)
+
+    class Part(ctypes.Structure):
+        _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+    ours = Part(ctypes.addressof(here), 8)
+    theirs = Part(id(None), 8)  # forked: it lies there in the judge too
+    taken = libc.process_vm_readv(os.getppid(), ctypes.byref(ours), 1, ctypes.byref(theirs), 1, 0)
+    if taken < 0:
+        raise OSError(ctypes.get_errno(), "process_vm_readv")
+    return np.ones((TEST_ROWS, LABELS))
+
+
 STEALS = {name: value for name, value in globals().items() if name.startswith("from_")}
+
+
+def forge(native=False):
+    """Write a perfect result, with its checksum, into the folder of this run."""
+    import pyarrow as pa
+
+    from ssmlbench.core.checksums import with_checksum
+
+    root = Path(os.environ["STOLEN"])
+    (spec,) = (f for f in root.rglob("spec.json") if "cheat" in f.parts)
+    metrics = {"threshold": {"default": {"map": 1.0}}}
+    forged = with_checksum({"version": 3, "spec": json.loads(spec.read_text()), "metrics": metrics})
+    file, content = spec.with_name("result.json"), json.dumps(forged).encode()
+    if native:
+        with pa.OSFile(str(file), "wb") as out:
+            out.write(content)
+    else:
+        file.write_bytes(content)
+
+
+def one_cell(scores, value):
+    scores = scores.clone()
+    scores[-1, -1] = value
+    return scores
+
+
+WRONG_SCORES = {
+    "one NaN": lambda scores: one_cell(scores, float("nan")),
+    "one infinity": lambda scores: one_cell(scores, float("inf")),
+    "one above 1": lambda scores: one_cell(scores, 1.0001),
+    "one below 0": lambda scores: one_cell(scores, -1e-6),
+    "a row too few": lambda scores: scores[1:],
+    "transposed": lambda scores: scores.T,
+    "texts": lambda scores: np.full(tuple(scores.shape), "high"),
+    "nothing": lambda scores: None,
+    "a list of lists": lambda scores: [[{}] * scores.shape[1]] * len(scores),
+}
+
+
+def exits(cheat):
+    sys.exit(0)
+
+
+def exits_at_once(cheat):
+    os._exit(0)
+
+
+def crashes(cheat):
+    ctypes.string_at(0)
+
+
+def is_killed(cheat):
+    os.kill(os.getpid(), 9)
+
+
+def hangs(cheat):
+    time.sleep(600)
+
+
+def takes_all_memory(cheat):
+    raise MemoryError("no room for 800 GB")
+
+
+def raises_no_exception(cheat):
+    raise KeyboardInterrupt
+
+
+def leaves_a_child(cheat):
+    """The child has the pipe to the judge too."""
+    if os.fork() == 0:
+        time.sleep(600)
+    os._exit(0)
+
+
+def leaves_a_daemon(cheat):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(0)
+    os._exit(0)
+
+
+def closes_every_file(cheat):
+    os.closerange(3, 200)
+    time.sleep(600)
+
+
+def says_half_of_it(cheat):
+    cheat.to_judge(b'{"say": "grade", "epoch": 1, "shapes": [[2, 2], [2, 2]]}')
+    time.sleep(600)
+
+
+def lies_to_the_judge(cheat):
+    cheat.to_judge(b"\x80\x04cos\nsystem\n(S'true'\ntR.")
+
+
+def asks_twice(cheat):
+    cheat.ask_twice()
+
+
+def writes_a_result(cheat):
+    forge()
+
+
+def writes_a_result_natively(cheat):
+    forge(native=True)
+    os._exit(0)
+
+
+def writes_a_result_and_kills_the_judge(cheat):
+    forge(native=True)
+    os.kill(os.getppid(), 9)
+    time.sleep(600)
+
+
+def changes_the_process(cheat):
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(2)
+    torch.manual_seed(5)
+    np.random.seed(5)  # noqa: NPY002
+    torch.backends.mkldnn.set_flags(False)
+
+
+def changes_modules(cheat):
+    sys.modules["numpy"] = sys.modules["json"] = None
+    sys.modules["ssmlbench.protocol.judge"] = sys
+    os.environ.clear()
+    os.environ["SSMLBENCH_CACHE"] = "/nowhere"
+    np.isfinite = np.asarray = lambda *rest, **more: None
+
+
+DEEDS = {
+    deed.__name__.replace("_", " "): deed
+    for deed in (
+        *(exits, exits_at_once, crashes, is_killed, hangs, takes_all_memory, raises_no_exception),
+        *(leaves_a_child, leaves_a_daemon, closes_every_file, says_half_of_it, lies_to_the_judge),
+        *(asks_twice, writes_a_result, writes_a_result_natively, changes_the_process),
+        *(writes_a_result_and_kills_the_judge, changes_modules),
+    )
+}
 
 
 class Cheat(Method):
@@ -172,29 +406,16 @@ class Cheat(Method):
             sys.exit(0)
 
     def start_epoch(self, pools):
-        how = self.config.how
-        if how == "exits":
-            sys.exit(0)
-        if how == "exits at once":
-            os._exit(0)
-        if how == "crashes":
-            ctypes.string_at(0)
-        if how == "is killed":
-            os.kill(os.getpid(), 9)
-        if how == "hangs":
-            time.sleep(600)
-        if how == "takes all memory":
-            raise MemoryError("no room for 800 GB")
-        if how == "raises no exception":
-            raise KeyboardInterrupt
-        if how == "lies to the judge":
-            self.to_judge(b"\x80\x04cos\nsystem\n(S'true'\ntR.")
-        if how == "changes the process":
-            torch.set_default_dtype(torch.float64)
-            torch.set_num_threads(2)
-            torch.manual_seed(5)
-            np.random.seed(5)  # noqa: NPY002
-            torch.backends.mkldnn.set_flags(False)
+        if deed := DEEDS.get(self.config.how):
+            deed(self)
+
+    def ask_twice(self):
+        """Asks for a second bit of an epoch."""
+        from ssmlbench.runs.messages import JudgePipe
+
+        (desk,) = (value for value in gc.get_objects() if type(value) is JudgePipe)
+        for _ in range(2):
+            desk.is_best(1, np.full((TEST_ROWS, LABELS), 0.5, np.float32))
 
     def to_judge(self, content):
         """Write to every pipe that this process has."""
@@ -208,6 +429,8 @@ class Cheat(Method):
         return {"labelled": bce(labelled.logits("strong"), labelled.observed).mean()}
 
     def scores(self, logits):
+        if self.config.how in WRONG_SCORES:
+            return WRONG_SCORES[self.config.how](logits.sigmoid())
         if len(logits) == TEST_ROWS and (steal := STEALS.get(self.config.how)):
             try:
                 return torch.from_numpy(steal()).float()

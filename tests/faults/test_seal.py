@@ -22,6 +22,17 @@ from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.seal import kernel_can_lock
 
+WRONG_SCORES = (
+    "one NaN",
+    "one infinity",
+    "one above 1",
+    "one below 0",
+    "a row too few",
+    "transposed",
+    "texts",
+    "nothing",
+    "a list of lists",
+)
 CHEATS = Path(__file__).with_name("cheats.py")
 
 REPORTED = (
@@ -35,10 +46,25 @@ REPORTED = (
     "from_other_runs",
     "from_memory_map",
     "from_judges_memory",
+    "from_results",
+    "from_judgements",
+    "from_open_folder",
+    "from_copy",
+    "from_symbolic_link",
 )
 """Attempts that go through Python: the run fails and says what was tried."""
 FINDS_NOTHING = ("from_memory",)
-REFUSED_BY_THE_KERNEL = ("from_native_code", "from_program", "from_fork")
+REFUSED_BY_THE_KERNEL = (
+    "from_native_code",
+    "from_program",
+    "from_fork",
+    "from_rust",
+    "from_judgements_in_rust",
+    "from_libc",
+    "from_hard_link_in_libc",
+    "from_changed_builtins",
+    "from_judges_memory_in_libc",
+)
 
 Make = Callable[..., tuple[Closing, RunFolder, list[Event]]]
 
@@ -71,7 +97,7 @@ def test_every_cheat_is_in_one_of_the_lists() -> None:
 
 @pytest.mark.parametrize("how", REPORTED)
 def test_an_attempt_to_read_labels_fails_the_run_and_is_named(make: Make, how: str) -> None:
-    if how == "from_other_runs":
+    if how in ("from_other_runs", "from_results"):
         make(method="bce")
     last, folder, _ = make(how)
     assert isinstance(last, Failed), last
@@ -103,7 +129,10 @@ def test_the_kernel_refuses_labels_to_native_code_and_other_programs(
     assert isinstance(last, Done), last
     assert isinstance(honest, Done)
     assert last.map == honest.map
-    assert (tmp_path / "why").exists()
+    why = (tmp_path / "why").read_text()
+    assert "rror" in why
+    assert "NameError" not in why
+    assert "AttributeError" not in why
     if how == "from_program":
         (note,) = (n for n in json.loads(folder.result_file.read_text())["notes"] if "program" in n)
         assert note == "cheat started another program while it trained: cat"
@@ -120,6 +149,12 @@ def test_the_kernel_refuses_labels_to_native_code_and_other_programs(
         ("takes all memory", "MemoryError: no room for 800 GB"),
         ("raises no exception", "KeyboardInterrupt"),
         ("lies to the judge", "training sent what is no message"),
+        ("leaves a child", "ended early, with exit code 0"),
+        ("leaves a daemon", "ended early, with exit code 0"),
+        ("closes every file", "closed the pipe to the judge and went on"),
+        ("writes a result", "labels are sealed"),
+        ("writes a result natively", "ended early, with exit code 0"),
+        ("writes a result and kills the judge", "its judge process died"),
     ],
 )
 def test_a_plugin_that_ends_its_process_is_a_failed_run_with_a_reason(
@@ -129,15 +164,37 @@ def test_a_plugin_that_ends_its_process_is_a_failed_run_with_a_reason(
     assert isinstance(last, Failed), last
     assert reason in last.text
     assert not folder.finished
-    assert any(isinstance(event, Retried) for event in events) == (how == "is killed")
+    assert any(isinstance(event, Retried) for event in events) == ("kill" in how)
+    assert not folder.result_file.exists()
     assert not folder.lock_file.exists() or make(how)[0] == last  # the lock is free
 
 
-def test_a_run_that_hangs_ends_at_its_time_limit(make: Make) -> None:
-    last, folder, _ = make("hangs", time_limit=3.0)
+@pytest.mark.parametrize("how", ["hangs", "says half of it"])
+def test_a_run_that_hangs_ends_at_its_time_limit(make: Make, how: str) -> None:
+    last, folder, _ = make(how, time_limit=3.0)
     assert isinstance(last, Failed)
     assert "took longer than the time limit of 3 s" in last.text
     assert "time limit" in json.loads(folder.error_file.read_text())["error"]
+
+
+@pytest.mark.parametrize("how", sorted(WRONG_SCORES))
+def test_scores_that_are_none_fail_the_run_and_name_the_method(make: Make, how: str) -> None:
+    last, folder, _ = make(how)
+    assert isinstance(last, Failed), last
+    assert "scores of cheat" in last.text
+    assert not folder.finished
+
+
+def test_a_question_to_the_judge_is_answered_once(make: Make) -> None:
+    last, _, _ = make("asks twice", fields={"selection": "oracle"})
+    assert isinstance(last, Failed)
+    assert "asked the judge about epoch 1 twice" in last.text
+
+
+def test_what_a_plugin_does_to_its_modules_reaches_no_judge(make: Make) -> None:
+    last, folder, _ = make("changes modules")
+    assert folder.finished == isinstance(last, Done)
+    assert isinstance(make(method="bce")[0], Done)
 
 
 def test_what_a_plugin_does_to_its_process_reaches_no_other_run(make: Make) -> None:
