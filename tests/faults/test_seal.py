@@ -130,7 +130,6 @@ def test_the_kernel_refuses_labels_to_native_code_and_other_programs(
     assert isinstance(honest, Done)
     assert last.map == honest.map
     why = (tmp_path / "why").read_text()
-    assert "rror" in why
     assert "NameError" not in why
     assert "AttributeError" not in why
     if how == "from_program":
