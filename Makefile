@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 DEMO_RESULTS ?= results
 
-.PHONY: demo test lint types tests faults fuzz bench tables clean
+.PHONY: demo test lint types tests faults fuzz test-oldest bench tables clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -42,6 +42,14 @@ faults: $(DEV)
 # Every parser against random files, 60 s each (EACH=600 make fuzz): with atheris if it is installed, else with hypothesis.
 fuzz: $(DEV)
 	$(BIN)/python -m tests.fuzz --seconds $${EACH:-60} $(TARGETS)
+
+# The oldest dependencies that pyproject.toml allows, in an environment of its own.
+OLDEST := .venv-oldest
+test-oldest:
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/pip install --quiet --constraint constraints-oldest.txt --editable . \
+		hypothesis pyte pytest pytest-xdist submitit
+	$(OLDEST)/bin/pytest $(TESTS)
 
 bench: $(DEV)
 	$(BIN)/python benchmarks/run.py

@@ -10,7 +10,7 @@ import csv
 import io
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +158,7 @@ def read_exported(files: Iterable[Path]) -> tuple[list[Finished], list[str]]:
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"--from {file}: cannot be read ({error})") from None
         body = [line for line in lines if not line.startswith("#")]
-        for cells in csv.DictReader(body):
+        for cells in _records(body, file):
             row = {k: cell_text(v) for k, v in cells.items() if isinstance(v, str)}
             if absent := {"run", "spec"} - row.keys():
                 raise UserError(
@@ -174,6 +174,13 @@ def read_exported(files: Iterable[Path]) -> tuple[list[Finished], list[str]]:
     return runs, complaints
 
 
+def _records(lines: list[str], file: Path) -> Iterator[dict[str, Any]]:
+    try:
+        yield from csv.DictReader(lines)
+    except csv.Error as error:
+        raise UserError(f"--from {file}: not a CSV file ({error})") from None
+
+
 def _from_row(
     row: Mapping[str, str], columns: Mapping[str, list[tuple[str, str, str]]], file: Path
 ) -> Finished:
@@ -186,7 +193,7 @@ def _from_row(
         costs = {name: float(text) for name in COST_FIELDS if (text := row.get(f"cost.{name}"))}
         spec = json.loads(row["spec"])
         unlike = json.loads(row.get("unlike_published") or "[]")
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise SchemaError(str(error)) from None
     made_with = {name: text for name in MADE_WITH if (text := row.get(f"made_with.{name}"))}
     result = {

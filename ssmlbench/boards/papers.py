@@ -6,7 +6,6 @@ no Python. Its numbers are in the CSV file of the same name (see published.py).
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -16,6 +15,7 @@ from typing import Any
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.core.toml_text import read_toml
 from ssmlbench.protocol.metrics import METRICS
 
 
@@ -108,11 +108,7 @@ class Paper:
 
 def read_paper(file: Path) -> Paper:
     """Read one TOML file; a UserError names the file and the key, or the line, that is wrong."""
-    try:
-        values = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise UserError(f"{file}: {error}") from None
-    return _PaperFile(file, values).paper()
+    return _PaperFile(file, read_toml(file)).paper()
 
 
 _TEXTS = ("name", "decision_rule", "title", "venue", "url", "setup")

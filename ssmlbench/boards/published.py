@@ -121,7 +121,7 @@ def _read_values(paper: Paper, file: Path) -> list[PublishedValue]:
                 known = found.get(key)
                 sources = (*known.sources, *value.sources) if known else value.sources
                 found[key] = replace(value, sources=tuple(dict.fromkeys(sources)))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{file}: {error}") from None
     return list(found.values())
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
+from ssmlbench.core.paths import from_home
 from ssmlbench.core.registry import location
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def check_plugins(target: str, console: Console) -> bool:
 
     if target.endswith(".py") or "/" in target:
         plugins = Plugins([target])
-        module = load_file(Path(target).expanduser())
+        module = load_file(from_home(target))
         classes = [cls for cls in _all(plugins) if cls.__module__ == module.__name__]
     else:
         plugins = Plugins()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ssmlbench.core.paths import from_home
+
 TIMM = "timm:"
 """Begins the names of timm's models: timm:NAME, timm:FOLDER, timm:owner/name, timm:NAME@FILE."""
 
@@ -25,7 +27,7 @@ def split_backbone(backbone: str) -> tuple[str, str]:
 def absolute_backbone(backbone: str) -> str:
     """The backbone with an absolute path, so that it means the same in every process."""
     prefix, path = split_backbone(backbone)
-    where = Path(path).expanduser()
+    where = from_home(path)
     return f"{prefix}{where.absolute()}" if where.is_dir() or prefix.endswith("@") else backbone
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.paths import from_home
 from ssmlbench.core.suggestions import one_of
 
 EMPTY_LABELS = ("none", "unknown")
@@ -84,7 +84,7 @@ class DataAddress:
         """Read an address. A path with a `?` in its own name is a path."""
         options = defaults or DataOptions()
         path, mark, query = text.rpartition("?")
-        if not mark or Path(text).expanduser().exists():
+        if not mark or from_home(text).exists():
             return cls(text, options)
         return cls(path, dataclasses.replace(options, **_parse_query(query, text)))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ssmlbench.core.errors import UserError
+
 
 def builtin_root() -> Path:
     """The folder with methods/, datasets/ and leaderboards/: inside the wheel, or the checkout's root."""
@@ -25,3 +27,13 @@ def near(folder: Path) -> Path:
     """The path relative to the working directory, if it is below it: shorter to read and to type."""
     here = Path.cwd()
     return folder.relative_to(here) if folder.is_relative_to(here) else folder
+
+
+def from_home(path: Path | str) -> Path:
+    """The path with ~ replaced by the home folder; a UserError for the home of nobody."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UserError(
+            f"{path}: there is no such user; write ./~… for a file of that name"
+        ) from None

@@ -58,6 +58,7 @@ class SplitTable(Table):
         chosen = self.data.select_columns(names).with_format("arrow")
         number = 0
         with told(self.file):
+            _check_buffers(self.data)
             for batch in chosen.iter(batch_size=BATCH):
                 for record in batch.to_pylist():
                     number += 1
@@ -66,6 +67,13 @@ class SplitTable(Table):
     def label_names(self, column: str) -> list[str] | None:
         """The names of a ClassLabel, or of a list of them."""
         return class_names(self.data.features.get(column))
+
+
+def _check_buffers(data: Any) -> None:
+    """Raise what Arrow raises for values that point outside their buffers: reading would crash."""
+    for column in data.data.table.columns:
+        for chunk in column.chunks:
+            chunk.validate(full=True)
 
 
 def class_names(feature: Any) -> list[str] | None:

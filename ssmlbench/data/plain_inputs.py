@@ -10,6 +10,7 @@ import numpy as np
 
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.paths import from_home
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.data.adapter import BadRow, InputColumns, Kind, numbered_lines
 from ssmlbench.data.arff import ArffTable
@@ -48,7 +49,7 @@ def plain_inputs(
     column: the name of the column of inputs; without it, that of the data that the model learnt from
     or the usual names. Vectors whose numbers are in columns of their own are matched by name.
     """
-    path, learnt = path.expanduser(), learnt or InputColumns()
+    path, learnt = from_home(path), learnt or InputColumns()
     if not path.exists():
         raise UserError(f"--input {path}: no such file or folder")
     home = path if path.is_dir() else path.parent

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ssmlbench.core.data_options import DataAddress, DataOptions
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.paths import from_home
 from ssmlbench.data.arff import ArffFiles
 from ssmlbench.data.arrays import ArrayFiles
 from ssmlbench.data.hugging_face import HUB, hub_class, is_saved, pinned, saved_class
@@ -29,7 +30,7 @@ def own_address(typed: str, defaults: DataOptions | None = None) -> DataAddress:
     address = DataAddress.parse(typed, defaults)
     if address.path.startswith(HUB):
         return pinned(address)
-    return DataAddress(str(Path(address.path).expanduser().resolve()), address.options)
+    return DataAddress(str(from_home(address.path).resolve()), address.options)
 
 
 def data_class(address: DataAddress | Path) -> type[UserFiles]:

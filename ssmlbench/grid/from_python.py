@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 from ssmlbench.core.arguments import several
 from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.core.hyperparameters import as_typed
+from ssmlbench.core.paths import from_home
 from ssmlbench.core.registry import plugin_name
 from ssmlbench.core.run_options import RunOption
 from ssmlbench.core.spec import OPTIONS, RunSpec
@@ -143,7 +144,7 @@ def run(
     plugins = Plugins(request.plugins)
     for cls in filter(_is_class, _listed(method)):
         _add_class(plugins, cls, jobs)
-    root = Path(results).expanduser().resolve()
+    root = from_home(results).resolve()
     dispatch = _dispatch(root, device, jobs, threads, workers, decoded_cache, keep_model)
     prepare_data = _preparer(data_dir, skip_bad)
     specs = requested_specs(request, plugins, dispatch, prepare_data, root if tuned else None)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Axes = Mapping[str, tuple[Any, ...]]
 ALL = "all"
+MOST_SEEDS = 100_000
 """`--method all`: every method that can do a cell of the grid."""
 
 
@@ -107,6 +108,8 @@ def first_seeds(count: int) -> tuple[int, ...]:
     """The seeds 0, 1, … of `--seeds COUNT`."""
     if count < 1:
         raise UserError(f"--seeds {count}: must be at least 1; --seed {count} names a single seed")
+    if count > MOST_SEEDS:
+        raise UserError(f"--seeds {count:,}: at most {MOST_SEEDS:,}; --seed {count} names one seed")
     return tuple(range(count))
 
 

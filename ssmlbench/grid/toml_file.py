@@ -10,16 +10,17 @@ epochs = 20                     method = "bce"
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import as_typed
+from ssmlbench.core.paths import from_home
 from ssmlbench.core.run_options import RunOption
 from ssmlbench.core.spec import OPTIONS
 from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.core.toml_text import read_toml
 from ssmlbench.grid.engines import engines
 from ssmlbench.grid.request import GridRequest, first_seeds
 
@@ -40,16 +41,7 @@ TYPE_NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "tr
 
 def read_grid(file: Path) -> GridRequest:
     """The request that the file holds."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"--grid {file}: cannot be read ({getattr(error, 'strerror', None) or error})"
-        ) from None
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"--grid {file}: not TOML: {error}") from None
+    tables = read_toml(file, f"--grid {file}")
     found: dict[str, Any] = {}
     for written, value in tables.items():
         key = PLURALS.get(written, written.replace("_", "-"))
@@ -159,7 +151,7 @@ def _from_its_folder(request: GridRequest, folder: Path) -> GridRequest:
     from ssmlbench.data.user_data import looks_like_path
 
     def path(text: str) -> str:
-        return str(folder / Path(text).expanduser())
+        return str(folder / from_home(text))
 
     def data(table: Mapping[str, Any]) -> Mapping[str, Any]:
         typed = table.get("dataset", ())

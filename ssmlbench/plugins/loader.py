@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import PluginWarning, UserError
-from ssmlbench.core.paths import builtin_root, near
+from ssmlbench.core.paths import builtin_root, from_home, near
 from ssmlbench.core.registry import Registry, location, plugin_name
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.plugins.contract import check_contract
@@ -90,7 +90,7 @@ class Plugins:
             if is_own_data(file):
                 self._add_data(file)
             else:
-                path = Path(file).expanduser().resolve()
+                path = from_home(file).resolve()
                 self._add_file(path)
                 self._remember(str(path))
 

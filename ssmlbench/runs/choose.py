@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.paths import from_home
 from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished, read_finished
 from ssmlbench.runs.folder import RunFolder
@@ -15,7 +16,7 @@ from ssmlbench.runs.metric_values import Unavailable, metric_value
 
 def run_folder(named: str, results: Sequence[Path]) -> Path:
     """The folder of a finished run that is named by its path, its id, or the start of its id."""
-    if (path := Path(named).expanduser() / "result.json").is_file():
+    if (path := from_home(named) / "result.json").is_file():
         return path.parent
     runs, _ = read_finished([root for root in results if root.is_dir()])
     return named_run(named, ((run.spec.hash, run.folder) for run in runs), results, "finished run")
@@ -25,7 +26,7 @@ def named_run(
     named: str, runs: Iterable[tuple[str, Path]], results: Sequence[Path], kind: str = "run"
 ) -> Path:
     """The folder of the run, of those with these ids and folders, that a text names."""
-    path = Path(named).expanduser()
+    path = from_home(named)
     known = sorted({(hash_, folder) for hash_, folder in runs})
     found = [folder for _, folder in known if named and folder == path] or [
         folder for hash_, folder in known if named and hash_.startswith(named)

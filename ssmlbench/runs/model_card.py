@@ -18,7 +18,7 @@ from ssmlbench.data import Task
 from ssmlbench.data.adapter import InputColumns, Kind
 from ssmlbench.protocol.decisions import RULES, Parameters
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.schema import SchemaError, parse_spec
+from ssmlbench.runs.schema import parse_spec
 from ssmlbench.training.evaluation import Outcome
 
 MODEL_FORMAT = 1
@@ -94,7 +94,7 @@ def read_model_card(folder: Path) -> ModelCard:
             f"{folder} keeps no model: it was made with --no-keep-model, by an older version, or its model "
             "is large; delete that folder and run it again with --keep-model"
         ) from None
-    except (ValueError, KeyError, TypeError, AttributeError, SchemaError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         reason = f"not a model of ssmlbench ({type(error).__name__}: {error})"
         raise DamagedFile(file, reason, MAKE_AGAIN) from None
 

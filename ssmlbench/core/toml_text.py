@@ -1,0 +1,23 @@
+"""TOML files that a user wrote, read with one line of error for whatever is wrong with them."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from ssmlbench.core.errors import UserError
+
+
+def read_toml(file: Path, name: str = "") -> dict[str, Any]:
+    """The tables of a file. name: what errors call it, if not by its path."""
+    name = name or str(file)
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{name}: cannot be read ({reason})") from None
+    except RecursionError:
+        raise UserError(f"{name}: not TOML: its lists or tables are nested too deep") from None
+    except ValueError as error:  # TOMLDecodeError, and a number of thousands of digits
+        raise UserError(f"{name}: not TOML: {error}") from None
