@@ -70,12 +70,14 @@ class GridCommand:
     quiet: bool = False
     dry_run: bool = False
     console: Console = field(default_factory=Console)
+    loggers: Sequence[str] = ()  # where finished runs are copied to
 
     def make(self, specs: Sequence[RunSpec], plugins: Plugins) -> None:
         """Make the runs; the exit code is 1 if one failed, 130 after Ctrl-C."""
         from ssmlbench.cli.dry_run import show_plan
         from ssmlbench.grid.display import Display
         from ssmlbench.grid.engines.base import Submission
+        from ssmlbench.grid.loggers import LoggingThread
 
         plan = self.dispatch.plan(specs, plugins)
         if self.dry_run:
@@ -83,9 +85,12 @@ class GridCommand:
             return
         for note in plan.notes:
             self._print(f"warning: {note}")
+        logs = LoggingThread(
+            self.loggers, plan.context.results, lambda line: self._print(f"warning: {line}")
+        )
         try:
-            with Display(self.console, len(specs), self.quiet) as display:
-                outcome = self.dispatch.run(plan, display.report)
+            with logs, Display(self.console, len(specs), self.quiet) as display:
+                outcome = self.dispatch.run(plan, logs.listening(display.report))
         except KeyboardInterrupt:
             left = len(specs) - display.closed
             runs = "run" if left == 1 else "runs"

@@ -64,6 +64,7 @@ def run(
 def command_of(where: Where, engine: dict[str, Any], results: Path) -> GridCommand:
     """Where and how the runs are made, and what is printed."""
     from ssmlbench.grid.dispatch import Dispatch
+    from ssmlbench.grid.loggers import check_loggers
     from ssmlbench.grid.run_one import get_ready
     from ssmlbench.runs.context import RunContext
 
@@ -87,7 +88,9 @@ def command_of(where: Where, engine: dict[str, Any], results: Path) -> GridComma
     options = engine_options(engine)
     dispatch = Dispatch(context, engine["engine"], where.jobs, where.workers, options)
     dispatch.check()
-    return GridCommand(dispatch, where.quiet, where.dry_run)
+    loggers = [name.strip() for name in (where.log or "").split(",") if name.strip()]
+    check_loggers(loggers)
+    return GridCommand(dispatch, where.quiet, where.dry_run, loggers=loggers)
 
 
 def specs_of(

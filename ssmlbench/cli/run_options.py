@@ -229,6 +229,14 @@ class Where:
             show_default="none",
         ),
     ] = None
+    log: Annotated[
+        str | None,
+        typer.Option(
+            help="Copy finished runs to tensorboard, mlflow or wandb (one or several), in "
+            "RESULTS-logs.",
+            show_default="nowhere",
+        ),
+    ] = None
     quiet: Annotated[bool, typer.Option("--quiet", help="Only warnings and failures.")] = False
     dry_run: Annotated[
         bool,

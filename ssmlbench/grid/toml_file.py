@@ -27,7 +27,7 @@ from ssmlbench.grid.request import GridRequest, first_seeds
 PLURALS = {"methods": "method", "datasets": "dataset", "regimes": "regime"}
 WHERE_KEYS = (
     "results", "jobs", "threads", "workers", "device", "decoded-cache", "keep-model", "engine",
-    "data-dir", "skip-bad", "quiet", "dry-run", "grid", "time-limit", "micro-batch",
+    "data-dir", "skip-bad", "quiet", "dry-run", "grid", "time-limit", "log", "micro-batch",
     "checkpoint-activations", "gpus", "keep-features",
 )  # fmt: skip
 """Options of `run` that say where and how runs are made, without the engines': no keys of a grid."""
