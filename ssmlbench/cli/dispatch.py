@@ -99,6 +99,7 @@ class GridCommand:
             self._print_submission(outcome)
             return
         self._print_summary(outcome)
+        self._print_models(specs)
         if outcome.failed:
             raise typer.Exit(1)
 
@@ -128,6 +129,17 @@ class GridCommand:
                 f"`ssmlbench status --failed --results {self._results}` shows the errors; the same "
                 "command tries again"
             )
+
+    def _print_models(self, specs: Sequence[RunSpec]) -> None:
+        """Print how many of the runs keep a model, and what the models take on the disk."""
+        from ssmlbench.runs.folder import RunFolder
+
+        files = [RunFolder.of(self.dispatch.context.results, spec).weights_file for spec in specs]
+        sizes = [file.stat().st_size for file in files if file.is_file()]
+        if sizes:
+            models = "model" if len(sizes) == 1 else "models"
+            size = f"{sum(sizes) / 2**20:,.1f} MB"
+            self.say([f"{len(sizes)} {models} kept, {size}; `ssmlbench predict` uses them"])
 
     @property
     def _results(self) -> str:
