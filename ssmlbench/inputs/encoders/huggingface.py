@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions
-from ssmlbench.inputs.encoders.model_folders import TOKENIZER_FILES, model_digest, model_folder
+from ssmlbench.inputs.encoders.model_folders import (
+    TOKENIZER_FILES,
+    VOCABULARY_FILES,
+    model_digest,
+    model_folder,
+)
 from ssmlbench.inputs.encoders.sentence import (
     SENTENCE_FILES,
     SentenceHead,
@@ -65,7 +72,7 @@ class HuggingFaceEncoder(Encoder):
         if options.pooling == "own":
             self.sentence = SentenceHead(_sentence(self.name), self.features, pretrained)
             self.features = self.sentence.width
-        longest = getattr(self.model.config, "max_position_embeddings", None)
+        longest = _longest(self.model)
         if longest and len(example) > longest:
             raise UserError(
                 f"--max-tokens {len(example)}: --backbone {self.name} reads {longest} at the most"
@@ -147,9 +154,16 @@ def _tokenizer(name: str) -> Any:
         from transformers import AutoTokenizer
 
         digest = model_digest(name, with_weights=False)
+        folder = model_folder(name)
+        if not any(True for kind in VOCABULARY_FILES for _ in folder.glob(kind)):
+            # transformers would make one without words, to which all texts are the same.
+            raise UserError(
+                f"--backbone {name}: no tokenizer in {folder} ({', '.join(VOCABULARY_FILES)}); save it "
+                "there with tokenizer.save_pretrained"
+            )
         try:
-            loaded = AutoTokenizer.from_pretrained(model_folder(name), trust_remote_code=False)
-        except (OSError, ValueError) as error:
+            loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"--backbone {name}: no tokenizer: {_first_line(error)}") from None
         _tokenizers[name] = digest, loaded
     return _tokenizers[name][1]
@@ -188,6 +202,16 @@ def _load_model(name: str, pretrained: bool) -> Any:
     return model
 
 
+def _longest(model: Any) -> int | None:
+    """The most tokens that a model reads; None if it has no such limit."""
+    longest = getattr(model.config, "max_position_embeddings", None)
+    positions = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(positions, "padding_idx", None)
+    if longest and padding is not None:  # RoBERTa and its kin count positions from there on
+        longest -= padding + 1
+    return longest
+
+
 def load_model(name: str, pretrained: bool) -> tuple[Any, set[str]]:
     """A model by id or folder, and the names of its weights that the file lacks."""
     declare_missing_operators()
@@ -213,8 +237,16 @@ def load_model(name: str, pretrained: bool) -> tuple[Any, set[str]]:
             for tensor in (*model.parameters(), *model.buffers()):
                 # The file is memory-mapped: without a copy, writing to it changes the model.
                 tensor.data = tensor.data.clone()
-    except (OSError, ValueError) as error:
-        raise UserError(f"--backbone {name} does not load: {_first_line(error)}") from None
+    except UnpicklingError:
+        raise UserError(
+            f"--backbone {name} does not load: its pytorch_model.bin holds more than tensors, and code in "
+            "it is not executed; where you trust it, load it and save_pretrained as safetensors"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        reason = _first_line(error)
+        if "ignore_mismatched_sizes" in reason:
+            reason = "its weights have other shapes than its config.json says"
+        raise UserError(f"--backbone {name} does not load: {reason}") from None
     return model, missing
 
 
@@ -228,4 +260,4 @@ def check_complete(name: str, lacking: set[str]) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0]
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -6,6 +6,7 @@ By hub id or local folder, with its own processor's size and normalisation. No c
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -18,12 +19,18 @@ from ssmlbench.inputs.encoders.images import ImageEncoder
 from ssmlbench.inputs.encoders.model_folders import model_digest, model_folder
 
 PROCESSOR = "preprocessor_config.json"
+WHOLE_PROCESSOR = "processor_config.json"
+"""Of a model for images and texts, as transformers 5 saves it: the image processor is inside."""
+SIDES = ("height", "shortest_edge", "longest_edge", "max_height")
+"""Names of a size in a processor's file."""
 
 
 @lru_cache
 def hugging_face_image_encoder(name: str) -> type[Encoder]:
     """The class of one model, as a plugin file would have written it."""
-    options = {"weights": "pretrained", "image_size": _size(name), "normalise": True}
+    processor = _processor(name)
+    normalised = bool(processor.get("do_normalize", True))
+    options = {"weights": "pretrained", "image_size": _side(processor), "normalise": normalised}
     return type("HuggingFaceImages", (HuggingFaceImages,), {"name": name, "options": options})
 
 
@@ -57,30 +64,42 @@ class HuggingFaceImages(ImageEncoder):
             raise UserError(
                 f"--weights {options.weights}: of {cls.name} there are pretrained or none"
             )
-        return (
-            f"{options.weights}@{model_digest(cls.name, options.weights != 'none', (PROCESSOR,))}"
-        )
+        files = (_processor_file(cls.name),)
+        return f"{options.weights}@{model_digest(cls.name, options.weights != 'none', files)}"
+
+
+def _processor_file(name: str) -> str:
+    """The file of the image processor: its own, or that of the whole model's processor."""
+    folder = model_folder(name)
+    both = not (folder / PROCESSOR).is_file() and (folder / WHOLE_PROCESSOR).is_file()
+    return WHOLE_PROCESSOR if both else PROCESSOR
 
 
 def _processor(name: str) -> dict[str, Any]:
-    file = model_folder(name) / PROCESSOR
+    file = _processor_file(name)
     try:
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = json.loads((model_folder(name) / file).read_text(encoding="utf-8"))
+        if file == WHOLE_PROCESSOR:
+            found = found["image_processor"]
+        processor: dict[str, Any] = {**found}
+        _side(processor)
+        for key in ("image_mean", "image_std"):
+            if len(list(map(float, processor.get(key) or [0.5]))) not in (1, 3):
+                raise ValueError(f"{key} is for other than three channels")
+    except (OSError, ValueError, KeyError, TypeError):
         raise UserError(
             f"--backbone {name}: no {PROCESSOR} that can be read; expected an image model with its "
             "processor, both saved in Hugging Face's format (save_pretrained)"
         ) from None
-    return found
+    return processor
 
 
-def _size(name: str) -> int:
+def _side(processor: Mapping[str, Any]) -> int:
     """The side of the squares that the model was made for: its crop's, else its size."""
-    processor = _processor(name)
     chosen = processor.get("crop_size") if processor.get("do_center_crop") else None
-    size = chosen or processor.get("size", 224)
+    size = chosen or processor.get("size") or 224
     if isinstance(size, dict):
-        size = size.get("height") or size.get("shortest_edge") or 224
+        size = next((size[key] for key in SIDES if size.get(key)), 224)
     return int(size)
 
 

@@ -19,7 +19,9 @@ TOKENIZER_FILES = (
     "merges.txt",
     "*.model",
 )
-IMAGE_FILES = ("config.json", "preprocessor_config.json")
+VOCABULARY_FILES = ("tokenizer.json", "vocab*", "*.model")
+"""A tokenizer has one of these."""
+IMAGE_FILES = ("config.json", "preprocessor_config.json", "processor_config.json")
 WEIGHT_FILES = ("model*.safetensors", "pytorch_model*.bin")  # the first of these that exists
 
 

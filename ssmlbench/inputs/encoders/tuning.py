@@ -90,8 +90,8 @@ def _add_adapters(encoder: Encoder, blocks: list[nn.Module], spec: RunSpec) -> N
     ]
     if not linear:
         raise UserError(
-            f"--tune lora: the blocks of --backbone {encoder.name} have no linear layers; take a "
-            "transformer, or --layers N"
+            f"--tune lora: the blocks of --backbone {encoder.name} have no linear layers; "
+            "--layers N trains the last N of them"
         )
     config = LoraConfig(
         r=spec.lora_rank, lora_alpha=spec.lora_alpha, target_modules=linear, lora_dropout=0.0
