@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssmlbench.protocol.matrices import as_labels, as_scores, check_choice, count, per_label
+from ssmlbench.protocol.matrices import (
+    as_labels,
+    as_scores,
+    blocks,
+    check_choice,
+    count,
+    per_label,
+)
 
 Parameters = Mapping[str, NDArray[Any]]
 """Fitted parameters by name, as a run stores them beside its scores."""
@@ -93,7 +100,12 @@ def calibrated_thresholds(train_scores: ArrayLike, prior: ArrayLike) -> NDArray[
         raise ValueError("prior must lie in [0, 1] for every label")
     rank = np.rint(p * len(s)).astype(np.intp)
     at = np.minimum(len(s) - rank, len(s) - 1)
-    reached = np.take_along_axis(np.sort(s, axis=0), at[None], axis=0)[0]
+    reached = np.concatenate(
+        [
+            np.take_along_axis(np.sort(s[:, part], axis=0), at[None, part], axis=0)[0]
+            for part in blocks(s.shape[1], len(s))
+        ]
+    )
     # float scores keep their type; integers need one that has an inf
     reached = reached.astype(np.result_type(s, np.float16), copy=False)
     thresholds: NDArray[np.floating] = np.where(rank > 0, reached, reached.dtype.type(np.inf))
@@ -118,7 +130,13 @@ def _top_k(
     scores: NDArray[Any], truth: NDArray[np.bool_], parameters: Parameters
 ) -> NDArray[np.bool_]:
     """The k best labels of a row with k true ones; ties go to the lower label index."""
-    k = count(truth, axis=1)
+    chosen = np.empty(scores.shape, np.bool_)
+    for part in blocks(len(scores), scores.shape[1]):
+        chosen[part] = _top_k_of(scores[part], count(truth[part], axis=1))
+    return chosen
+
+
+def _top_k_of(scores: NDArray[Any], k: NDArray[np.int64]) -> NDArray[np.bool_]:
     # A value sort is several times faster than an argsort. Only rows with ties at the k-th score,
     # or with k = 0 and so no k-th score, then need their tied labels counted off.
     at = np.minimum(scores.shape[1] - k, scores.shape[1] - 1)
@@ -127,7 +145,7 @@ def _top_k(
     over = np.flatnonzero(count(chosen, axis=1) > k)
     above, tied = scores[over] > cut[over], scores[over] == cut[over]
     room = k[over] - count(above, axis=1)
-    chosen[over] = above | (tied & (tied.cumsum(axis=1) <= room[:, None]))
+    chosen[over] = above | (tied & (tied.cumsum(axis=1, dtype=np.int32) <= room[:, None]))
     return chosen
 
 

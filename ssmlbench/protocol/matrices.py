@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+BLOCK = 1 << 21
+"""Entries of a block: of scores in single precision 8 MB."""
 
 
 def as_scores(scores: ArrayLike) -> NDArray[Any]:
@@ -39,6 +43,16 @@ def count(mask: NDArray[np.bool_], axis: int) -> NDArray[np.int64]:
     """The number of True along an axis; summing in 32 bits takes half the time of NumPy's default."""
     counts: NDArray[np.int64] = mask.sum(axis=axis, dtype=np.int32).astype(np.int64)
     return counts
+
+
+def blocks(size: int, other: int) -> Iterator[slice]:
+    """Cut an axis of `size` entries so that a block has some million entries. other: of the other axis.
+
+    What is computed block by block needs memory for a block, and none for a copy of a whole matrix.
+    """
+    step = max(1, BLOCK // max(other, 1))
+    for start in range(0, size, step):
+        yield slice(start, min(start + step, size))
 
 
 def by_label(rows: NDArray[Any]) -> NDArray[Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ssmlbench.protocol.decisions import RULES, Parameters, decide
-from ssmlbench.protocol.matrices import as_labels, as_scores, by_label, check_choice, count
+from ssmlbench.protocol.matrices import as_labels, as_scores, blocks, by_label, check_choice, count
 
 Values = NDArray[np.float64]
 
@@ -93,10 +93,21 @@ class Predictions:
         """The weights as N × D: the sums over a label's rows then read whole rows."""
         return None if self.weights is None else np.ascontiguousarray(self.weights.T)
 
+    def _weighted(self, values: NDArray[Any]) -> Values:
+        assert self.weights is not None
+        if values.ndim == 1:
+            total: Values = self.weights @ values.astype(np.float64)
+            return total
+        total = np.empty((len(self.weights), values.shape[1]))
+        for part in blocks(values.shape[1], len(values)):
+            total[:, part] = self.weights @ values[:, part].astype(np.float64)
+        return total
+
     def sum_over_rows(self, values: NDArray[Any]) -> Values:
         """The sum over rows of an N × K matrix (D × K) or of N values (D)."""
+        total: Values
         if self.weights is not None:
-            total: Values = self.weights @ values.astype(np.float64)
+            total = self._weighted(values)
         elif values.dtype == np.bool_:
             total = count(values, axis=0)[None].astype(np.float64)
         else:
@@ -122,12 +133,14 @@ class Predictions:
     @cached_property
     def average_precision(self) -> Values:
         """Step-wise average precision per label (D × K), tied scores grouped; NaN without a positive."""
-        columns, positive = by_label(self.scores), by_label(self.truth)
-        # one pass per label stays in cache
-        labels = [
-            _average_precision(column, own, self.weights_by_row)
-            for column, own in zip(columns, positive, strict=True)
-        ]
+        labels: list[Values] = []
+        for part in blocks(self.scores.shape[1], len(self.scores)):
+            columns, positive = by_label(self.scores[:, part]), by_label(self.truth[:, part])
+            # one pass per label stays in cache
+            labels += [
+                _average_precision(column, own, self.weights_by_row)
+                for column, own in zip(columns, positive, strict=True)
+            ]
         sets = 1 if self.weights is None else len(self.weights)
         return np.stack([np.broadcast_to(label, sets) for label in labels], axis=1)
 

@@ -402,3 +402,32 @@ def test_torch_is_not_imported() -> None:
     code = "import sys, ssmlbench.protocol.metrics; sys.exit('torch' in sys.modules)"
     root = Path(__file__).parents[2]
     assert subprocess.run([sys.executable, "-c", code], cwd=root).returncode == 0
+
+
+def test_large_label_spaces_are_measured_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bits as in one piece, and memory for masks beside the scores: no copy in double."""
+    import tracemalloc
+
+    from ssmlbench.protocol import matrices, metrics
+
+    random = np.random.default_rng(0)
+    scores = random.random((1200, 900), dtype=np.float32).round(2)  # with ties
+    truth = random.random(scores.shape) < 0.02
+    weights = random.poisson(1, (3, len(scores))).astype(np.float64)
+
+    def measured() -> tuple[object, list[bytes], dict[str, bytes]]:
+        parameters = fit_rules(scores, truth.mean(axis=0))
+        values = metrics.evaluate_rules(scores, truth, parameters)
+        drawn = metrics.Predictions(scores, truth, scores > 0.5, weights)
+        resampled = [m.value(drawn, "default").tobytes() for m in metrics.METRICS.values()]
+        return values, resampled, {name: v.tobytes() for name, v in parameters.items()}
+
+    monkeypatch.setattr(matrices, "BLOCK", scores.size)
+    together = measured()
+    monkeypatch.setattr(matrices, "BLOCK", scores.size // 20)
+    tracemalloc.start()
+    in_blocks = measured()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert in_blocks == together
+    assert peak < 1.6 * scores.nbytes  # a copy in double would be 2
