@@ -7,13 +7,14 @@ are used for large images, its random transforms are not, as they draw from a gl
 
 from __future__ import annotations
 
-from ssmlbench.inputs.views.base import View, identity, is_identity, plain_views
+from ssmlbench.inputs.views.base import DrawnView, View, identity, is_identity, plain_views
 from ssmlbench.inputs.views.images import PATCHES, image_views, natural_views
 from ssmlbench.inputs.views.texts import text_views
 from ssmlbench.inputs.views.vectors import feature_dropout, noise_and_dropout, vector_views
 
 __all__ = [
     "PATCHES",
+    "DrawnView",
     "View",
     "feature_dropout",
     "identity",

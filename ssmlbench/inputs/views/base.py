@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from torch import Generator, Tensor
 
 View = Callable[[Tensor, Generator], Tensor]
 """A batch of prepared inputs and a generator → the batch as it is seen."""
+
+
+@dataclass(frozen=True)
+class DrawnView:
+    """A view in two steps: its parameters are drawn on the CPU, and applied where the rows are.
+
+    So every device sees the same augmentation.
+    """
+
+    draw: Callable[[int, Generator], Any]  # a number of rows → their parameters
+    apply: Callable[[Tensor, Any], Tensor]
+    apply_on_device: Callable[[Tensor, Any], Tensor] | None = None  # as a batch; None: as `apply`
+
+    def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
+        """Draw and apply."""
+        return self.apply(inputs, self.draw(len(inputs), generator))
+
+    def on_device(self, inputs: Tensor, drawn: Any) -> Tensor:
+        """Apply parameters to rows on another device than the CPU."""
+        return (self.apply_on_device or self.apply)(inputs, drawn)
 
 
 def identity(inputs: Tensor, generator: Generator) -> Tensor:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from ssmlbench.inputs.views.base import View, identity
+from ssmlbench.inputs.views.base import DrawnView, View, identity
+
+Apply = Callable[[Tensor, Any], Tensor]
+"""Rows and their parameters → the rows as they are seen."""
 
 PATCHES = 4
 """Of an image, in its "-patches" views."""
@@ -14,7 +20,7 @@ PATCHES = 4
 
 def image_views(flips: bool) -> dict[str, View]:
     """Views of small B × C × H × W images, as floats in 0..1; mirrored if `flips` keeps labels."""
-    mirror: View = _mirror if flips else identity
+    mirror: View = MIRROR if flips else identity
     views: dict[str, View] = {
         "plain": lambda images, generator: _floats(images),
         "weak": lambda images, generator: _shift(mirror(_floats(images), generator), generator),
@@ -28,13 +34,19 @@ def natural_views(flips: bool) -> dict[str, View]:
 
     Weak mirrors; strong mirrors, applies RandAugment and cuts out a square.
     """
-    from ssmlbench.inputs.views.randaugment import randaugment
+    from ssmlbench.inputs.views.batched import augment_batch
+    from ssmlbench.inputs.views.randaugment import Augmentation, augment_rows
 
-    weak: View = _mirror if flips else identity
+    weak: View = MIRROR if flips else identity
 
-    def strong(images: Tensor, generator: Generator) -> Tensor:
-        return randaugment(weak(images, generator), generator)
+    def draw(rows: int, generator: Generator) -> tuple[Tensor | None, Augmentation]:
+        mirrored = MIRROR.draw(rows, generator) if flips else None
+        return mirrored, Augmentation.draw(rows, generator)
 
+    def strong_by(augment: Callable[[Tensor, Augmentation], Tensor]) -> Apply:
+        return lambda images, drawn: augment(_mirrored(images, drawn[0]), drawn[1])
+
+    strong = DrawnView(draw, strong_by(augment_rows), strong_by(augment_batch))
     views: dict[str, View] = {"plain": identity, "weak": weak, "strong": strong}
     return views | {f"{name}-patches": _patched(view) for name, view in views.items()}
 
@@ -44,30 +56,45 @@ def _patched(view: View) -> View:
 
     The patches of row i are rows 4i … 4i + 3.
     """
+    if not isinstance(view, DrawnView):
+        return lambda images, generator: _patches(view(images, generator))
+    return DrawnView(
+        view.draw,
+        lambda images, drawn: _patches(view.apply(images, drawn)),
+        lambda images, drawn: _patches(view.on_device(images, drawn)),
+    )
 
-    def patches(images: Tensor, generator: Generator) -> Tensor:
-        seen = view(images, generator)
-        height, width = seen.shape[2:]
-        cut = [
-            half
-            for band in (seen[:, :, : height // 2], seen[:, :, height - height // 2 :])
-            for half in (band[..., : width // 2], band[..., width - width // 2 :])
-        ]
-        together = torch.stack(cut, dim=1).flatten(0, 1)
-        size = (height, width)
-        large = F.interpolate(together.float(), size=size, mode="bilinear", align_corners=False)
-        return large.round_().to(seen.dtype) if seen.dtype == torch.uint8 else large
 
-    return patches
+def _patches(seen: Tensor) -> Tensor:
+    height, width = seen.shape[2:]
+    cut = [
+        half
+        for band in (seen[:, :, : height // 2], seen[:, :, height - height // 2 :])
+        for half in (band[..., : width // 2], band[..., width - width // 2 :])
+    ]
+    together = torch.stack(cut, dim=1).flatten(0, 1)
+    size = (height, width)
+    large = F.interpolate(together.float(), size=size, mode="bilinear", align_corners=False)
+    return large.round_().to(seen.dtype) if seen.dtype == torch.uint8 else large
 
 
 def _floats(images: Tensor) -> Tensor:
     return images.float() / 255 if images.dtype == torch.uint8 else images
 
 
-def _mirror(images: Tensor, generator: Generator) -> Tensor:
-    chosen = torch.rand(len(images), generator=generator) < 0.5
-    return torch.where(chosen[:, None, None, None], images.flip(3), images)
+def _mirrored(images: Tensor, chosen: Tensor | None) -> Tensor:
+    """The chosen rows mirrored; None: none is."""
+    if chosen is None:
+        return images
+    if images.device.type != "cpu":  # without asking the device how many are chosen
+        return torch.where(chosen.to(images.device)[:, None, None, None], images.flip(3), images)
+    seen = images.clone()
+    seen[chosen] = images[chosen].flip(3)
+    return seen
+
+
+MIRROR = DrawnView(lambda rows, generator: torch.rand(rows, generator=generator) < 0.5, _mirrored)
+"""Each row or its mirror image."""
 
 
 def _shift(images: Tensor, generator: Generator) -> Tensor:
