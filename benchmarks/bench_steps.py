@@ -98,7 +98,7 @@ def measure(trainer: Trainer, steps: int) -> dict[str, float]:
     for i in range(steps):
         start = clock()
         step = i % len(plan)
-        inputs = batching.step_inputs(plan, step)
+        inputs = batching.transfer.moved(batching.step_inputs(plan, step))
         labelled, unlabelled = batching.step_batches(plan.positions(step), inputs)
         views = clock() - start
         together, averaged_inputs = (list(parts.values()) for parts in inputs)

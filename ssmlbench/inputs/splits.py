@@ -4,16 +4,34 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
-from ssmlbench.inputs.views import View, feature_dropout, identity
+from ssmlbench.inputs.views import DrawnView, View, feature_dropout, identity
 
 RowNumbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LaterView:
+    """A view of prepared rows whose parameters are drawn, and which the device will apply."""
+
+    prepared: Tensor
+    view: DrawnView
+    drawn: Any
+
+    def seen(self, prepared: Tensor) -> Tensor:
+        """The view of the rows, which are on the device by now."""
+        return self.view.on_device(prepared, self.drawn)
+
+    def of(self, prepared: Tensor) -> LaterView:
+        """The same view of a copy of the rows."""
+        return replace(self, prepared=prepared)
 
 
 class ReadRows(Protocol):
@@ -21,6 +39,10 @@ class ReadRows(Protocol):
 
     def view(self, view: str, generator: Generator) -> Tensor:
         """One view of the rows, as a network takes them."""
+        ...
+
+    def later(self, view: str, generator: Generator) -> Tensor | LaterView:
+        """The same, but for a view that can be applied on a device: it is only drawn."""
         ...
 
 
@@ -84,6 +106,14 @@ class _PreparedOnce:
             self._prepared = None
         return seen
 
+    def later(self, view: str, generator: Generator) -> Tensor | LaterView:
+        drawn_view = self.inputs.views[view]
+        if not isinstance(drawn_view, DrawnView) or not len(self.rows):
+            return self.view(view, generator)
+        if self._prepared is None:
+            self._prepared = self.inputs.prepared(self.rows)
+        return LaterView(self._prepared, drawn_view, drawn_view.draw(len(self.rows), generator))
+
 
 def _version(tensor: Tensor) -> int:
     """How often a tensor was changed in place; tensors of inference mode do not count it."""
@@ -99,6 +129,9 @@ class _ViewByView:
 
     def view(self, view: str, generator: Generator) -> Tensor:
         return self.inputs.view(self.rows, view, generator)
+
+    def later(self, view: str, generator: Generator) -> Tensor | LaterView:
+        return self.view(view, generator)
 
 
 def view_by_view(inputs: SplitInputs, rows: RowNumbers) -> ReadRows:

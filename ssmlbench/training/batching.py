@@ -12,16 +12,17 @@ from torch import Tensor
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.inputs.splits import ReadRows
+from ssmlbench.inputs.splits import LaterView, ReadRows
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Batch, Forward, Pools
 from ssmlbench.training.model import Model
 from ssmlbench.training.run_data import RunData
+from ssmlbench.training.transfer import Moved, Transfer
 
 LEAST_EPOCH_STEPS, MOST_EPOCH_STEPS = 25, 150
 """Of an epoch on fixed features: 1,000 to 6,000 in the 40 epochs of a run (docs/recipe.md)."""
 
-StepInputs = dict[tuple[str, str], Tensor]
+StepInputs = dict[tuple[str, str], Tensor | LaterView]
 """Inputs by (pool, view)."""
 
 
@@ -98,10 +99,11 @@ def _views(
     read: Mapping[str, ReadRows],
     views: Mapping[str, tuple[str, ...]],
     generator: torch.Generator,
+    later: bool,
 ) -> StepInputs:
-    """Every view of the rows of each pool, which are read once."""
+    """Every view of the rows of each pool, which are read once; later: the device applies views."""
     return {
-        (pool, view): rows.view(view, generator)
+        (pool, view): rows.later(view, generator) if later else rows.view(view, generator)
         for pool, rows in read.items()
         for view in views[pool]
     }
@@ -118,6 +120,7 @@ class Batching:
         self.inputs = run_data.train
         self.rows = run_data.rows
         self.model = model
+        self.transfer = Transfer(model.device)
         self.pools = pools
         # Batches show what was observed, whatever the method did to its copy in the pools.
         self.observed = {
@@ -146,10 +149,10 @@ class Batching:
         """Yield the labelled and the unlabelled batch of each step; threads read inputs ahead."""
         threads = workers if self.inputs.on_the_fly else 0
         loaded = ahead(lambda step: self.step_inputs(plan, step), len(plan), threads)
-        for step, inputs in enumerate(loaded):
+        for step, inputs in enumerate(self.transfer.ahead(loaded)):
             yield self.step_batches(plan.positions(step), inputs)
 
-    def step_inputs(self, plan: EpochPlan, step: int) -> tuple[StepInputs, StepInputs]:
+    def step_inputs(self, plan: EpochPlan, step: int) -> list[StepInputs]:
         """The inputs of the network and of the averaged network in one step.
 
         They depend on the seed, the epoch and the step alone: steps can be prepared in any order.
@@ -162,20 +165,19 @@ class Batching:
         }
         views = {"labelled": method.labelled_views, "unlabelled": method.unlabelled_views}
         averaged = {"labelled": (), "unlabelled": method.unlabelled_ema_views}
-        return (
-            _views(read, views, generator),
-            _views(read, averaged, generator),
-        )
+        later = self.transfer.sees
+        seen = [_views(read, names, generator, later) for names in (views, averaged)]
+        return self.transfer.pinned(seen)
 
     def step_batches(
-        self, positions: Mapping[str, Tensor], inputs: tuple[StepInputs, StepInputs]
+        self, positions: Mapping[str, Tensor], inputs: Moved[tuple[str, str]]
     ) -> tuple[Batch, Batch | None]:
-        """The labelled and the unlabelled batch of a step, on the model's device."""
+        """The labelled and the unlabelled batch of a step, on the model's device.
+
+        inputs: of the network and of the averaged network, there already.
+        """
         device = self.model.device
-        raw, averaged = (
-            {part: tensor.to(device, non_blocking=True) for part, tensor in parts.items()}
-            for parts in inputs
-        )
+        raw, averaged = inputs
         forward = Forward(self.model.run, raw, known=self.inputs.views)
         ema_forward = Forward(self.model.run_averaged, averaged, "ema_views", self.inputs.views)
         batches = {}

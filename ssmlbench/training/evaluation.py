@@ -19,7 +19,7 @@ from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.suggestions import did_you_mean
-from ssmlbench.inputs.splits import RowNumbers, SplitInputs
+from ssmlbench.inputs.splits import LaterView, RowNumbers, SplitInputs
 from ssmlbench.kit.contract import check_pseudo_labels
 from ssmlbench.kit.heads import Network
 from ssmlbench.kit.method import Method
@@ -29,6 +29,7 @@ from ssmlbench.protocol.judge import Judgements, checked_scores
 from ssmlbench.training.model import Model
 from ssmlbench.training.recording import Recorder, Watch
 from ssmlbench.training.run_data import RunData
+from ssmlbench.training.transfer import Transfer
 
 
 @dataclass
@@ -90,6 +91,7 @@ class Scorer:
         self.method = method
         self.model = model
         self.workers = workers
+        self.transfer = Transfer(model.device)
 
     @torch.no_grad()
     def predict(
@@ -115,14 +117,16 @@ class Scorer:
         pieces: dict[str, list[Tensor]] = {name: [] for name in names}
         size = self.model.batch_rows
 
-        def load(i: int) -> Tensor:
+        def load(i: int) -> list[dict[str, Tensor | LaterView]]:
             generator = stream(self.spec.seed, *purpose, i)
-            return inputs.view(rows[i * size : (i + 1) * size], view, generator)
+            read = inputs.read(rows[i * size : (i + 1) * size])
+            take = read.later if self.transfer.sees else read.view
+            return self.transfer.pinned([{view: take(view, generator)}])
 
         threads = self.workers if inputs.on_the_fly else 0
         batches = ahead(load, max(math.ceil(len(rows) / size), 1), threads)
-        for number, batch in enumerate(batches):
-            outputs = self.model.predict(network, batch.to(self.model.device, non_blocking=True))
+        for number, (batch,) in enumerate(self.transfer.ahead(batches)):
+            outputs = self.model.predict(network, batch[view])
             if watch is not None:
                 watch(number * size, outputs)
             for name in names:

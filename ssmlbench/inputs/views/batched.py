@@ -146,7 +146,8 @@ def _maps(chosen: Tensor, level: Tensor, sign: Tensor, images: Tensor) -> Tensor
         own = chosen == OPERATION_NAMES.index(name)
         maps = torch.where(own[:, None], torch.stack(numbers, dim=1), maps)
     # Round here, on the CPU: a float32 holds 24 binary digits.
-    return (maps * 2**FIXED_POINT).round() / 2**FIXED_POINT
+    fixed: Tensor = (maps * 2**FIXED_POINT).round() / 2**FIXED_POINT
+    return fixed
 
 
 def _move(images: Tensor, numbers: Numbers) -> Tensor:

@@ -1,0 +1,135 @@
+"""Inputs on their way to the device: from pinned memory, a batch ahead on a side stream, seen there.
+
+On the CPU nothing is moved. Which rows and views a batch has is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from ssmlbench.inputs.splits import LaterView
+
+Key = TypeVar("Key", bound=Hashable)
+Parts = Mapping[Key, Tensor | LaterView]
+"""Inputs by name; views that the device applies are not applied yet."""
+Moved = list[dict[Key, Tensor]]
+
+SEEN_ON_CPU = ("cpu", "mps")
+"""Devices whose views are applied on the CPU."""
+
+
+class SideStream(Protocol):
+    """Work beside what the device computes."""
+
+    def beside(self) -> AbstractContextManager[object]:
+        """Queue what is called inside on the side stream."""
+        ...
+
+    def mark(self) -> object:
+        """Mark the end of what is queued so far."""
+        ...
+
+    def wait(self, mark: object, tensors: Sequence[Tensor]) -> None:
+        """Let the device's own stream wait for a mark, and use these tensors from then on."""
+        ...
+
+
+class CudaSideStream:
+    """A second stream of a CUDA device."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.stream = torch.cuda.Stream(device)
+
+    def beside(self) -> AbstractContextManager[object]:
+        """Queue what is called inside on the side stream."""
+        return torch.cuda.stream(self.stream)
+
+    def mark(self) -> object:
+        """Mark the end of what is queued so far."""
+        return self.stream.record_event()
+
+    def wait(self, mark: object, tensors: Sequence[Tensor]) -> None:
+        """Let the device's own stream wait for a mark, and use these tensors from then on."""
+        own = torch.cuda.current_stream(self.device)
+        own.wait_event(mark)  # type: ignore[arg-type]
+        for tensor in tensors:  # or their memory could be given away while they are in use
+            tensor.record_stream(own)
+
+
+class Transfer:
+    """Moves the inputs of one batch after the other to a device."""
+
+    def __init__(self, device: torch.device, side: SideStream | None = None):
+        """side: by default a stream of its own on CUDA, none elsewhere."""
+        self.device = device
+        self.side = side or (CudaSideStream(device) if device.type == "cuda" else None)
+
+    @property
+    def sees(self) -> bool:
+        """Whether the device applies the views that can be applied there."""
+        return self.device.type not in SEEN_ON_CPU
+
+    def pinned(
+        self, batch: list[dict[Key, Tensor | LaterView]]
+    ) -> list[dict[Key, Tensor | LaterView]]:
+        """The batch in memory that can be copied while the CPU goes on; as it is without CUDA."""
+        if self.device.type != "cuda":
+            return batch
+        copies: dict[int, Tensor] = {}
+
+        def pin(tensor: Tensor) -> Tensor:
+            if id(tensor) not in copies:
+                copies[id(tensor)] = tensor.pin_memory()
+            return copies[id(tensor)]
+
+        return [
+            {
+                key: pin(part) if isinstance(part, Tensor) else part.of(pin(part.prepared))
+                for key, part in parts.items()
+            }
+            for parts in batch
+        ]
+
+    def ahead(self, batches: Iterator[Sequence[Parts[Key]]]) -> Iterator[Moved[Key]]:
+        """Each batch on the device; with a side stream, the next one is on its way by then."""
+        if self.side is None:
+            yield from map(self.moved, batches)
+            return
+        waiting: tuple[Moved[Key], object] | None = None
+        for batch in batches:
+            with self.side.beside():
+                moved = self.moved(batch)
+                mark = self.side.mark()
+            if waiting is not None:
+                yield self._ready(*waiting)
+            waiting = moved, mark
+        if waiting is not None:
+            yield self._ready(*waiting)
+
+    def _ready(self, moved: Moved[Key], mark: object) -> Moved[Key]:
+        assert self.side is not None
+        self.side.wait(mark, [tensor for parts in moved for tensor in parts.values()])
+        return moved
+
+    def moved(self, batch: Sequence[Parts[Key]]) -> Moved[Key]:
+        """The batch on the device; rows go there once, however many views are taken of them."""
+        copies: dict[int, Tensor] = {}
+
+        def move(tensor: Tensor) -> Tensor:
+            if id(tensor) not in copies:
+                copies[id(tensor)] = tensor.to(self.device, non_blocking=True)
+            return copies[id(tensor)]
+
+        return [
+            {
+                key: move(part) if isinstance(part, Tensor) else part.seen(move(part.prepared))
+                for key, part in parts.items()
+            }
+            for parts in batch
+        ]

@@ -1,0 +1,134 @@
+"""Inputs reach the device once, a batch ahead of their use, with the views applied there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ssmlbench.core.seeds import stream
+from ssmlbench.inputs.splits import Inputs, LaterView
+from ssmlbench.inputs.views import natural_views
+from ssmlbench.training.transfer import Transfer
+
+CPU = torch.device("cpu")
+
+
+class LoggedStream:
+    """A side stream that notes what happens, in order."""
+
+    def __init__(self, log: list[str]):
+        self.log = log
+        self.inside = False
+        self.marks = 0
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        self.inside = True
+        yield
+        self.inside = False
+
+    def mark(self) -> object:
+        assert self.inside
+        self.log.append(f"copied {self.marks}")
+        self.marks += 1
+        return self.marks - 1
+
+    def wait(self, mark: object, tensors: Sequence[Tensor]) -> None:
+        assert not self.inside
+        assert all(isinstance(tensor, Tensor) for tensor in tensors)
+        self.log.append(f"wait {mark}")
+
+
+def batches(count: int) -> Iterator[list[dict[str, Tensor | LaterView]]]:
+    for number in range(count):
+        yield [{"a": torch.full((2,), number)}, {}]
+
+
+def test_the_next_batch_is_on_its_way_while_one_is_used() -> None:
+    log: list[str] = []
+    transfer = Transfer(CPU, LoggedStream(log))
+    for number, (first, second) in enumerate(transfer.ahead(batches(3))):
+        assert first["a"].tolist() == [number, number]
+        assert second == {}
+        log.append(f"used {number}")
+    assert log == [
+        "copied 0", "copied 1", "wait 0", "used 0", "copied 2", "wait 1", "used 1", "wait 2", "used 2",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_few_batches_are_all_used(count: int) -> None:
+    for side in (None, LoggedStream([])):
+        assert len(list(Transfer(CPU, side).ahead(batches(count)))) == count
+
+
+def photographs() -> Inputs:
+    draw = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (10, 3, 16, 16), generator=draw).to(torch.uint8)
+    return Inputs(images, natural_views(flips=True))
+
+
+def test_rows_are_copied_once_for_all_their_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, generator = photographs().read(np.arange(4)), stream(0, "views")
+    parts: dict[str, Any] = {
+        name: read.later(name, generator) for name in ("plain", "weak", "strong")
+    }
+    assert isinstance(parts["plain"], Tensor)
+    assert isinstance(parts["weak"], LaterView)
+    moved: list[int] = []
+    real = Tensor.to
+
+    def to(self: Tensor, *arguments: Any, **named: Any) -> Tensor:
+        if self.ndim == 4 and self.dtype == torch.uint8 and self.shape[-1] == 16:
+            moved.append(id(self))
+        return real(self, *arguments, **named)
+
+    transfer = Transfer(CPU)
+    with monkeypatch.context() as patched:
+        patched.setattr(Tensor, "to", to)
+        (seen,) = transfer.moved([parts])
+    assert len(moved) == 1
+    expected, generator = photographs().read(np.arange(4)), stream(0, "views")
+    for name in ("plain", "weak"):
+        assert torch.equal(seen[name], expected.view(name, generator))
+    assert seen["strong"].shape == seen["plain"].shape
+
+
+def test_the_cpu_applies_views_itself_and_pins_nothing() -> None:
+    transfer = Transfer(CPU)
+    assert not transfer.sees
+    assert transfer.side is None
+    batch: list[dict[str, Tensor | LaterView]] = [{"a": torch.zeros(2)}]
+    assert transfer.pinned(batch) is batch
+
+
+def test_a_device_is_given_rows_and_drawn_parameters() -> None:
+    assert Transfer(torch.device("meta")).sees
+    assert not Transfer(torch.device("mps")).sees
+    rows = photographs().read(np.arange(3))
+    weak = rows.later("weak", stream(0, "a"))
+    strong = rows.later("strong", stream(0, "b"))
+    assert isinstance(weak, LaterView)
+    assert isinstance(strong, LaterView)
+    assert weak.prepared is strong.prepared  # one read of the rows
+    assert weak.of(torch.zeros(1)).drawn is weak.drawn
+
+
+def test_pinned_rows_stay_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tensor, "pin_memory", lambda self: self.clone())
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
+    transfer = Transfer(torch.device("cuda"))
+    rows = photographs().read(np.arange(3))
+    generator = stream(0, "a")
+    batch: list[dict[str, Any]] = [
+        {name: rows.later(name, generator) for name in ("plain", "weak", "strong")}
+    ]
+    (pinned,) = transfer.pinned(batch)
+    assert pinned["weak"].prepared is pinned["strong"].prepared is pinned["plain"]
+    assert pinned["plain"] is not batch[0]["plain"]
