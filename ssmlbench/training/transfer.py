@@ -14,10 +14,10 @@ from torch import Tensor
 
 from ssmlbench.inputs.splits import LaterView
 
-Key = TypeVar("Key", bound=Hashable)
-Parts = Mapping[Key, Tensor | LaterView]
+PartName = TypeVar("PartName", bound=Hashable)
+Parts = Mapping[PartName, Tensor | LaterView]
 """Inputs by name; views that the device applies are not applied yet."""
-Moved = list[dict[Key, Tensor]]
+Moved = list[dict[PartName, Tensor]]
 
 SEEN_ON_CPU = ("cpu", "mps")
 """Devices whose views are applied on the CPU."""
@@ -76,8 +76,8 @@ class Transfer:
         return self.device.type not in SEEN_ON_CPU
 
     def pinned(
-        self, batch: list[dict[Key, Tensor | LaterView]]
-    ) -> list[dict[Key, Tensor | LaterView]]:
+        self, batch: list[dict[PartName, Tensor | LaterView]]
+    ) -> list[dict[PartName, Tensor | LaterView]]:
         """The batch in memory that can be copied while the CPU goes on; as it is without CUDA."""
         if self.device.type != "cuda":
             return batch
@@ -96,12 +96,12 @@ class Transfer:
             for parts in batch
         ]
 
-    def ahead(self, batches: Iterator[Sequence[Parts[Key]]]) -> Iterator[Moved[Key]]:
+    def ahead(self, batches: Iterator[Sequence[Parts[PartName]]]) -> Iterator[Moved[PartName]]:
         """Each batch on the device; with a side stream, the next one is on its way by then."""
         if self.side is None:
             yield from map(self.moved, batches)
             return
-        waiting: tuple[Moved[Key], object] | None = None
+        waiting: tuple[Moved[PartName], object] | None = None
         for batch in batches:
             with self.side.beside():
                 moved = self.moved(batch)
@@ -112,12 +112,12 @@ class Transfer:
         if waiting is not None:
             yield self._ready(*waiting)
 
-    def _ready(self, moved: Moved[Key], mark: object) -> Moved[Key]:
+    def _ready(self, moved: Moved[PartName], mark: object) -> Moved[PartName]:
         assert self.side is not None
         self.side.wait(mark, [tensor for parts in moved for tensor in parts.values()])
         return moved
 
-    def moved(self, batch: Sequence[Parts[Key]]) -> Moved[Key]:
+    def moved(self, batch: Sequence[Parts[PartName]]) -> Moved[PartName]:
         """The batch on the device; rows go there once, however many views are taken of them."""
         copies: dict[int, Tensor] = {}
 

@@ -23,9 +23,9 @@ from ssmlbench.inputs.views.randaugment import (
 FIXED_POINT = 20
 """Binary digits after the point of an affine map's numbers."""
 
-Numbers = dict[str, Tensor]
+OperationNumbers = dict[str, Tensor]
 """Parameters of n rows on their device, by name: n × 1 × 1 × 1, `map` n × 6, `box` n × 4."""
-BatchOperation = Callable[[Tensor, Numbers], Tensor]
+BatchOperation = Callable[[Tensor, OperationNumbers], Tensor]
 
 
 def augment_batch(images: Tensor, drawn: Augmentation) -> Tensor:
@@ -50,7 +50,7 @@ def augment_batch(images: Tensor, drawn: Augmentation) -> Tensor:
     return _fill(images, boxes.to(images.device), drawn.colours.to(images.device))
 
 
-def _numbers(drawn: Augmentation, turn: int, order: Tensor, images: Tensor) -> Numbers:
+def _numbers(drawn: Augmentation, turn: int, order: Tensor, images: Tensor) -> OperationNumbers:
     """The parameters of one turn, its rows in the order given, on the images' device in one copy."""
     level, sign = drawn.levels[:, turn].double(), drawn.signs[:, turn].double()
     factor = 1 + sign * 0.9 * level
@@ -77,7 +77,7 @@ def _uint8(values: Tensor) -> Tensor:
     return values.clamp_(0, 255).to(torch.uint8)
 
 
-def _blend(images: Tensor, other: Tensor, numbers: Numbers) -> Tensor:
+def _blend(images: Tensor, other: Tensor, numbers: OperationNumbers) -> Tensor:
     """Factor · image + (1 - factor) · other. Two products and a sum: no device may fuse them."""
     return _uint8(images * numbers["factor"] + other * numbers["rest"])
 
@@ -87,12 +87,12 @@ def _grey(images: Tensor) -> Tensor:
     return (red * 0.2989 + green * 0.587 + blue * 0.114).floor_().unsqueeze_(1)
 
 
-def _contrast(images: Tensor, numbers: Numbers) -> Tensor:
+def _contrast(images: Tensor, numbers: OperationNumbers) -> Tensor:
     total = _grey(images).long().sum(dim=(1, 2, 3), keepdim=True)
     return _blend(images, total.float() / (images.shape[2] * images.shape[3]), numbers)
 
 
-def _sharpness(images: Tensor, numbers: Numbers) -> Tensor:
+def _sharpness(images: Tensor, numbers: OperationNumbers) -> Tensor:
     if min(images.shape[2:]) <= 2:
         return images
     inside = images[:, :, 1:-1, 1:-1].float()
@@ -102,7 +102,7 @@ def _sharpness(images: Tensor, numbers: Numbers) -> Tensor:
     return seen
 
 
-def _autocontrast(images: Tensor, numbers: Numbers) -> Tensor:
+def _autocontrast(images: Tensor, numbers: OperationNumbers) -> Tensor:
     floats = images.float()
     low, high = floats.amin((2, 3), keepdim=True), floats.amax((2, 3), keepdim=True)
     flat = low == high
@@ -110,7 +110,7 @@ def _autocontrast(images: Tensor, numbers: Numbers) -> Tensor:
     return _uint8((floats - low.masked_fill(flat, 0.0)) / scale)
 
 
-def _equalize(images: Tensor, numbers: Numbers) -> Tensor:
+def _equalize(images: Tensor, numbers: OperationNumbers) -> Tensor:
     """Histogram equalisation by Pillow's scheme; counts come from sorting, which repeats itself."""
     flat = images.flatten(2)
     values = torch.arange(256, device=images.device).expand(*flat.shape[:2], 256)
@@ -150,7 +150,7 @@ def _maps(chosen: Tensor, level: Tensor, sign: Tensor, images: Tensor) -> Tensor
     return fixed
 
 
-def _move(images: Tensor, numbers: Numbers) -> Tensor:
+def _move(images: Tensor, numbers: OperationNumbers) -> Tensor:
     """Each pixel from the nearest one of its affine map; grey where that lies outside."""
     height, width = images.shape[2:]
     fixed = (numbers["map"] * 2**FIXED_POINT).long()  # whole numbers already
