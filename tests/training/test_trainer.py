@@ -113,14 +113,18 @@ def test_views_nobody_declared_are_not_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = trainer_for(tmp_path)
-    asked = []
-    original = trainer.evaluator.run_data.train.view
+    asked: list[str] = []
 
-    def view(rows: Any, name: str, generator: Any) -> Any:
-        asked.append(name)
-        return original(rows, name, generator)
+    def noted(name: str, view: Any) -> Any:
+        def take(rows: Any, generator: Any) -> Any:
+            asked.append(name)
+            return view(rows, generator)
 
-    monkeypatch.setattr(trainer.evaluator.run_data.train, "view", view)
+        return take
+
+    inputs = trainer.evaluator.run_data.train
+    views = {name: noted(name, view) for name, view in inputs.views.items()}
+    monkeypatch.setattr(inputs, "views", views)
     trainer.train()
     # plain: the scores at the end; weak: what the judge notes of some rows, outside the steps
     assert set(asked) == {"strong", "plain", "weak"}
