@@ -33,7 +33,7 @@ from ssmlbench.protocol.judge import Judge
 from ssmlbench.runs.execute import open_task
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.train import build_encoder, build_learner, encoder_class
-from ssmlbench.training.device import make_repeatable
+from ssmlbench.training.repeatable import make_repeatable
 from ssmlbench.training.run_data import RunData, load_run_data
 from ssmlbench.training.trainer import Trainer, TrainingContext
 

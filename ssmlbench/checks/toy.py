@@ -28,6 +28,7 @@ from ssmlbench.training.trainer import Trainer, TrainingContext
 
 ROWS, TEST_ROWS, LABELS = 72, 24, 5
 CHECKPOINT = "checkpoint.safetensors"
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,18 @@ def train(
     test_truth: Labels | None = None,
     folder: Path | None = None,
     notify: Notify = lambda event: None,
+    device: torch.device = CPU,
 ) -> Outcome:
     """Train on the toy. `truth`, `test_truth`: the true labels, if not the toy's own."""
     trainer, judge = toy_trainer(
-        cls, data, spec, truth=truth, test_truth=test_truth, folder=folder, notify=notify
+        cls,
+        data,
+        spec,
+        truth=truth,
+        test_truth=test_truth,
+        folder=folder,
+        notify=notify,
+        device=device,
     )
     return Outcome.of(trainer.train(), judge.found)
 
@@ -115,6 +124,7 @@ def toy_trainer(
     test_truth: Labels | None = None,
     folder: Path | None = None,
     notify: Notify = lambda event: None,
+    device: torch.device = CPU,
 ) -> tuple[Trainer, Judge]:
     """The trainer of a run on the toy, and the judge that it hands in to."""
     truth = data.truth if truth is None else truth
@@ -128,7 +138,7 @@ def toy_trainer(
     torch.manual_seed(stream_seed(spec.seed, "network"))
     example = data.train.view(np.zeros(1, dtype=np.int64), "plain", torch.Generator())[0]
     checkpoint = Checkpoint(folder / CHECKPOINT) if folder else None
-    context = TrainingContext(torch.device("cpu"), checkpoint, notify)
+    context = TrainingContext(device, checkpoint, notify)
     return Trainer(spec, method, data.encoder(example), run_data, context), judge
 
 
@@ -137,4 +147,5 @@ def same_bits(a: Outcome, b: Outcome) -> bool:
     assert a.network is not None
     assert b.network is not None
     weights = zip(a.network.state_dict().values(), b.network.state_dict().values(), strict=True)
-    return np.array_equal(a.scores, b.scores) and all(torch.equal(x, y) for x, y in weights)
+    same_weights = all(torch.equal(x.cpu(), y.cpu()) for x, y in weights)
+    return np.array_equal(a.scores, b.scores) and same_weights

@@ -43,7 +43,9 @@ def predict(
         str | None, typer.Option(help="Where the encoder is on this machine, if it has moved.")
     ] = None,
     results: ResultsFolders = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="auto, cpu, cuda, cuda:1 (one GPU of several), mps.")
+    ] = "auto",
     plugin: PluginFiles = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only warnings and errors.")] = False,
 ) -> None:

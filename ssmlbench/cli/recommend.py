@@ -42,7 +42,9 @@ def recommend(
     ] = None,
     backbone: Annotated[str | None, typer.Option(help="Encoder, as for `run`.")] = None,
     results: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("results"),
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="auto, cpu, cuda, cuda:1 (one GPU of several), mps.")
+    ] = "auto",
     jobs: Annotated[int | None, typer.Option(help="Runs made at the same time.")] = None,
     plugin: PluginFiles = None,
     data_dir: DataDir = None,

@@ -101,7 +101,7 @@ def _run_parameter(option: RunOption) -> inspect.Parameter:
     )
     complete = COMPLETIONS.get(option.name)
     if complete is None and option.choices:
-        complete = completing(option.choices)
+        complete = completing((*(["auto"] if option.automatic else []), *option.choices))
     declared = typer.Option(
         switch,
         help=text,
@@ -158,7 +158,9 @@ class Where:
     PANEL: ClassVar[str] = WHERE
 
     results: Annotated[Path, typer.Option(help="Where finished runs are kept.")] = Path("results")
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto"
+    device: Annotated[
+        str, typer.Option(help="auto, cpu, cuda, cuda:1 (one GPU of several), mps.")
+    ] = "auto"
     jobs: Annotated[
         int | None,
         typer.Option(

@@ -38,6 +38,7 @@ class RunOption:
     default_text: str = ""  # what `--help` calls the default
     axis: bool = False  # a grid may have several values
     choices: tuple[str, ...] = ()
+    automatic: bool = False  # `auto` may be typed too, and means its default
     above: float | None = None  # bounds of a number
     least: float | None = None
     most: float | None = None

@@ -309,10 +309,18 @@ class RunSpec:
     ema_decay: float = run_option(0.9997, setting=True, training=True)
     precision: Precision = run_option(
         "float32",
-        "Of the network's arithmetic: float32, bfloat16 or float16 (mixed precision).",
+        "Of the network's arithmetic: auto, float32, bfloat16 or float16 (mixed precision).",
         panel=TRAINING,
-        default_text="float32; with CUDA bfloat16, on old GPUs float16; on a cluster with --device auto "
-        "float32",
+        default_text="auto: float32; for encoders trained with CUDA bfloat16, on old GPUs float16; on a "
+        "cluster with --device auto float32",
+        automatic=True,
+        setting=True,
+        added_later=True,
+    )
+    fast: bool = run_option(
+        False,
+        "CUDA: the quickest kernels (fused attention, TF32, autotuning); the last bits then vary.",
+        panel=TRAINING,
         setting=True,
         added_later=True,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import Unsupported, UserError
-from ssmlbench.core.spec import NUMBERS, OPTIONS, REGIME_NUMBERS, RunSpec
+from ssmlbench.core.spec import NUMBERS, OPTIONS, REGIME_NUMBERS, Precision, RunSpec
 from ssmlbench.core.suggestions import one_of
 from ssmlbench.protocol.regimes import REGIMES
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
 
 Axes = Mapping[str, tuple[Any, ...]]
+AUTO = "auto"
 ALL = "all"
 MOST_SEEDS = 100_000
 """`--method all`: every method that can do a cell of the grid."""
@@ -62,7 +63,12 @@ class GridRequest:
     def completed(self, **defaults: Any) -> GridRequest:
         """The request with its defaults filled in; a UserError for a required option that is missing."""
         own = {"regime": (RunSpec.regime,)}
-        request = dataclasses.replace(self, values={**own, **defaults, **self.values})
+        typed = {
+            name: value
+            for name, value in self.values.items()
+            if not (OPTIONS[name].automatic and value == AUTO)
+        }
+        request = dataclasses.replace(self, values={**own, **defaults, **typed})
         for name, value in request.values.items():
             for one in value if OPTIONS[name].axis else (value,):
                 OPTIONS[name].check(one)
@@ -90,18 +96,40 @@ def requested_specs(
     """
     from ssmlbench.grid.study import tuned_specs
     from ssmlbench.training.device import check_precision, default_precision, pick_device
+    from ssmlbench.training.repeatable import check_fast
 
     device, here = dispatch.context.device, dispatch.runs_here
-    request = request.completed(precision=default_precision(device, here))
+    request = request.completed()
+    precision = request.fixed.get("precision")
     if here:
-        check_precision(pick_device(device), request.fixed["precision"])
+        check_precision(pick_device(device), precision or RunSpec.precision)
+        check_fast(pick_device(device), request.fixed.get("fast", RunSpec.fast))
     for name in request.axes["method"]:
         if name != ALL:
             _ = plugins.methods[name]  # an unknown name is an error before any data is prepared
     for name in request.axes["dataset"]:
         prepare_data(plugins.datasets[plugins.data_set(name)])
     specs = expand(plugins, request)
+    if precision is None:
+        specs = with_default_precision(specs, plugins, default_precision(device, here))
     return specs if tuned_in is None else tuned_specs(specs, plugins, tuned_in)
+
+
+def with_default_precision(
+    specs: Iterable[RunSpec], plugins: Plugins, precision: Precision
+) -> list[RunSpec]:
+    """The specs in the precision that their device trains encoders in.
+
+    Heads on fixed features stay in float32 everywhere: they are too small to gain from less.
+    """
+    from ssmlbench.runs.train import on_fixed_features
+
+    return [
+        spec
+        if spec.is_estimator or on_fixed_features(spec, plugins)
+        else dataclasses.replace(spec, precision=precision)
+        for spec in specs
+    ]
 
 
 def first_seeds(count: int) -> tuple[int, ...]:

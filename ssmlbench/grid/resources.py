@@ -1,9 +1,9 @@
-"""The cores and GPUs of this machine, and how many runs it makes at the same time."""
+"""The cores and GPUs of this machine, and how its runs share them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ssmlbench.core.spec import RunSpec
@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
     from ssmlbench.runs.context import RunContext
 
+MOST_GAIN = 6
+"""By how much a GPU can speed up a head on fixed features at most (benchmarks/bench_heads.py): 2 to 6.
+
+With more cores than that to a GPU, as many heads as there are cores finish sooner on the cores.
+"""
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -19,7 +25,8 @@ class Machine:
 
     device: str  # cpu, cuda or mps
     cores: int
-    gpus: int  # 0 if the device is not cuda
+    gpus: int  # that may be used; 0 if the device is not cuda
+    first_gpu: int = 0  # of those that this process sees
 
     @classmethod
     def here(cls, device: str) -> Machine:
@@ -29,8 +36,12 @@ class Machine:
         from ssmlbench.core.cpu import core_count
         from ssmlbench.training.device import pick_device
 
-        kind = pick_device(device).type
-        return cls(kind, core_count(), torch.cuda.device_count() if kind == "cuda" else 0)
+        picked = pick_device(device)
+        if picked.type != "cuda":
+            return cls(picked.type, core_count(), 0)
+        if picked.index is not None:
+            return cls("cuda", core_count(), 1, picked.index)
+        return cls("cuda", core_count(), torch.cuda.device_count())
 
     def jobs(self, threads: Sequence[int | None]) -> int:
         """Runs to make at a time. threads: CPU threads of each run; None: all cores.
@@ -43,6 +54,30 @@ class Machine:
         widest = max((wanted or self.cores for wanted in threads), default=1)
         return min(runs, max(1, self.cores // widest))
 
+    @property
+    def heads_on_cores(self) -> bool:
+        """Whether heads on fixed features are made sooner on the cores than on the GPUs."""
+        return self.gpus > 0 and self.cores >= MOST_GAIN * self.gpus
+
+    def gpu(self, slot: int, visible: str | None) -> str | None:
+        """The CUDA_VISIBLE_DEVICES with which a run sees one GPU only; None: leave it as it is.
+
+        visible: the present value. slot: the place of the run among those made at a time.
+        """
+        if not self.gpus:
+            return None
+        place = self.first_gpu + slot % self.gpus
+        return visible.split(",")[place] if visible else str(place)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Runs of one kind, which take turns at the same resources of the machine."""
+
+    specs: Sequence[RunSpec]
+    context: RunContext
+    jobs: int  # at a time
+
 
 def threads_wanted(
     specs: Sequence[RunSpec], plugins: Plugins, context: RunContext
@@ -51,3 +86,37 @@ def threads_wanted(
     from ssmlbench.runs.train import threads_of
 
     return [threads_of(spec, plugins, context) for spec in specs]
+
+
+def lanes(
+    machine: Machine,
+    specs: Sequence[RunSpec],
+    plugins: Plugins,
+    context: RunContext,
+    jobs_per_gpu: int | None = None,
+) -> list[Lane]:
+    """The runs that share the machine, and how many of each kind are made at a time.
+
+    With `--device auto` on a machine with GPUs, heads on fixed features and estimators are trained on
+    the cores if that is sooner; a GPU encodes their inputs. jobs_per_gpu: of all runs, on GPUs.
+    """
+    from ssmlbench.runs.train import on_fixed_features
+
+    heads: list[RunSpec] = []
+    if context.device == "auto" and machine.heads_on_cores and jobs_per_gpu is None:
+        heads = [spec for spec in specs if on_fixed_features(spec, plugins)]
+    chosen = {spec.hash for spec in heads}
+    others = [spec for spec in specs if spec.hash not in chosen]
+    found = []
+    if others or not heads:
+        jobs = machine.jobs(threads_wanted(others, plugins, context))
+        if jobs_per_gpu is not None:
+            jobs = min(max(1, len(others)), machine.gpus * jobs_per_gpu)
+        found.append(Lane(others, context, jobs))
+    if heads:
+        # A run on a GPU keeps a core busy with giving it work.
+        free = max(1, machine.cores - sum(lane.jobs for lane in found))
+        here = replace(context, device="cpu", encoding_device=context.device)
+        threads = threads_wanted(heads, plugins, here)
+        found.append(Lane(heads, here, Machine("cpu", free, 0).jobs(threads)))
+    return found

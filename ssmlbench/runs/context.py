@@ -24,3 +24,4 @@ class RunContext:
     )
     checkpoint_activations: bool = False  # of the encoder's blocks, to be computed again
     gpus: int = 1  # devices that share one run; on a CPU, processes
+    encoding_device: str | None = None  # of frozen encoders; None: the run's

@@ -120,6 +120,8 @@ class JudgePipe:
                 "threads": report.threads,
                 "uses": report.uses,
                 "model_declined": report.model_declined,
+                "nondeterministic": report.nondeterministic,
+                "gpu": report.gpu,
             }
         )
 
@@ -220,7 +222,9 @@ def _act(message: dict[str, Any], pipe: Connection, judge: Judge) -> Event | Tra
             uses: Uses = "both pools" if message["uses"] == "both pools" else "labelled rows"
             device, threads = str(message["device"]), int(message["threads"])
             declined = str(message["model_declined"])
-            return TrainingReport(trained, device, threads, uses, declined)
+            varying = [str(name) for name in message["nondeterministic"]]
+            gpu = str(message["gpu"])
+            return TrainingReport(trained, device, threads, uses, declined, varying, gpu)
         case "failure":
             raise FAILURES[message["kind"]](message["text"]) from TrainingTrace(message["trace"])
         case "violation":

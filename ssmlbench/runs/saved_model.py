@@ -39,11 +39,12 @@ from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.model_card import MAKE_AGAIN, ModelCard, read_model_card, versions
 from ssmlbench.runs.train import build_learner
 from ssmlbench.training.checkpoint import Checkpoint, Stored
-from ssmlbench.training.device import make_repeatable, pick_device
+from ssmlbench.training.device import pick_device
 from ssmlbench.training.estimation import features_of
 from ssmlbench.training.estimator_state import restore_estimator
 from ssmlbench.training.evaluation import Scorer
 from ssmlbench.training.model import Model
+from ssmlbench.training.repeatable import make_repeatable
 
 
 class SavedModel:
@@ -75,7 +76,7 @@ class SavedModel:
         if isinstance(self.learner, Estimator):
             arrays = {k: v.numpy() for k, v in stored.tensors.get("estimator", {}).items()}
             restore_estimator(self.learner, arrays, stored.facts["estimator"])
-        make_repeatable(None)
+        make_repeatable(None, self.device)
 
     def _differences(self, plugins: Plugins) -> list[str]:
         """A line for everything that may make scores differ from those of the run."""

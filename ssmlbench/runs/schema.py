@@ -38,7 +38,9 @@ class MadeWith(TypedDict, total=False):
     torch: str
     python: str
     device: str
+    gpu: str
     precision: str
+    nondeterministic: list[str]
     threads: int
     micro_batch: int  # rows in the encoder at a time; not there: all of a step
     finished: str

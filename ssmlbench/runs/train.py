@@ -6,14 +6,14 @@ No hidden or test label is here; execute.py has the part that judges and stores.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from ssmlbench.core.errors import RunFailed, UserError
-from ssmlbench.core.events import Notify, TrainingStarted
+from ssmlbench.core.events import Notify, TrainingStarted, Warned
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Card, Task
@@ -30,11 +30,17 @@ from ssmlbench.protocol.judge import JudgeDesk
 from ssmlbench.protocol.observation import Observation
 from ssmlbench.runs.context import RunContext
 from ssmlbench.training.checkpoint import Checkpoint
-from ssmlbench.training.device import device_name, make_repeatable, pick_device
+from ssmlbench.training.device import device_name, gpu_number, pick_device
 from ssmlbench.training.estimation import estimator_seed, run_estimator
 from ssmlbench.training.evaluation import Trained
 from ssmlbench.training.model_file import MOST_BYTES, ModelFile
 from ssmlbench.training.processes import Processes, SharedDesk
+from ssmlbench.training.repeatable import (
+    check_fast,
+    make_repeatable,
+    nondeterminism_noted,
+    nondeterminism_text,
+)
 from ssmlbench.training.run_data import RunData, load_run_data
 from ssmlbench.training.trainer import Trainer, TrainingContext
 
@@ -64,6 +70,8 @@ class TrainingReport:
     threads: int
     uses: Uses
     model_declined: str = ""  # why no model is kept
+    nondeterministic: list[str] = field(default_factory=list)  # what may not repeat its bits
+    gpu: str = ""  # which one of the machine's
 
 
 def train_run(
@@ -104,10 +112,12 @@ def _train(
     if processes is not None:
         device = processes.device(device)
         judge = SharedDesk(processes, judge, device)
-    make_repeatable(thread_count(spec, encoder, context))
+    check_fast(device, spec.fast)
+    make_repeatable(thread_count(spec, encoder, context), device, spec.fast)
     task = Task(assignment.task_folder, assignment.card)
+    encoding = pick_device(context.encoding_device) if context.encoding_device else device
     loader = SplitLoader(
-        spec, encoder, task, device, context.workers, notify, context.decoded_cache
+        spec, encoder, task, encoding, context.workers, notify, context.decoded_cache
     )
     learner = build_learner(spec, plugins, task.label_count)
     unscaled = isinstance(learner, Estimator) and not learner.scaled
@@ -137,12 +147,16 @@ def _train(
     )
     trainer = Trainer(spec, learner, trained_encoder, run_data, training)
     notify(TrainingStarted())
-    trained = trainer.train()
+    with nondeterminism_noted(spec.fast) as nondeterministic:
+        trained = trainer.train()
+    if nondeterministic:
+        notify(Warned(nondeterminism_text(nondeterministic)))
     declined = _declined(model_file)
     name = (
         device_name(device) if processes is None else f"{processes.count} × {device_name(device)}"
     )
-    return TrainingReport(trained, name, threads, learner.uses, declined)
+    gpu = gpu_number(device)
+    return TrainingReport(trained, name, threads, learner.uses, declined, nondeterministic, gpu)
 
 
 def _model_file(assignment: Assignment, loader: SplitLoader, scaled: bool) -> ModelFile | None:
@@ -162,6 +176,11 @@ def _declined(model_file: ModelFile | None) -> str:
 def encoder_class(spec: RunSpec, plugins: Plugins) -> type[Encoder]:
     """The encoder that the spec names, for the kind of data it names."""
     return find_encoder(plugins.encoders, spec.backbone, plugins.datasets[spec.dataset].kind)
+
+
+def on_fixed_features(spec: RunSpec, plugins: Plugins) -> bool:
+    """Whether no encoder is trained: the run learns from vectors, or from cached features."""
+    return spec.freeze or encoder_class(spec, plugins) is Vector
 
 
 def check_code(spec: RunSpec, method: type[Method | Estimator], encoder: type[Encoder]) -> None:

@@ -1,8 +1,9 @@
-"""Which device a run uses, in which precision, and the settings that make it repeat itself."""
+"""Which device a run uses, and in which precision."""
 
 from __future__ import annotations
 
 import os
+import re
 import resource
 import sys
 from collections.abc import Callable
@@ -15,10 +16,20 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import Precision
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
+NAMED = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
+
+
+def check_device_name(name: str) -> None:
+    """Raise a UserError for what is the name of no device on any machine."""
+    if not NAMED.fullmatch(name):
+        raise UserError(
+            f"--device {name}: must be one of {', '.join(DEVICES)}, or one GPU of several, e.g. cuda:1"
+        )
 
 
 def pick_device(name: str) -> torch.device:
     """`auto` takes CUDA, then Apple's MPS, then the CPU; a named device must be available."""
+    check_device_name(name)
     available = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
@@ -26,10 +37,12 @@ def pick_device(name: str) -> torch.device:
     }
     if name == "auto":
         name = next(kind for kind, usable in available.items() if usable)
-    if name not in available:
-        raise UserError(f"--device {name}: must be one of {', '.join(DEVICES)}")
-    if not available[name]:
+    kind, _, number = name.partition(":")
+    if not available[kind]:
         raise UserError(f"--device {name}: torch finds none on this machine; use --device auto")
+    if number and int(number) >= (gpus := torch.cuda.device_count()):
+        there = "only cuda:0" if gpus == 1 else f"cuda:0 to cuda:{gpus - 1}"
+        raise UserError(f"--device {name}: this machine has {there}")
     return torch.device(name)
 
 
@@ -38,16 +51,13 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def make_repeatable(threads: int | None) -> None:
-    """The same spec on the same machine gives the same bits."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    # It would overwrite all new memory with NaN first, to show up code that reads it unwritten;
-    # on small networks that is a sixth of a step.
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    torch.backends.cudnn.benchmark = False
-    if threads:
-        torch.set_num_threads(threads)
+def gpu_number(device: torch.device) -> str:
+    """Which GPU of the machine it is, as CUDA_VISIBLE_DEVICES names it; empty for other devices."""
+    if device.type != "cuda":
+        return ""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    index = device.index or 0
+    return visible.split(",")[index] if visible else str(index)
 
 
 def precisions_of(device: torch.device) -> tuple[Precision, ...]:
@@ -67,7 +77,7 @@ def default_precision(name: str, here: bool = True) -> Precision:
     """
     if here:
         return precisions_of(pick_device(name))[0]
-    return "bfloat16" if name == "cuda" else "float32"
+    return "bfloat16" if name.partition(":")[0] == "cuda" else "float32"
 
 
 def check_precision(device: torch.device, precision: Precision) -> None:

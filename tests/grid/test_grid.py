@@ -19,7 +19,6 @@ from ssmlbench.core.events import Done, Event, Listener, Resumed, Waiting
 from ssmlbench.core.files import read_json
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.dispatch import Dispatch
-from ssmlbench.grid.engines.local import own_gpu
 from ssmlbench.grid.resources import Machine
 from ssmlbench.grid.run_one import Summary
 from ssmlbench.grid.status import read_states
@@ -377,12 +376,6 @@ def test_as_many_runs_at_a_time_as_the_machine_can_carry(
     machine: Machine, threads: list[int | None], jobs: int
 ) -> None:
     assert machine.jobs(threads) == jobs
-
-
-def test_each_worker_sees_one_gpu_of_those_there_are() -> None:
-    assert [own_gpu(bench, 2, None) for bench in range(3)] == ["0", "1", "0"]
-    assert [own_gpu(bench, 2, "5,GPU-7") for bench in range(2)] == ["5", "GPU-7"]
-    assert own_gpu(0, 0, None) is None
 
 
 def test_what_is_small_has_one_thread_and_a_real_encoder_its_share(files: list[Path]) -> None:

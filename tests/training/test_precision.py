@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 import torch
 
 from ssmlbench.checks.toy import same_bits, spec_for, toy, train
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.spec import check_spec
+from ssmlbench.grid.dispatch import Dispatch
+from ssmlbench.grid.request import GridRequest, requested_specs
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.training.device import default_precision, mixed_precision, precisions_of
+from ssmlbench.runs.context import RunContext
+from ssmlbench.training.device import (
+    check_device_name,
+    default_precision,
+    mixed_precision,
+    pick_device,
+    precisions_of,
+)
 
 
 def pretend_cuda(monkeypatch: pytest.MonkeyPatch, bfloat16: bool) -> None:
@@ -25,6 +36,57 @@ def test_a_gpu_trains_in_the_shortest_precision_that_it_has(
     pretend_cuda(monkeypatch, bfloat16)
     assert default_precision("auto") == default_precision("cuda") == expected
     assert default_precision("cpu") == "float32"
+
+
+@pytest.mark.parametrize("typed", [{}, {"precision": "auto"}])
+def test_auto_is_the_precision_of_the_device_for_encoders_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, typed: dict[str, str]
+) -> None:
+    """Heads on fixed features stay in float32: the same spec, and the same folder, on every machine."""
+    pretend_cuda(monkeypatch, bfloat16=True)
+    dispatch = Dispatch(RunContext(tmp_path))
+    chosen = {}
+    for freeze in (False, True):
+        values = {"method": ("bce",), "dataset": ("multidigits",), "pi": (0.1,), "freeze": freeze}
+        request = GridRequest({**values, **typed})
+        specs = requested_specs(request, Plugins(()), dispatch, lambda adapter: None)
+        chosen[freeze] = [spec.precision for spec in specs]
+    assert chosen == {False: ["bfloat16"], True: ["float32"]}
+
+
+def test_a_typed_precision_holds_for_all_runs_and_auto_is_no_value_of_a_spec(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pretend_cuda(monkeypatch, bfloat16=True)
+    values = {"method": ("bce",), "dataset": ("multidigits",), "pi": (0.1,), "freeze": True}
+    request = GridRequest({**values, "precision": "float16"})
+    (spec,) = requested_specs(
+        request, Plugins(()), Dispatch(RunContext(tmp_path)), lambda adapter: None
+    )
+    assert spec.precision == "float16"
+    with pytest.raises(UserError, match="--precision auto: no such choice"):
+        check_spec(dataclasses.replace(spec, precision="auto"))
+
+
+def test_one_gpu_of_several_is_named_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_cuda(monkeypatch, bfloat16=True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert pick_device("cuda:1") == torch.device("cuda", 1)
+    assert default_precision("cuda:1") == default_precision("cuda:1", here=False) == "bfloat16"
+    with pytest.raises(UserError, match="--device cuda:2: this machine has cuda:0 to cuda:1"):
+        pick_device("cuda:2")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(UserError, match="--device cuda:1: this machine has only cuda:0"):
+        pick_device("cuda:1")
+
+
+@pytest.mark.parametrize(
+    "name", ["gpu", "cuda:", "cuda:-1", "cuda:a", "cpu:0", "mps:1", "", "auto:0"]
+)
+def test_a_name_of_no_device_is_refused_on_every_engine(name: str) -> None:
+    for check in (pick_device, check_device_name):
+        with pytest.raises(UserError, match="must be one of auto, cpu, cuda, mps, or one GPU"):
+            check(name)
 
 
 def test_on_a_cluster_only_a_named_gpu_means_bfloat16() -> None:

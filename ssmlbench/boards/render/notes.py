@@ -142,6 +142,7 @@ def setting_text(setting: Mapping[str, Any]) -> str:
     if setting["epochs"] is None:  # estimators alone
         return f"{_encoder_text(setting)}, {setting['split']} split"
     precision = "" if (kind := setting["precision"]) == RunSpec.precision else f"{kind}, "
+    precision += "--fast, " if setting["fast"] else ""
     steps = f" of {setting['epoch_steps']} steps" if setting["epoch_steps"] else ""
     return (
         f"{_encoder_text(setting)}, {setting['epochs']} epochs{steps} ({setting['warmup_epochs']} "

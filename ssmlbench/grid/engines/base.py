@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Listener
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.queue_file import queued
@@ -85,10 +86,16 @@ class Engine(ABC):
 
         Of a device on another machine only the name can be checked.
         """
-        from ssmlbench.training.device import DEVICES, pick_device
+        from ssmlbench.training.device import check_device_name, pick_device
 
-        if self.runs_here or context.device not in DEVICES:
+        check_device_name(context.device)
+        if self.runs_here:
             pick_device(context.device)
+        elif ":" in context.device:
+            raise UserError(
+                f"--device {context.device}: --engine {self.name} gives each run its GPU; type --device "
+                "cuda"
+            )
 
     def plan(self, specs: Sequence[RunSpec], plugins: Plugins, context: RunContext) -> GridPlan:
         """Decide how many runs are made at a time, and what each gets of its machine."""
