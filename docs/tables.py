@@ -16,10 +16,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
     ROOT / "README.md",
     ROOT / "docs" / "methods.md",
-    ROOT / "docs" / "datasets.md",
+    ROOT / "docs" / "findings.md",
     ROOT / "leaderboards" / "README.md",
 )
-TABLE = re.compile(r"(<!-- table: (ssmlbench .*?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+TABLE = re.compile(
+    r"(<!-- table: ((?:ssmlbench|python) .*?) -->\n).*?(<!-- end of table -->)", re.DOTALL
+)
 
 
 def with_tables(page: str) -> str:
@@ -27,8 +29,11 @@ def with_tables(page: str) -> str:
 
     def made(match: re.Match[str]) -> str:
         start, command, end = match.groups()
-        arguments = [sys.executable, "-m", *shlex.split(command)]
-        printed = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=True)
+        program, *arguments = shlex.split(command)
+        arguments = [*(["-m", program] if program == "ssmlbench" else []), *arguments]
+        printed = subprocess.run(
+            [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+        )
         return f"{start}\n{printed.stdout.strip()}\n\n{end}"
 
     return TABLE.sub(made, page)

@@ -105,5 +105,5 @@ for part in "${@:-small ohsumed oracles parts ranks enron coco positives tuned l
     done
 done
 for folder in "$results"/*/; do
-    ssmlbench compare --results "$folder" --export "measured/protocol-2/$(basename "$folder")" || true
+    ssmlbench compare --results "$folder" --export "measured/$(basename "$folder")" || true
 done

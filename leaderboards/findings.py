@@ -1,0 +1,293 @@
+"""The tables of docs/findings.md, from the files of `measured/` alone.
+
+    python leaderboards/findings.py TABLE
+
+Differences are paired by seed; intervals are 95 % t intervals over the seeds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+from scipy.stats import kendalltau
+
+from ssmlbench.boards.published import read_published
+from ssmlbench.core.intervals import mean_with_interval
+
+MEASURED = Path(__file__).resolve().parent / "measured"
+MAP = "default.map"
+LABELLED_ONLY = "labelled rows"
+Interval = tuple[float, tuple[float, float]]
+
+
+def runs_of(part: str) -> pd.DataFrame:
+    """The runs of one part of make.sh, one row each, with their data set and what they were asked for."""
+    files = sorted((MEASURED / part).glob("*.csv"))
+    frames = [pd.read_csv(file, comment="#").assign(dataset=file.stem) for file in files]
+    runs = pd.concat(frames, ignore_index=True)
+    specs = runs["spec"].map(json.loads)
+    return runs.assign(
+        selection=specs.str["selection"], recipe=specs.str["recipe"], learner=specs.str["learner"]
+    )
+
+
+def cells(runs: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
+    """Each data set and π of `semi`, with its seeds × methods table of mAP."""
+    semi = runs[runs["regime"] == "semi"]
+    for (dataset, level), members in semi.groupby(["dataset", "level"], sort=True):
+        yield dataset, level, members.pivot(index="seed", columns="method", values=MAP)
+
+
+def difference(table: pd.DataFrame, ours: str, theirs: str) -> Interval:
+    """The mean difference of two methods over their common seeds, with its interval."""
+    return mean_with_interval((table[ours] - table[theirs]).dropna().tolist())
+
+
+def written(interval: Interval) -> str:
+    """The difference as a table shows it."""
+    mean, (low, high) = interval
+    return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[object]], text_columns: int) -> str:
+    """A table whose first columns are text."""
+    rule = ["---"] * text_columns + ["---:"] * (len(header) - text_columns)
+    lines = [header, rule, *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+# ------------------------------------------------------------------------- what unlabelled rows buy
+
+
+def bought() -> str:
+    """The best row that uses both pools against the best labelled-only one and the oracle."""
+    runs = runs_of("semi")
+    labelled_only = set(runs.loc[runs["uses"] == LABELLED_ONLY, "method"])
+    tables = {(dataset, level): table for dataset, level, table in cells(runs)}
+    full = runs[runs["regime"] == "full"].groupby(["dataset", "method"])[MAP].mean()
+    rows = []
+    for (dataset, level), table in tables.items():
+        means = table.mean()
+        floor = means[means.index.isin(labelled_only)].idxmax()
+        ours = means[~means.index.isin(labelled_only)]
+        best = ours.idxmax()
+        elsewhere = best_elsewhere(tables, dataset, labelled_only)
+        bought_by = {name: difference(table, name, floor) for name in ours.index}
+        above = sum(low > 0 for _, (low, _) in bought_by.values())
+        below = sum(high < 0 for _, (_, high) in bought_by.values())
+        rows.append(
+            [
+                dataset,
+                f"{level:g}",
+                f"{floor} {means[floor]:.3f}",
+                f"{best} {means[best]:.3f}",
+                written(bought_by[best]),
+                f"{elsewhere} {written(bought_by[elsewhere])}" if elsewhere in bought_by else "",
+                f"{above} / {below} of {len(ours)}",
+                f"{full[dataset].max():.3f}" if dataset in full.index else "",
+            ]
+        )
+    header = [
+        "set",
+        "π",
+        "best labelled-only",
+        "best of both pools",
+        "difference",
+        "chosen on the other sets: difference",
+        "above / below",
+        "oracle",
+    ]
+    return markdown(header, rows, 1)
+
+
+def best_elsewhere(
+    tables: dict[tuple[str, float], pd.DataFrame], left_out: str, labelled_only: set[str]
+) -> str:
+    """The method of both pools with the best mean rank on all data sets but one."""
+    ranks = [
+        table.drop(columns=labelled_only, errors="ignore").mean().rank(ascending=False)
+        for (dataset, _), table in tables.items()
+        if dataset != left_out
+    ]
+    return str(pd.concat(ranks, axis=1).dropna().mean(axis=1).idxmin())
+
+
+# ------------------------------------------------------------------------------- published orders
+
+
+def orders() -> str:
+    """Pairs of methods that papers order the same way throughout, and what the boards say."""
+    ours = {
+        "semi": list(cells(runs_of("semi"))),
+        "single-positive": list(positive_cells("single-positive")),
+    }
+    rows = []
+    for regime, tables in ours.items():
+        for better, worse, printed, gap in published_pairs(regime):
+            verdicts: Counter[str] = Counter()
+            for _, _, table in tables:
+                if {better, worse} <= set(table.columns):
+                    _, (low, high) = difference(table, better, worse)
+                    verdicts["holds" if low > 0 else "reversed" if high < 0 else "open"] += 1
+            if verdicts:
+                found = [verdicts[verdict] for verdict in ("holds", "open", "reversed")]
+                rows.append([regime, f"{better} > {worse}", printed, f"{gap:.3f}", *found])
+    header = ["regime", "order", "printed cells", "median gap", "holds", "open", "reversed"]
+    return markdown(header, rows, 2)
+
+
+def positive_cells(regime: str) -> Iterator[tuple[str, float, pd.DataFrame]]:
+    """The data sets of a regime with positives only, each with its seeds × methods table of mAP."""
+    if not (MEASURED / "positives").is_dir():
+        return
+    runs = runs_of("positives")
+    runs = runs[runs["regime"] == regime]
+    for dataset, members in runs.groupby("dataset", sort=True):
+        yield dataset, 0.0, members.pivot(index="seed", columns="method", values=MAP)
+
+
+def published_pairs(regime: str) -> list[tuple[str, str, int, float]]:
+    """(better, worse, printed cells, median gap) of pairs with one order in every printed mAP cell."""
+    printed: dict[tuple[str, str, str], dict[str, float]] = {}
+    for value in read_published():
+        wanted = value.regime == regime and value.metric == "map" and value.our_method
+        if wanted and not value.our_method.settings:
+            place = (value.paper.name, value.dataset, value.level)
+            printed.setdefault(place, {})[value.our_method.name] = value.value
+    gaps: dict[tuple[str, str], list[float]] = {}
+    for cell in printed.values():
+        for one, other in itertools.combinations(sorted(cell), 2):
+            gaps.setdefault((one, other), []).append(cell[one] - cell[other])
+    pairs = []
+    for (one, other), found in gaps.items():
+        if all(gap > 0 for gap in found):
+            pairs.append((one, other, len(found), float(pd.Series(found).median())))
+        elif all(gap < 0 for gap in found):
+            pairs.append((other, one, len(found), -float(pd.Series(found).median())))
+    return sorted(pairs)
+
+
+# ------------------------------------------------------------------------------ what moves a rank
+
+
+def ranks() -> str:
+    """Kendall's τ of two orders of the same methods, and how the best row and the largest move change."""
+    runs = runs_of("semi")
+    runs = runs[
+        (runs["regime"] == "semi") & (runs["learner"] == "method") & (runs["level"] == 0.05)
+    ]
+    rows = []
+    for dataset, members in runs.groupby("dataset", sort=True):
+        for rule in ("top-k", "threshold"):
+            one = members.groupby("method")["calibrated.default.micro_f1"].mean()
+            other = members.groupby("method")[f"{rule}.default.micro_f1"].mean()
+            rows.append([dataset, "Micro-F1", f"calibrated → {rule}", *moves(one, other)])
+        table = members.pivot(index="seed", columns="method", values=MAP).dropna()
+        for part, column, values in (
+            ("selection", "selection", ("val", "oracle")),
+            ("recipe", "recipe", ("paper",)),
+        ):
+            for value, changed in other_settings(part, dataset, column, values):
+                common = table.loc[table.index.isin(changed.index)].mean()
+                usual = "last" if column == "selection" else "features"
+                rows.append([dataset, "mAP", f"{usual} → {value}", *moves(common, changed.mean())])
+        one_seed = [moves(table.loc[seed], table.drop(seed).mean()) for seed in table.index]
+        taus = [float(tau) for tau, *_ in one_seed]
+        moved = max(int(places) for _, places, _ in one_seed)
+        leaders = Counter(table.loc[seed].idxmax() for seed in table.index)
+        named = ", ".join(f"{name} {count}" for name, count in leaders.most_common())
+        text = f"{sum(taus) / len(taus):.2f}"
+        rows.append([dataset, "mAP", "one seed → the mean of the others", text, moved, named])
+    header = ["set", "metric", "change", "τ", "largest move", "best before → after"]
+    return markdown(header, rows, 3)
+
+
+def other_settings(
+    part: str, dataset: str, column: str, values: Sequence[str]
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The seeds × methods tables of the runs that were made with other settings."""
+    if not (MEASURED / part / f"{dataset}.csv").is_file():
+        return
+    runs = runs_of(part)
+    for value in values:
+        members = runs[(runs["dataset"] == dataset) & (runs[column] == value)]
+        yield value, members.pivot(index="seed", columns="method", values=MAP)
+
+
+def moves(before: pd.Series, after: pd.Series) -> tuple[str, int, str]:
+    """Kendall's τ, the largest change of place, and the best method before and after."""
+    before, after = before.align(after, join="inner")
+    places = before.rank(ascending=False) - after.rank(ascending=False)
+    tau = kendalltau(before, after).statistic
+    return f"{tau:.2f}", int(places.abs().max()), f"{before.idxmax()} → {after.idxmax()}"
+
+
+# ------------------------------------------------------------------------------- cost, parts, tuning
+
+
+def cost() -> str:
+    """Mean rank over all sets and π, and seconds of a run, for each row."""
+    runs = runs_of("semi")
+    ranked = [table.mean().rank(ascending=False) for _, _, table in cells(runs)]
+    rank = pd.concat(ranked, axis=1).mean(axis=1).sort_values()
+    quiet = runs_of("cost").groupby("method")["cost.seconds"].median()
+    rows = [
+        [name, f"{value:.1f}", f"{quiet[name]:.1f}", f"{quiet[name] / quiet['bce']:.1f}"]
+        for name, value in rank.items()
+        if name in quiet.index
+    ]
+    return markdown(["method", "mean rank", "seconds", "times bce"], rows, 1)
+
+
+def parts() -> str:
+    """BBAM with one ingredient changed, less BBAM, and `cap` beside it."""
+    runs = runs_of("parts")
+    columns = {}
+    for dataset, level, table in cells(runs):
+        variants = [name for name in table.columns if name != "bbam"]
+        columns[f"{dataset} {level:g}"] = {
+            "bbam": f"{table['bbam'].mean():.3f}",
+            **{name: written(difference(table, name, "bbam")) for name in variants},
+        }
+    shown = pd.DataFrame(columns).fillna("")
+    rows = [[name, *shown.loc[name]] for name in ["bbam", *shown.index.drop("bbam")]]
+    return markdown(["variant", *shown.columns], rows, 1)
+
+
+def tuned() -> str:
+    """The rows with tuned hyper-parameters less the same methods with their defaults."""
+    defaults = {(dataset, level): table for dataset, level, table in cells(runs_of("semi"))}
+    rows = []
+    chosen = runs_of("tuned")
+    chosen["method"] = chosen["spec"].map(json.loads).str["method"]
+    for dataset, level, table in cells(chosen):
+        base = defaults[dataset, level]
+        for name in table.mean().sort_values(ascending=False).index:
+            both = pd.DataFrame({"tuned": table[name], "default": base[name]})
+            gained = written(difference(both, "tuned", "default"))
+            means = both.dropna().mean()
+            rows.append(
+                [
+                    dataset,
+                    f"{level:g}",
+                    name,
+                    f"{means['default']:.3f}",
+                    f"{means['tuned']:.3f}",
+                    gained,
+                ]
+            )
+    return markdown(["set", "π", "method", "default", "tuned", "difference"], rows, 3)
+
+
+TABLES = {function.__name__: function for function in (bought, orders, ranks, cost, parts, tuned)}
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1] not in TABLES:
+        sys.exit(f"usage: python leaderboards/findings.py {'|'.join(TABLES)}")
+    sys.stdout.write(TABLES[sys.argv[1]]() + "\n")
