@@ -32,7 +32,7 @@ labels.txt                      optional, or `label_names` in the .npz: the name
 INPUTS = ("x", "features", "inputs", "data", "embeddings", "vectors", "texts", "images")
 LABELS = ("y", "labels", "targets", "target")
 IDS = ("id", "ids")
-NAMES = ("labelnames", "classes", "classnames")
+NAMES = ("labelnames", "targetnames", "classes", "classnames")
 RoleArrays = Mapping[tuple[str, str], NDArray[Any]]
 """("x", "train") → array; "x", "y" and "ids" by part."""
 

@@ -90,7 +90,7 @@ def _one(name: str, option: str, usual: Iterable[str], table: Table) -> str:
 def _several(text: str, option: str, table: Table) -> list[str]:
     """The columns of `a,b` or `label_*`, in the order of the table where a `*` chooses them."""
     chosen: list[str] = []
-    if text in table.columns:  # a name with a comma in it
+    if text and text in table.columns:  # a name with a comma in it
         return [text]
     for pattern in filter(None, (part.strip() for part in text.split(","))):
         if "*" not in pattern:

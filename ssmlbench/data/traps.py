@@ -69,6 +69,11 @@ def label_notes(names: Sequence[str], counts: Mapping[str, LabelCounts]) -> list
         notes.append(f"labels that differ only in case, punctuation or a letter: {_some(alike)}")
     if missing := [repr(name) for name in names if name.strip().casefold() in MISSING_NAMES]:
         notes.append(f"label {_some(missing)} looks like a missing value")
+    if joined := [repr(name) for name in names if _is_joined(name, set(names))]:
+        notes.append(
+            f"label {_some(joined)} looks like several labels in one: --label-separator says what "
+            "stands between them"
+        )
     train = counts["train"]
     if train.unknown and not train.negatives:
         notes.append(
@@ -76,6 +81,16 @@ def label_notes(names: Sequence[str], counts: Mapping[str, LabelCounts]) -> list
             "unknown; if they mean no, write 0"
         )
     return notes
+
+
+def _is_joined(name: str, names: set[str]) -> bool:
+    """Whether a name consists of other names with one mark between them."""
+    marks = {mark for mark in re.findall(r"[^\w\s]|\s", name) if mark not in "-_.'"}
+    return any(
+        len(parts := [part.strip() for part in name.split(mark)]) > 1
+        and set(parts) <= names - {name}
+        for mark in marks
+    )
 
 
 def look_alikes(names: Sequence[str]) -> list[tuple[str, str]]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ssmlbench.core.data_options import DataAddress, DataOptions
 from ssmlbench.data import Task, prepare
-from ssmlbench.data.traps import look_alikes
+from ssmlbench.data.label_lists import LabelCounts
+from ssmlbench.data.traps import label_notes, look_alikes
 from ssmlbench.data.user_data import data_class
 from tests.support.raw_layouts import jpeg, put
 
@@ -99,3 +101,30 @@ def test_labels_that_look_alike(names: list[str], pairs: list[tuple[str, str]]) 
 def test_many_labels_are_compared_in_no_time() -> None:
     names = [f"topic number {n} of the large collection" for n in range(5000)]
     assert look_alikes(names) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["cat", "dog", "cat / dog"], "'cat / dog'"),
+        (["cat", "dog", "cow", "cat+cow+dog"], "'cat+cow+dog'"),
+        (["red", "green", "red green"], "'red green'"),
+        (["cat", "dog", "cat-dog", "cat/bird", "c++"], ""),
+    ],
+)
+def test_labels_that_are_joined_with_a_mark_that_was_not_named_are_told(
+    names: list[str], told: str
+) -> None:
+    counts = LabelCounts(len(names))
+    counts.add(list(range(len(names))))
+    notes = [note for note in label_notes(names, {"train": counts}) if "several labels" in note]
+    assert [told in note for note in notes] == ([True] if told else [])
+
+
+def test_the_names_in_an_array_file_of_scikit_learns_words_are_labels(tmp_path: Path) -> None:
+    inputs, labels = np.arange(12.0).reshape(4, 3), np.array([[1, 0], [0, 1], [1, 1], [0, 0]])
+    words = {"target_names": ["x", "y"], "feature_names": ["a", "b", "c"]}
+    np.savez(tmp_path / "toy.npz", data=inputs, target=labels, **words)
+    card = prepare(data_class(tmp_path / "toy.npz")()).card
+    assert card.label_names == ["x", "y"]
+    assert card.positives["train"] == [2, 2]

@@ -98,6 +98,16 @@ def test_missing_and_extra_columns_are_named(
         read(file, learnt)
 
 
+def test_row_numbers_of_pandas_are_no_input_of_training_either(tmp_path: Path) -> None:
+    table = frame().drop(columns=["red", "big"]).assign(labels="a;b")
+    table.loc[0, "labels"] = "b"
+    for name, written in (
+        ("first", table.reset_index(names="")),
+        ("again", table.reset_index(names="Unnamed: 0")),
+    ):
+        assert learnt_from(written, tmp_path / name).inputs == ("width", "height", "depth")
+
+
 def test_columns_that_training_had_and_did_not_use_may_be_there(tmp_path: Path) -> None:
     options = {"vector-column": "width,height,depth", **FLAGS}
     learnt = learnt_from(frame(day="Monday", id=range(24)), tmp_path / "mine", **options)
