@@ -78,11 +78,11 @@ def paper_tables(boards: Sequence[Board], layout: str) -> list[PaperTable]:
                 groups[key, board.regime].append(TableColumn(board, metric, level))
     tables = []
     for (_, regime), columns in groups.items():
-        ranks = _average_ranks(columns)
+        ranks, partial = _average_ranks(columns), _partial_places(columns)
         names = dict.fromkeys(row.name for column in columns for row in column.board.rows)
         rows = sorted(
             (name for name in names if any(column.cell(name) for column in columns)),
-            key=lambda name: (name not in ranks, ranks.get(name, math.inf), name),
+            key=lambda name: (name not in ranks, ranks.get(name) or partial[name], name),
         )
         tables.append(PaperTable(layout, regime, columns, rows, ranks))
     return tables
@@ -109,3 +109,16 @@ def _average_ranks(columns: Sequence[TableColumn]) -> dict[str, float]:
             equal = sum(other == value for other in values.values())
             places[name].append(better + (equal + 1) / 2)
     return {name: math.fsum(found) / len(found) for name, found in places.items()}
+
+
+def _partial_places(columns: Sequence[TableColumn]) -> dict[str, float]:
+    """The share of rows that are better, averaged over the columns that a row has."""
+    shares: dict[str, list[float]] = defaultdict(list)
+    for column in columns:
+        sign = -1 if column.metric.higher_is_better else 1
+        cells = {row.name: column.cell(row.name) for row in column.board.rows}
+        values = {name: sign * cell.mean for name, cell in cells.items() if cell is not None}
+        for name, value in values.items():
+            better = sum(other < value for other in values.values())
+            shares[name].append(better / len(values))
+    return {name: math.fsum(found) / len(found) for name, found in shares.items()}

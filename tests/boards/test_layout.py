@@ -81,6 +81,15 @@ def test_a_row_that_one_data_set_lacks_has_a_dash_and_no_rank(tmp_path: Path) ->
     assert "– has no run" in text
 
 
+def test_rows_that_no_column_has_in_common_are_still_ordered_by_quality(tmp_path: Path) -> None:
+    runs = runs_on(tmp_path, ("scene", "yeast"), (0.1,))
+    runs = [r for r in runs if (r.spec.method == "mine") == (r.spec.dataset == "yeast")]
+    runs += grid(tmp_path / "more", {"an": [0.1, 0.2]}, dataset="scene")
+    (table,) = paper_tables(build_boards(runs, Query(metrics=("map",))), SETS)
+    assert table.ranks == {}
+    assert table.rows == ["cap", "mine", "bce", "an"]  # better rows: 0, 0 of 1, 1/3, 2/3
+
+
 def test_digits_percent_names_and_marks(boards: list[Board]) -> None:
     style, names = NumberStyle(1, True), RowNames(True, {"mine": "Ours (full)"})
     text = TEXT_FORMATS["markdown"](layout_document(boards, SETS, style, names))

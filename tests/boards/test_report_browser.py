@@ -198,3 +198,18 @@ def test_print_is_light_without_controls_and_fits_the_paper(page: Chromium) -> N
     )
     assert page.run(broken) == 0
     assert page.send("Page.printToPDF")["data"].startswith("JVBERi")  # %PDF-
+
+
+def test_headings_repeat_on_every_printed_page(page: Chromium) -> None:
+    """Chromium repeats only plain text: a button, or a cell that sticks, is empty on the next page."""
+    page.look(690, media="print")
+    heads = "Array.from(document.querySelectorAll('table thead, table thead *, caption'))"
+    kept = f"{heads}.filter(e => getComputedStyle(e).position !== 'static').length"
+    assert page.run(kept) == 0
+    boxes = (
+        f"{heads}.filter(e => e.tagName === 'BUTTON' && getComputedStyle(e).display !== 'contents')"
+    )
+    assert page.run(f"{boxes}.length") == 0
+    assert page.run(f"getComputedStyle({FIRST}.tHead).display") == "table-header-group"
+    # a short table, with its caption, stays on one page
+    assert page.run(f"getComputedStyle({FIRST}).breakInside") == "avoid"
