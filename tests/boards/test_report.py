@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from ssmlbench.boards.analyses.drawing import styles_for
+from ssmlbench.boards.analyses.drawing import EPOCHS, finish, panels, styles_for
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.csv_files import export
@@ -245,6 +245,16 @@ def test_a_method_looks_the_same_in_analyses_as_in_the_other_figures() -> None:
     names = ["cap", "bce", "bbam", "mine", "softmatch", "freematch", "role"]
     assert styles_for(names) == Styles(names).among(names)
     assert len({style.colour for style in styles_for(names).values()}) == len(names)
+
+
+@pytest.mark.parametrize("epochs", [[1], [1, 2], [3, 40]])
+def test_epochs_of_analyses_have_whole_ticks(epochs: list[int]) -> None:
+    _, (axes,) = panels(1)
+    axes.plot(epochs, [0.5] * len(epochs), "o")
+    finish(axes, "a title", EPOCHS, "precision")
+    ticks = axes.get_xticks()
+    assert all(tick == round(tick) for tick in ticks)
+    assert any(axes.get_xlim()[0] <= tick <= axes.get_xlim()[1] for tick in ticks)
 
 
 def test_ticks_never_repeat_a_number() -> None:

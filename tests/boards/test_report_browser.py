@@ -211,5 +211,7 @@ def test_headings_repeat_on_every_printed_page(page: Chromium) -> None:
     )
     assert page.run(f"{boxes}.length") == 0
     assert page.run(f"getComputedStyle({FIRST}.tHead).display") == "table-header-group"
+    about = "Array.from(document.querySelectorAll('h2, h3, .about'), e => getComputedStyle(e).breakAfter)"
+    assert set(page.run(about)) == {"avoid"}  # no page ends with a heading
     # a short table, with its caption, stays on one page
     assert page.run(f"getComputedStyle({FIRST}).breakInside") == "avoid"

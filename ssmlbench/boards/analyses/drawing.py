@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 TITLE_WIDTH, NAME_WIDTH = 44, 18
 """Characters that fit a panel: of a line of its title, and of a name in a legend of two columns."""
 
+EPOCHS = "finished epochs"
+"""The name of an x-axis that counts epochs."""
+
 METADATA: dict[str, dict[str, None]] = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
@@ -63,6 +66,8 @@ def finish(axes: Axes, title: str, x: str, y: str, named_rows: bool = False) -> 
     """Title, axes' names and a light grid. named_rows: the y-axis has names, not numbers."""
     axes.set_title(textwrap.fill(title, TITLE_WIDTH), loc="left", fontsize=9.5, fontweight="bold")
     axes.set_xlabel(x)
+    if x == EPOCHS:
+        whole_epochs(axes)
     axes.set_ylabel(y)
     axes.grid(axis="x" if named_rows else "y")
     axes.set_axisbelow(True)
@@ -70,6 +75,14 @@ def finish(axes: Axes, title: str, x: str, y: str, named_rows: bool = False) -> 
         axes.locator_params(axis="x", nbins=5)
     else:
         plain_numbers(axes.yaxis)
+
+
+def whole_epochs(axes: Axes) -> None:
+    """Ticks of an x-axis of epochs: whole numbers only, also where there is a single one."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
+    axes.margins(x=0.1)
 
 
 def styles_for(names: Sequence[str]) -> dict[str, Style]:

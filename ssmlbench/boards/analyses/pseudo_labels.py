@@ -20,6 +20,7 @@ from ssmlbench.boards.analyses.contract import (
     with_diagnostics,
 )
 from ssmlbench.boards.analyses.drawing import (
+    EPOCHS,
     common_x,
     finish,
     legend,
@@ -178,7 +179,7 @@ def _figure(
             at, values = common_x(curves[row][measure])
             line(axis, at, values, styles[row], row)
         place = f", {cell.where}" if axis is axes[0] else ""
-        finish(axis, f"{measure.capitalize()} of pseudo-labels{place}", "finished epochs", measure)
+        finish(axis, f"{measure.capitalize()} of pseudo-labels{place}", EPOCHS, measure)
     axes[2].set_ylim(0, 1.05)
     axes[3].plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=(0, (2, 2)))
     for row in shown:

@@ -19,7 +19,16 @@ from ssmlbench.boards.analyses.contract import (
     table,
     with_diagnostics,
 )
-from ssmlbench.boards.analyses.drawing import common_x, finish, legend, line, panels, styles_for
+from ssmlbench.boards.analyses.drawing import (
+    EPOCHS,
+    common_x,
+    finish,
+    legend,
+    line,
+    panels,
+    styles_for,
+    whole_epochs,
+)
 from ssmlbench.boards.query import Query
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
@@ -118,7 +127,7 @@ def _of_cell(cell: RunCell, labels: str, of: str) -> list[Findings]:
                 at, values = common_x(curves[row][manner])
                 line(axis, at, values, styles[row], row)
             place = f", {cell.where}" if axis is axes[0] else ""
-            finish(axis, f"|VDFD| {about}{place}", "finished epochs", "mean |VDFD| (rad²)")
+            finish(axis, f"|VDFD| {about}{place}", EPOCHS, "mean |VDFD| (rad²)")
             axis.set_ylim(bottom=0)
         legend(axes[1])
         return figure
@@ -180,7 +189,8 @@ def _few_labels(
                 line(axis, at, values, styles[manner], about)
             place = f" of {row}, {cell.where}" if axis is axes[0] else ""
             finish(axis, f"Label {names[k]}{place}", "", "VDFD (rad²)")
-        axes[-1].set_xlabel("finished epochs")
+            whole_epochs(axis)
+        axes[-1].set_xlabel(EPOCHS)
         legend(axes[-1])
         return figure
 
