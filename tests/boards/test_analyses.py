@@ -18,6 +18,7 @@ from statsmodels.stats.power import TTestPower
 from typer.testing import CliRunner
 
 from ssmlbench.boards.analyses.budget import rows_needed
+from ssmlbench.boards.analyses.drawing import finish, panels, save
 from ssmlbench.boards.analyses.labels import (
     class_accuracies,
     frequency_groups,
@@ -33,8 +34,18 @@ from ssmlbench.boards.analyses.table import analyses_by_name
 from ssmlbench.boards.analyses.theory import TheorySetting, minimised, prior_term, theorem
 from ssmlbench.boards.analyses.vdfd import chosen_labels, summary_curve, variance_difference
 from ssmlbench.boards.query import Query
+from ssmlbench.boards.report.style import settings
 from ssmlbench.cli import app
 from ssmlbench.core.errors import UserError
+from ssmlbench.protocol.diagnostics import (
+    PAIRED_LABELS,
+    Records,
+    Sample,
+    label_counts,
+    pseudo_label_counts,
+)
+from ssmlbench.runs.diagnostics import Diagnostics
+from ssmlbench.runs.scores import StoredScores
 from tests.support.analysed_runs import LABELS, NAMES, TRUTH, cells, scores_of, write_run
 
 RANDOM = np.random.default_rng(2)
@@ -366,3 +377,69 @@ def test_the_csv_file_of_findings_holds_no_formula() -> None:
     first, row = csv.reader(text.splitlines())
     assert first == ["label", "method", "'=column", "value", "none"]
     assert row == ["'=cmd", "'-cap", "1", "-0.5", ""]
+
+
+def odd_run(root: Path, labels: int, method: str, seed: int) -> None:
+    """A finished run with so many labels, the first of which nobody has."""
+    random = np.random.default_rng([labels, seed])
+    truth = random.random((30, labels)) < 0.3
+    truth[:, 0] = False
+    observed = np.where(random.random(truth.shape) < 0.3, truth, -1).astype(np.int8)
+    scores = random.random(truth.shape).astype(np.float32)
+    features = random.normal(size=(30, 4)).astype(np.float32)
+    sample = Sample(features, scores, None, observed, truth.astype(np.int8))
+    counts = pseudo_label_counts(truth.astype(np.int8), scores > 0.5, scores >= 0)
+    records = Records(head_weights=[random.normal(size=(labels, 4)).astype(np.float32)])
+    for epoch in (1, 2):
+        records.note("sample_epochs", epoch, sample.examined(truth.astype(np.int8)))
+        records.note("pseudo_epochs", epoch, {"pseudo_counts": counts})
+    side = {**records.arrays(), **label_counts(truth.astype(np.int8))}
+    folder = write_run(root, 0.5, None, method=method, seed=seed)
+    names = [f"label {k}" for k in range(labels)]
+    Diagnostics(side, names).write(folder)
+    thresholds = {"thresholds": np.full(labels, 0.5, np.float32)}
+    StoredScores(scores, truth, thresholds, names).write(folder / "scores.safetensors")
+
+
+@pytest.mark.parametrize("labels", [1, 2, PAIRED_LABELS + 1])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_few_and_many_labels_and_one_without_positives_are_analysed(
+    tmp_path: Path, labels: int
+) -> None:
+    for method in ("bce", "cap") if labels == 2 else ("cap",):  # elsewhere one run only
+        odd_run(tmp_path, labels, method, 0)
+    for name, analysis in analyses_by_name().items():
+        if name in ("theory", "pair", "budget") or (name == "correlation" and labels > 2):
+            continue
+        options = {option.name: option.default for option in analysis.options}
+        found = analysis.find(cells(tmp_path), Query(), options)
+        assert all(findings.records for findings in found), name
+        assert len(save(found[0].draw, "svg")) > 1000
+        entries = [e.text for f in found for p in f.table.panels for row in p.rows for e in row]
+        assert not [text for text in entries if "nan" in text.split()], name
+
+
+def test_correlation_of_too_many_labels_says_how_many_it_counts(tmp_path: Path) -> None:
+    file = write_run(tmp_path, 0.5) / "result.json"
+    result = json.loads(file.read_text())
+    result["data"]["labels"] = 3000
+    file.write_text(json.dumps(result))
+    with pytest.raises(UserError, match="3,000 labels, and pairs are counted up to 512"):
+        analyses_by_name()["correlation"].find(cells(tmp_path), Query(), {})
+
+
+def test_a_figure_is_not_asked_for_more_than_it_can_show(tmp_path: Path) -> None:
+    odd_run(tmp_path, 20, "cap", 0)
+    for name, options, message in (
+        ("vdfd", {"labels": ",".join(map(str, range(13)))}, "--labels: 13 labels.*at most 12"),
+        ("gallery", {"rows": 61, "top": 3, "seed": 0, "differ": ""}, "--rows 61.*at most 60"),
+    ):
+        with pytest.raises(UserError, match=message):
+            analyses_by_name()[name].find(cells(tmp_path), Query(), options)
+
+
+def test_titles_keep_a_number_with_its_name() -> None:
+    with settings():
+        _, (axes,) = panels(1)
+        finish(axes, "Precision of pseudo-labels, multidigits · semi π = 0.05", "", "")
+    assert "π\u00a0=\u00a00.05" in axes.get_title(loc="left")

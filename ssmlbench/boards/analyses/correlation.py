@@ -24,6 +24,7 @@ from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import INK, plain_numbers
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.protocol.diagnostics import PAIRED_LABELS
 from ssmlbench.protocol.metrics import Values
 from ssmlbench.runs.finished import Finished
 
@@ -60,14 +61,25 @@ class Correlation(Analysis):
             rows = {name: runs for name, runs in rows.items() if runs}
             if rows:
                 found.append(_of_cell(cell, rows, str(options.get("of", "")), threshold))
+        labels = max((_label_count(cell) for cell in cells), default=0)
+        if not found and labels > PAIRED_LABELS:
+            raise UserError(
+                f"analyse correlation: {labels:,} labels, and pairs are counted up to {PAIRED_LABELS}; "
+                "`ssmlbench analyse labels` shows any number"
+            )
         if not found:
             raise nothing(
                 self.name,
-                "no run here has noted its classifier's weights (nor have estimators, nor more than 512 "
-                "labels)",
+                "no run here has noted its classifier's weights (estimators have none)",
                 f"{cells[0].command} --method hml",
             )
         return found
+
+
+def _label_count(cell: RunCell) -> int:
+    """The labels of a cell's data set; 0 if its runs did not record them."""
+    runs = [run for members in cell.rows.values() for run in members]
+    return max(int(run.result.get("data", {}).get("labels", 0)) for run in runs)
 
 
 def embedding_correlation(weights: NDArray[Any], scale: float, margin: float) -> Values:
@@ -138,7 +150,8 @@ def _of_cell(
         learnt[row] = np.mean(found, axis=0)
         rhos = [r["spearman"] for r in records if r.get("method") == row and r["kind"] == "rank"]
         spread = f" ± {np.std(rhos, ddof=1):.3f}" if len(rhos) > 1 else ""
-        body.append([row, len(rhos), f"{np.mean(rhos):+.3f}{spread}"])
+        rho_text = f"{np.mean(rhos):+.3f}{spread}" if np.isfinite(rhos).all() else "–"
+        body.append([row, len(rhos), rho_text])
     for i in range(len(names)):
         for j in range(i + 1, len(names)):
             pair = {"kind": "pair", "method": shown, "label": names[i], "with": names[j]}
@@ -168,17 +181,20 @@ def _of_cell(
         figure, axes = panels(2, height=size)
         labels = [names[kept[i]] for i in order]
         maps = (
-            (f"Learnt: Corr of {shown}, {cell.where}", learnt[shown]),
-            ("Data: Jaccard of the true labels", truth),
+            (f"Learnt: Corr of {shown}, {cell.where}", "Corr(i, j)", learnt[shown]),
+            ("Data: Jaccard of the true labels", "Jaccard index", truth),
         )
-        for axis, (title, values) in zip(axes, maps, strict=True):
-            _heat_map(axis, values[part][np.ix_(order, order)], labels, title)
+        for axis, (title, scale, values) in zip(axes, maps, strict=True):
+            _heat_map(axis, values[part][np.ix_(order, order)], labels, title, scale)
+            axis.set_xlabel(
+                "label" if len(kept) == len(names) else f"label, {len(kept)} of {len(names)}"
+            )
         return figure
 
     return Findings("correlation", cell.where, section, records, draw, "Label correlation.")
 
 
-def _heat_map(axis: Axes, values: Values, labels: Sequence[str], title: str) -> None:
+def _heat_map(axis: Axes, values: Values, labels: Sequence[str], title: str, scale: str) -> None:
     shown = values.copy()
     np.fill_diagonal(shown, np.nan)
     mesh = axis.pcolormesh(shown, cmap="Greys", vmin=0, edgecolors="white", linewidth=0.4)
@@ -190,6 +206,6 @@ def _heat_map(axis: Axes, values: Values, labels: Sequence[str], title: str) -> 
     axis.set_yticks(places, short, fontsize=7)
     axis.tick_params(length=0)
     axis.set_title(title, loc="left", fontsize=9.5, fontweight="bold")
-    bar = axis.figure.colorbar(mesh, ax=axis, shrink=0.8)
+    bar = axis.figure.colorbar(mesh, ax=axis, shrink=0.8, label=scale)
     bar.ax.tick_params(labelcolor=INK, labelsize=7.5)
     plain_numbers(bar.ax.yaxis)

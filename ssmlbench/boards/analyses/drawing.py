@@ -64,7 +64,9 @@ def panels(count: int, height: float = 190, width: float = WIDTH) -> tuple[Figur
 
 def finish(axes: Axes, title: str, x: str, y: str, named_rows: bool = False) -> None:
     """Title, axes' names and a light grid. named_rows: the y-axis has names, not numbers."""
-    axes.set_title(textwrap.fill(title, TITLE_WIDTH), loc="left", fontsize=9.5, fontweight="bold")
+    # "π = 0.05" stays on one line: a break inside a number's name is hard to read.
+    whole = textwrap.fill(title.replace(" = ", "\u00a0=\u00a0"), TITLE_WIDTH)
+    axes.set_title(whole, loc="left", fontsize=9.5, fontweight="bold")
     axes.set_xlabel(x)
     if x == EPOCHS:
         whole_epochs(axes)
@@ -91,12 +93,14 @@ def styles_for(names: Sequence[str]) -> dict[str, Style]:
 
 
 def legend(*axes: Axes, columns: int = 2) -> None:
-    """The names of all lines of the panels, once each, below the figure."""
+    """The names of all lines of the panels, once each, below the figure; long ones below each other."""
     found: dict[str, Any] = {}
     for axis in axes:
         handles, labels = axis.get_legend_handles_labels()
         found = {**dict(zip(labels, handles, strict=True)), **found}
-    shown = short_names(list(found), NAME_WIDTH)
+    if any(len(name) > NAME_WIDTH for name in found):
+        columns = 1
+    shown = short_names(list(found), NAME_WIDTH if columns > 1 else 2 * NAME_WIDTH)
     cast("Figure", axes[0].figure).legend(
         list(found.values()),
         [shown[label] for label in found],

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_METHODS = 4
+MOST_METHODS, MOST_ROWS = 4, 60
 RIGHT, WRONG = "✓", "✗"
 
 
@@ -60,6 +60,8 @@ class Gallery(Analysis):
         for name in ("rows", "top"):
             if options[name] < 1:
                 raise UserError(f"--{name} {options[name]}: must be at least 1")
+        if options["rows"] > MOST_ROWS:
+            raise UserError(f"--rows {options['rows']}: a figure shows at most {MOST_ROWS}")
         found = []
         for cell in cells:
             stored, _ = with_scores(cell)

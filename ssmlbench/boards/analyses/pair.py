@@ -192,7 +192,9 @@ def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Finding
     def draw() -> Figure:
         order = np.argsort(-np.nan_to_num(mean_by_label), kind="stable")
         figure, axes = panels(1, height=max(190, 40 + 9.5 * min(len(order), 60)))
+        order = order[np.isfinite(mean_by_label[order])]
         shown = order if len(order) <= 60 else np.concatenate([order[:30], order[-30:]])
+        some = "" if len(shown) == len(order) else f", {len(shown)} of {len(order)} labels"
         for y, k in enumerate(shown):
             ahead = mean_by_label[k] >= 0
             axes[0].errorbar(
@@ -210,8 +212,8 @@ def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Finding
         axes[0].set_ylim(len(shown) - 0.4, -0.6)
         finish(
             axes[0],
-            f"{a} − {b} per label, {cell.where}",
-            f"difference of average precision (filled: {a} ahead; bar: ± std over seeds)",
+            f"{a} − {b} per label{some}, {cell.where}",
+            f"difference of average precision\n(filled: {a} ahead; bar: ± std over seeds)",
             "",
             named_rows=True,
         )

@@ -14,6 +14,7 @@ from ssmlbench.boards.analyses.contract import (
     Findings,
     RunCell,
     label_names,
+    mean_text,
     nothing,
     table,
     train_rows,
@@ -119,9 +120,9 @@ def _of_cell(cell: RunCell) -> Findings | None:
     headers = ["method", "epochs", "precision", "recall", "coverage", "ECE"]
     body = []
     for row, measured in curves.items():
-        last = [f"{np.mean([ys[-1] for _, ys in measured[m]]):.4f}" for m in MEASURES]
+        last = [mean_text([float(ys[-1]) for _, ys in measured[m]]) for m in MEASURES]
         epochs = measured["precision"][0][0]
-        error = f"{np.mean(errors[row]):.4f}" if row in errors else "–"
+        error = mean_text(errors.get(row, []))
         body.append([row, f"{int(epochs[0])} to {int(epochs[-1])}", *last, error])
     section = table(
         f"{cell.where} · pseudo-labels",

@@ -87,7 +87,11 @@ def _test_scores(cell: RunCell, stored: ScoredRuns, lost: str) -> Findings:
                     "wasserstein": apart[k],
                 }
                 records.append({**facts, "mean_positive": means[0], "mean_negative": means[1]})
-        spread = f" ± {np.std(averages, ddof=1):.4f}" if len(averages) > 1 else ""
+        spread = (
+            f" ± {np.std(averages, ddof=1):.4f}"
+            if len(averages) > 1 and np.isfinite(averages).all()
+            else ""
+        )
         body.append([row, len(averages), f"{mean_text(averages)}{spread}"])
     section = table(
         f"{cell.where} · scores of positives and negatives",

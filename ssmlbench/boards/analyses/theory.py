@@ -266,10 +266,10 @@ def _figure(setting: TheorySetting, records: Sequence[Mapping[str, Any]], where:
             ms=4.5,
             capsize=2.5,
             linewidth=0.9,
-            label=f"{name}, direct, 95 %",
+            label=f"{name}, direct",
         )
     for axis, title, y in (
-        (axes[0], f"Class-wise errors, {where}", "error of the class"),
+        (axes[0], f"Class-wise errors, bars 95 %, {where}", "error of the class"),
         (axes[1], "Variance of class-wise accuracy", "VCA"),
     ):
         axis.set_xscale("log")

@@ -15,6 +15,7 @@ from ssmlbench.boards.analyses.contract import (
     Option,
     RunCell,
     label_names,
+    mean_text,
     nothing,
     table,
     with_diagnostics,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 MANNERS = {"supervised": "by the true labels", "trained_on": "by labels and pseudo-labels"}
 """The two manners, and which labels they read."""
 FEW_LABELS = 4
+MOST_CHOSEN = 12
+"""Labels of the second figure: by default, and at most."""
 
 
 class Vdfd(Analysis):
@@ -103,9 +106,9 @@ def _of_cell(cell: RunCell, labels: str, of: str) -> list[Findings]:
                 curves.setdefault(row, {}).setdefault(manner, []).append(curve)
     body = []
     for row, by_manner in curves.items():
-        last = [np.nanmean([ys[-1] for _, ys in by_manner[m]]) for m in MANNERS]
+        last = [mean_text([float(ys[-1]) for _, ys in by_manner[m]], 5) for m in MANNERS]
         epochs = by_manner["supervised"][0][0]
-        body.append([row, len(by_manner["supervised"]), len(epochs), *(f"{v:.5f}" for v in last)])
+        body.append([row, len(by_manner["supervised"]), len(epochs), *last])
     section = table(
         f"{cell.where} · VDFD",
         ["method", "seeds", "noted epochs", "mean |VDFD|, true labels", "mean |VDFD|, trained on"],
@@ -215,4 +218,6 @@ def chosen_labels(text: str, names: Sequence[str], counts: NDArray[Any]) -> list
                 f"--labels {part}: no such label; a name or a number from 0 to {len(names) - 1}."
                 f"{did_you_mean(part, names)}"
             )
+    if len(found) > MOST_CHOSEN:
+        raise UserError(f"--labels: {len(found)} labels, and a figure shows at most {MOST_CHOSEN}")
     return list(dict.fromkeys(found))
