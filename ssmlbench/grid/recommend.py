@@ -207,7 +207,7 @@ class Recommendation:
         """
         if limit is None:
             return listener
-        end, running = self.budget.used + limit, dict.fromkeys(part)
+        end, running = self.budget.used + limit, list(part)  # a spec has no hash of its own
 
         def heard(spec: RunSpec, event: Event) -> None:
             late = self.budget.used >= end
@@ -216,7 +216,7 @@ class Recommendation:
                 return
             listener(spec, event)
             if isinstance(event, Closing):
-                running.pop(spec, None)
+                running.remove(spec)
             elif isinstance(event, EpochEnded) and self.budget.used + seconds_left(event) > end:
                 for other in running:
                     self.ended(other)
