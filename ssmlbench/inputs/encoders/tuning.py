@@ -13,6 +13,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.encoders.base import Encoder
 from ssmlbench.inputs.encoders.weights import load_encoder
+from ssmlbench.inputs.torchvision_compat import declare_missing_operators
 
 LORA_RANK, LORA_ALPHA = 8, 16.0
 """Defaults of `--tune lora`."""
@@ -101,6 +102,7 @@ def _add_adapters(encoder: Encoder, blocks: list[nn.Module], spec: RunSpec) -> N
 
 def require_peft() -> None:
     """Raise a UserError if peft is not installed."""
+    declare_missing_operators()  # peft imports transformers
     try:
         import peft  # noqa: F401
     except ModuleNotFoundError as error:
