@@ -178,7 +178,7 @@ class Trainer:
         reset_peak_memory(self.context.device)
         self.start_epoch(epoch)
         plan = self.batching.plan(epoch, self.warming_up)
-        log = StepLog()
+        log = StepLog("loss" if type(self.method).step is Method.step else "step")
         for labelled, unlabelled in self.batching.batches(plan, self.context.workers):
             update, terms = self.take_step(labelled, unlabelled)
             self.apply(update)

@@ -68,6 +68,8 @@ TERM = "self.config.weight * trusted.mean()"
 # (what is written by mistake, instead of what, what the line says); #! marks the line that is named.
 # fmt: off
 METHOD_MISTAKES = {
+    "diagnostic-number": ('        self.diagnostics["count"] = 3.0  #!\n        return terms', RETURN, "self.diagnostics['count'] is 3.0, expected a tensor with one number"),
+    "diagnostic-vector": ('        self.diagnostics["count"] = logits[0]  #!\n        return terms', RETURN, "self.diagnostics['count'] has shape"),
     "hook-misspelt": ("def on_epoch_start(self, pools):  #!", "def start_epoch(self, pools):", "Did you mean start_epoch?"),
     "hook-of-lightning": ("def training_step(self, labelled, unlabelled):  #!", "def loss(self, labelled, unlabelled):", "Did you mean step?"),
     "hook-begin": ("def begin_epoch(self, pools):  #!", "def start_epoch(self, pools):", "Did you mean start_epoch?"),
