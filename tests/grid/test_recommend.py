@@ -204,7 +204,7 @@ def test_one_command_from_texts_to_labelled_texts(
     recommend(
         dataset="topics",
         plugin=[str(plugin)],
-        method="prior,logistic",
+        method="prior,logistic,knn",
         folds=2,
         out=tmp_path / "labels.csv",
         results=tmp_path / "results",
@@ -220,7 +220,7 @@ def test_one_command_from_texts_to_labelled_texts(
     labels = pd.read_csv(tmp_path / "labels.csv", keep_default_na=False)
     assert labels.id.tolist() == [f"text {i}" for i in range(40, 90)]
     runs, _ = read_finished([tmp_path / "results"])
-    assert sorted(run.spec.judged_on for run in runs) == ["nothing", *["test"] * 4]
+    assert sorted(run.spec.judged_on for run in runs) == ["nothing", *["test"] * 6]
     judged = [r for r in runs if r.result["metrics"] and r.spec.method == "logistic"]
     folds = [StoredScores.read(run.folder) for run in judged]
     pooled = average_precision_score(
