@@ -54,7 +54,7 @@ RUN = ("run", "--method", "bce", "--dataset", "multidigits", "--pi", "0.05", "--
         (("compare", "--results", "."), "no finished run"),
         (("methods", "bbma"), "Did you mean bbam"),
         (("check", "nothing.py"), "does not exist"),
-        (("new", "method", "My Method"), "not a method's name"),
+        (("new", "method", "My Method"), "cannot be the name of a method"),
         (("new", "method", "bbam"), "there is a method called 'bbam' already"),
     ],
     ids=lambda value: " ".join(value[-2:]) if isinstance(value, tuple) else "",

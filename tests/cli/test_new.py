@@ -79,7 +79,7 @@ class Pictures(DatasetAdapter):
 @pytest.mark.parametrize(
     ("kind", "name", "message"),
     [
-        ("dataset", "My Data", "is not a name of a data set"),
+        ("dataset", "My Data", "cannot be the name of a data set"),
         ("dataset", "multidigits", "there is a data set called 'multidigits' already"),
         ("encoder", "tfidf", "there is an encoder called 'tfidf' already"),
     ],

@@ -26,7 +26,7 @@ def write_plugin(kind: str, name: str, folder: Path, taken: Container[str] = ())
     """
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
         raise UserError(
-            f"{name!r} is not a name of {CALLED[kind]}: use small letters, digits, - and _, e.g. "
+            f"{name!r} cannot be the name of {CALLED[kind]}: use small letters, digits, - and _, e.g. "
             f"my-{kind}"
         )
     if name in taken:
