@@ -168,8 +168,9 @@ class TrainingProcess:
 
     def _reap(self) -> None:
         """Wait until it is gone, and end what it left: a child may hold its end of the pipe."""
-        _, status = os.waitpid(self.pid, 0)
-        self.code = os.waitstatus_to_exitcode(status)
+        with suppress(ChildProcessError):  # the run is being ended: `kill_children` was quicker
+            _, status = os.waitpid(self.pid, 0)
+            self.code = os.waitstatus_to_exitcode(status)
         kill_children()
         self._gone.set()
 

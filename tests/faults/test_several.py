@@ -87,7 +87,9 @@ def test_what_goes_wrong_in_the_second_process_is_said(
     tmp_path: Path, cache: Path, told: str, reason: str
 ) -> None:
     (tmp_path / "told").write_text(told)
-    last, folder, _ = make(tmp_path, "unlucky", {"told_by": str(tmp_path / "told")}, gpus=2)
+    # Not in the results folder, which the kernel closes to the processes that train.
+    settings = {"told_by": str(tmp_path / "told")}
+    last, folder, _ = make(tmp_path / "two", "unlucky", settings, gpus=2)
     assert isinstance(last, Failed)
     assert reason in last.text
     assert told != "raises" or "only here" in last.text

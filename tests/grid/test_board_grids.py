@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -31,5 +32,9 @@ def test_the_script_of_the_boards_parses_and_names_files_that_exist() -> None:
     text = script.read_text(encoding="utf-8")
     assert (LEADERBOARDS / "encoders/efficientnet_lite0.py").is_file()
     assert "encoders/efficientnet_lite0.py" in text
-    grids = {word for line in text.splitlines() if "run " in line for word in line.split()}
-    assert {"semi", "positives"} <= grids
+    grids = set(re.findall(r"grids/[\w-]+\.toml", text))
+    assert grids == {"grids/semi.toml", "grids/positives.toml"}
+    assert all((LEADERBOARDS / grid).is_file() for grid in grids)
+    parts = re.search(r'"\$\{@:-(.*)\}"', text)
+    assert parts is not None
+    assert set(parts[1].split()) == set(re.findall(r"^make_(\w+)\(\)", text, re.MULTILINE))
