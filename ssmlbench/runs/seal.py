@@ -148,9 +148,8 @@ def lock_labels(raw_folder: str, results: Path, needed: Iterable[Path], scratch:
     if not kernel_can_lock():
         return False
     with suppress(OSError):
-        for (
-            name
-        ) in WRITTEN:  # what is made after the lock, beside what is sealed, could not be read
+        # What is made after the lock, beside what is sealed, could not be read.
+        for name in WRITTEN:
             (cache_root() / name).mkdir(parents=True, exist_ok=True)
     tasks = list((cache_root() / "tasks").glob("*"))
     labels = [_real(folder / name) for folder in tasks for name in (LABELS, CARD)]
