@@ -257,6 +257,7 @@ def wait_for(condition: Callable[[], Any], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow  # tests/grid/test_grid.py kills a grid in the default run
 def test_killed_in_the_middle_of_an_epoch_it_ends_with_the_same_bits(
     tmp_path: Path, tiny: list[Path]
 ) -> None:
@@ -281,6 +282,7 @@ def test_killed_in_the_middle_of_an_epoch_it_ends_with_the_same_bits(
     assert not list(killed.rglob("checkpoint.safetensors"))
 
 
+@pytest.mark.slow  # tests/core has the lock's own tests in the default run
 def test_two_processes_asked_for_one_run_make_it_once(tmp_path: Path, tiny: list[Path]) -> None:
     both = [
         subprocess.Popen(command(tmp_path / "r", tiny), stdout=subprocess.PIPE, text=True)
