@@ -37,10 +37,10 @@ def runs_of(part: str) -> pd.DataFrame:
     )
 
 
-def cells(runs: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
-    """Each data set and π of `semi`, with its seeds × methods table of mAP."""
-    semi = runs[runs["regime"] == "semi"]
-    for (dataset, level), members in semi.groupby(["dataset", "level"], sort=True):
+def cells(runs: pd.DataFrame, regime: str = "semi") -> Iterator[tuple[str, float, pd.DataFrame]]:
+    """Each data set and level of a regime, with its seeds × methods table of mAP."""
+    chosen = runs[runs["regime"] == regime].fillna({"level": 0.0})  # a regime without a number
+    for (dataset, level), members in chosen.groupby(["dataset", "level"], sort=True):
         yield dataset, level, members.pivot(index="seed", columns="method", values=MAP)
 
 
@@ -123,10 +123,9 @@ def best_elsewhere(
 
 def orders() -> str:
     """Pairs of methods that papers order the same way throughout, and what the boards say."""
-    ours = {
-        "semi": list(cells(runs_of("semi"))),
-        "single-positive": list(positive_cells("single-positive")),
-    }
+    ours = {"semi": list(cells(runs_of("semi")))}
+    if (MEASURED / "positives").is_dir():
+        ours["single-positive"] = list(cells(runs_of("positives"), "single-positive"))
     rows = []
     for regime, tables in ours.items():
         for better, worse, printed, gap in published_pairs(regime):
@@ -140,16 +139,6 @@ def orders() -> str:
                 rows.append([regime, f"{better} > {worse}", printed, f"{gap:.3f}", *found])
     header = ["regime", "order", "printed cells", "median gap", "holds", "open", "reversed"]
     return markdown(header, rows, 2)
-
-
-def positive_cells(regime: str) -> Iterator[tuple[str, float, pd.DataFrame]]:
-    """The data sets of a regime with positives only, each with its seeds × methods table of mAP."""
-    if not (MEASURED / "positives").is_dir():
-        return
-    runs = runs_of("positives")
-    runs = runs[runs["regime"] == regime]
-    for dataset, members in runs.groupby("dataset", sort=True):
-        yield dataset, 0.0, members.pivot(index="seed", columns="method", values=MAP)
 
 
 def published_pairs(regime: str) -> list[tuple[str, str, int, float]]:

@@ -49,9 +49,7 @@ class TrainingContext:
     notify: Notify = lambda event: None
     workers: int = 0  # threads that read and prepare inputs which are not in memory
     model_file: ModelFile | None = None  # None: no model is kept
-    micro_batch: int | None = (
-        None  # rows that go through the encoder at a time; None: all of a step
-    )
+    micro_batch: int | None = None  # rows in the encoder at a time; None: all of a step
     checkpoint_activations: bool = False  # of the encoder's blocks, to be computed again
     processes: Processes | None = None  # that share the run; None: this one makes it alone
 

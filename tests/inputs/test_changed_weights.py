@@ -19,6 +19,7 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, find_encoder, weights
 from ssmlbench.inputs.encoders.weights import file_digest
 from ssmlbench.inputs.feature_cache import cached_features, features_root
+from ssmlbench.inputs.torchvision_compat import declare_missing_operators
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
@@ -88,6 +89,7 @@ def text_folder(folder: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Mo
 
 
 def torchvision_file(folder: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
+    declare_missing_operators()
     import torchvision
 
     monkeypatch.setenv("TORCH_HOME", str(folder))

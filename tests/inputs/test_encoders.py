@@ -19,12 +19,12 @@ from ssmlbench.core.events import CheckpointSaved, Done, Event
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs import prepared
 from ssmlbench.inputs.encoders import BUILTIN, Encoder, EncoderOptions, find_encoder
+from ssmlbench.inputs.torchvision_compat import declare_missing_operators
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.resolve import resolve
-from tests.support.tiny_models import save_tiny_bert, write_data_plugin
+from tests.support.tiny_models import asked, save_tiny_bert, write_data_plugin
 
 SCRATCH = {"weights": "none", "image_size": 32, "normalise": True}
 
@@ -37,11 +37,6 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Plugins:
     return Plugins([write_data_plugin(tmp_path_factory.mktemp("plugins"))])
-
-
-def asked(plugins: Plugins, **fields: Any) -> RunSpec:
-    short = {"method": "bce", "pi": 0.3, "epochs": 2, "batch_size": 16, "labelled_batch_size": 8}
-    return resolve(plugins, {}, **{**short, **fields})
 
 
 def example(size: int = 32) -> torch.Tensor:
@@ -198,6 +193,7 @@ def test_published_weights_that_cannot_be_had_are_an_error(
 def test_published_weights_are_read_from_torchs_cache_and_known_by_their_digest(
     tiny: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    declare_missing_operators()
     import torchvision
 
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))

@@ -17,14 +17,14 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, find_encoder
 from ssmlbench.inputs.encoders.base import repeated_blocks
 from ssmlbench.inputs.encoders.tuning import tune_encoder
+from ssmlbench.inputs.torchvision_compat import declare_missing_operators
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.saved_model import SavedModel
 from ssmlbench.runs.scores import StoredScores
-from tests.support.tiny_models import save_tiny_bert, write_data_plugin
+from tests.support.tiny_models import asked, save_tiny_bert, write_data_plugin
 
 LORA = {"tune": "lora", "lora_rank": 2, "lora_alpha": 4.0}
 
@@ -37,11 +37,6 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Plugins:
     return Plugins([write_data_plugin(tmp_path_factory.mktemp("plugins"))])
-
-
-def asked(plugins: Plugins, **fields: Any) -> RunSpec:
-    short = {"method": "bce", "pi": 0.3, "epochs": 2, "batch_size": 16, "labelled_batch_size": 8}
-    return resolve(plugins, {}, **{**short, **fields})
 
 
 def text_encoder(bert: Path, **spec: Any) -> Encoder:
@@ -110,6 +105,7 @@ def test_what_runs_after_the_last_block_is_trained_too() -> None:
     ],
 )
 def test_blocks_are_residual_blocks_and_layers(name: str, blocks: int) -> None:
+    declare_missing_operators()
     import torchvision
 
     with torch.device("meta"):

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import string
 from pathlib import Path
+from typing import Any
+
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs.resolve import resolve
 
 SOUNDS = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
 
@@ -108,3 +113,9 @@ def write_data_plugin(folder: Path) -> Path:
     file = folder / "tiny_data.py"
     file.write_text(DATA)
     return file
+
+
+def asked(plugins: Plugins, **fields: Any) -> RunSpec:
+    """A run of two short epochs."""
+    short = {"method": "bce", "pi": 0.3, "epochs": 2, "batch_size": 16, "labelled_batch_size": 8}
+    return resolve(plugins, {}, **{**short, **fields})
