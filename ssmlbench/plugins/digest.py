@@ -15,11 +15,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ssmlbench.core.code_versions import DIGEST_PREFIX
 from ssmlbench.core.errors import UserError
 from ssmlbench.plugins.loader import PLUGIN_PREFIX
 from ssmlbench.plugins.syntax import Code, Found, Source, Statements, Writer, bound_names
+
+if TYPE_CHECKING:
+    from ssmlbench.inputs.encoders import Encoder
 
 KIT = "ssmlbench.kit"
 CONTRACT = tuple(f"{KIT}.{name}" for name in ("method", "estimator", "pools", "gradient_step"))
@@ -38,9 +42,11 @@ def code_digest(cls: type) -> str:
     return DIGEST_PREFIX + hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]
 
 
-def encoder_code(cls: type) -> str:
-    """The digest of an encoder plugin's code; "" for a built-in encoder."""
-    return "" if cls.__module__.startswith("ssmlbench.") else code_digest(cls)
+def encoder_code(cls: type[Encoder]) -> str:
+    """The digest of an encoder plugin's code; of a built-in encoder its version, "" for the first."""
+    if not cls.__module__.startswith("ssmlbench."):
+        return code_digest(cls)
+    return f"version {cls.version}" if cls.version > 1 else ""
 
 
 def code_texts(cls: type) -> list[str]:

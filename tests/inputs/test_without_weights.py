@@ -16,6 +16,7 @@ from ssmlbench.inputs.encoders import Encoder, EncoderOptions, find_encoder, tfi
 from ssmlbench.inputs.encoders.hog import CELLS, COLOURS, ORIENTATIONS, Hog
 from ssmlbench.inputs.encoders.tfidf import TfIdf
 from ssmlbench.inputs.frozen import FrozenEncoder
+from ssmlbench.plugins.digest import encoder_code
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
@@ -58,7 +59,32 @@ def test_tfidf_is_scikit_learns_pipeline(monkeypatch: pytest.MonkeyPatch) -> Non
     fitted = TfIdf.with_state(TfIdf.fit(train, OPTIONS))
     given = fitted.prepare(test, OPTIONS)
     assert given.shape == (20, 40)
-    assert np.allclose(given.numpy() / 40**0.5, expected.transform(test), atol=1e-3)
+    # Up to a rotation of the columns, which keeps every product of two rows.
+    known, vectors = expected.transform(test), given.numpy() / 40**0.5
+    assert np.allclose(vectors @ vectors.T, known @ known.T, atol=1e-3)
+
+
+def test_no_column_of_tfidf_has_most_of_the_variance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tfidf, "DIMENSIONS", 40)
+    # Texts of two subjects: the first columns of an SVD tell them apart.
+    fruit, metal = (
+        "apple pear plum fig lime grape melon peach",
+        "iron steel zinc tin lead gold brass chrome",
+    )
+    train = [f"{text} {subject}" for text in texts(75) for subject in (fruit, metal)]
+    vectors = TfIdf.with_state(TfIdf.fit(train, OPTIONS)).prepare(train, OPTIONS).numpy()
+    covariance = np.cov(vectors.T)
+    widest_direction = np.linalg.eigvalsh(covariance).max()
+    assert covariance.diagonal().max() < 0.6 * widest_direction
+
+
+def test_another_version_of_a_built_in_encoder_is_another_run() -> None:
+    class Second(TfIdf):
+        version = TfIdf.version + 1
+
+    Second.__module__ = TfIdf.__module__
+    assert encoder_code(Hog) == ""
+    assert len({encoder_code(Hog), encoder_code(TfIdf), encoder_code(Second)}) == 3
 
 
 @pytest.mark.parametrize(

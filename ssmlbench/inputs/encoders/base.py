@@ -58,6 +58,7 @@ class Encoder(nn.Module):
     scaling: ClassVar[Scaling] = "standard"  # of its features, when the command line names none
     fitted: ClassVar[bool] = False  # it learns from the training rows' inputs: it defines `fit`
     state: ClassVar[FittedState] = {}  # of a class that `with_state` made
+    version: ClassVar[int] = 1  # of a built-in one: raised when equal inputs give other features
     interpolation: ClassVar[str] = "bilinear"  # of images that are resized; also "bicubic"
     features: int
     trained: frozenset[str] | None = None  # names of the weights that are trained; None: all
