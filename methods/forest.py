@@ -12,6 +12,9 @@ from ssmlbench.api import FeaturePool, MultiLabelEstimator, average_precision, b
 
 KINDS = {"random": RandomForestClassifier, "extra": ExtraTreesClassifier}
 
+MOST_BYTES = 16 * 2**30
+"""Of a forest's leaves and nodes: each has two numbers for each label."""
+
 
 class Forest(MultiLabelEstimator):
     """A random forest or extremely randomised trees, whichever ranks held-out labelled rows better."""
@@ -33,6 +36,11 @@ class Forest(MultiLabelEstimator):
         count: int = option(300, "number of trees")
         min_leaf: int = option(1, "least rows in a leaf", search=between(1, 16, log=True))
         columns: float | None = option(None, "share of the columns that a split looks at; none: √D")
+
+    @classmethod
+    def most_labels_of(cls, config: Any, labelled: int, unlabelled: int) -> int:
+        nodes = config.count * max(2 * labelled // config.min_leaf, 1)
+        return int(MOST_BYTES // (nodes * 16))
 
     def fit(self, labelled: FeaturePool, unlabelled: FeaturePool) -> None:
         self.kind = self.config.trees if self.config.trees != "auto" else self.better(labelled)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
 from ssmlbench.api import Estimator, FeaturePool, between, option
+
+MOST_ENTRIES = 25_000_000
+"""Rows × labels whose 77 bytes an entry fit in 2 GB."""
 
 
 class LabelSpreading(Estimator):
@@ -32,6 +36,10 @@ class LabelSpreading(Estimator):
         )
         iterations: int = option(100, "most iterations")
         tolerance: float = option(1e-4, "largest change at which the iteration ends")
+
+    @classmethod
+    def most_labels_of(cls, config: Any, labelled: int, unlabelled: int) -> int:
+        return MOST_ENTRIES // max(labelled + unlabelled, 1)
 
     def fit(self, labelled: FeaturePool, unlabelled: FeaturePool) -> None:
         features = np.concatenate([labelled.features, unlabelled.features])

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ssmlbench.api import Estimator, FeaturePool, between, choose_strength, fit_logistic, option
+
+MOST_ENTRIES = 25_000_000
+"""Rows × labels of both pools that a round fits in about half a minute of one core."""
 
 
 class SelfTraining(Estimator):
@@ -42,6 +46,10 @@ class SelfTraining(Estimator):
             1.0, "η⁻: part of each label's pseudo-negatives that is used", search=between(0.5, 1.0)
         )
         strength: float | None = option(None, "C of every round; none: by cross-validation")
+
+    @classmethod
+    def most_labels_of(cls, config: Any, labelled: int, unlabelled: int) -> int:
+        return MOST_ENTRIES // max(labelled + unlabelled, 1)
 
     def fit(self, labelled: FeaturePool, unlabelled: FeaturePool) -> None:
         config = self.config

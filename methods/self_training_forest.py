@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
 from ssmlbench.api import Estimator, FeaturePool, between, option
+
+MOST_BYTES = 16 * 2**30
+"""Of a forest's leaves and nodes: each has a number for each label."""
 
 
 class SelfTrainingForest(Estimator):
@@ -42,6 +46,12 @@ class SelfTrainingForest(Estimator):
             5, "least rows in a leaf of the second forest", search=between(1, 16, log=True)
         )
         rows: int = option(10_000, "most unlabelled rows that are used, drawn by the seed")
+
+    @classmethod
+    def most_labels_of(cls, config: Any, labelled: int, unlabelled: int) -> int:
+        drawn = min(unlabelled, config.rows)
+        leaves = max(labelled, (labelled + drawn) // config.min_leaf, 1)
+        return int(MOST_BYTES // (config.count * 2 * leaves * 8))
 
     def fit(self, labelled: FeaturePool, unlabelled: FeaturePool) -> None:
         drawn = np.random.RandomState(self.seed).permutation(len(unlabelled))[: self.config.rows]

@@ -54,6 +54,14 @@ class Estimator:
         self.labels = labels  # K
         self.seed = seed
 
+    @classmethod
+    def most_labels_of(cls, config: Any, labelled: int, unlabelled: int) -> int | None:
+        """The most labels that it can do with so many rows in its pools; None: no limit of its own.
+
+        A data set with more is refused before anything is computed.
+        """
+        return None
+
     def fit(self, labelled: FeaturePool, unlabelled: FeaturePool) -> None:
         """Learn from the training rows."""
         raise NotImplementedError(f"{type(self).__name__} must define fit")

@@ -24,6 +24,10 @@ FOLDS, FEWER_FOLDS, MANY_ROWS = 5, 3, 2000
 TOLERANCE = 1e-4
 """The largest gradient of the mean loss at which the solver stops: scikit-learn's default."""
 MOST_ITERATIONS = 200
+LABELS_TOGETHER = 256
+"""Labels that one call of the solver has: memory grows with N × this, not with N × K."""
+LABELS_COMPARED = 256
+"""Most labels that the cross-validation fits: more of them tell little more about one strength."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,11 @@ class LogisticModel:
     intercepts: Floats  # K
     constant: Floats  # K
     learnt: npt.NDArray[np.bool_]  # K
+
+    def some(self, labels: slice) -> LogisticModel:
+        """The part of some labels."""
+        parts = self.weights[:, labels], self.intercepts[labels], self.constant[labels]
+        return LogisticModel(*parts, self.learnt[labels])
 
     def scores(self, features: Features) -> Scores:
         """N × K probabilities."""
@@ -55,6 +64,35 @@ def fit_logistic(
     trust: N × K weights of the entries, None for 1. start: a model to start from.
     tolerance: the largest gradient of the mean loss at which the solver stops.
     """
+    labels = targets.shape[1]
+    if labels <= LABELS_TOGETHER:
+        return _fitted_together(features, targets, strength, trust, start, tolerance)
+    parts = []
+    for first in range(0, labels, LABELS_TOGETHER):
+        part = slice(first, first + LABELS_TOGETHER)
+        weighed = None if trust is None else trust[:, part]
+        before = None if start is None else start.some(part)
+        parts.append(
+            _fitted_together(features, targets[:, part], strength, weighed, before, tolerance)
+        )
+    return LogisticModel(
+        np.concatenate([model.weights for model in parts], axis=1),
+        *(
+            np.concatenate([getattr(model, name) for model in parts])
+            for name in ("intercepts", "constant", "learnt")
+        ),
+    )
+
+
+def _fitted_together(
+    features: Features,
+    targets: npt.NDArray[np.int8],
+    strength: float,
+    trust: Floats | None,
+    start: LogisticModel | None,
+    tolerance: float,
+) -> LogisticModel:
+    """`fit_logistic` of all labels in one call of the solver."""
     from scipy.optimize import minimize
 
     known = targets >= 0 if trust is None else (targets >= 0) * trust
@@ -107,14 +145,18 @@ def choose_strength(
 
     Each row is scored by a model that did not see it. (Average precision over the scores of several
     folds is no fair judge: a fold with more positives is scored by a model that saw fewer.) Labels
-    with fewer than two positives are left out. Of equals, the stronger regularisation; with too few
-    rows or positives, the middle of the grid.
+    with fewer than two positives are left out, and of many labels some are drawn. Of equals, the
+    stronger regularisation; with too few rows or positives, the middle of the grid.
     """
     folds = FOLDS if len(features) < MANY_ROWS else FEWER_FOLDS
     judged = learnable_labels(observed) & ((observed == 1).sum(axis=0) >= 2)
     if len(features) < 2 * folds or not judged.any():
         return strengths[len(strengths) // 2]
-    observed = observed[:, judged]
+    compared = np.flatnonzero(judged)
+    if len(compared) > LABELS_COMPARED:
+        drawn = np.random.RandomState(seed).permutation(len(compared))[:LABELS_COMPARED]
+        compared = compared[np.sort(drawn)]
+    observed = observed[:, compared]
     fold = np.random.RandomState(seed).permutation(len(features)) % folds
     losses = np.zeros(len(strengths))
     for held_out in range(folds):

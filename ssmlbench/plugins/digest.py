@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 KIT = "ssmlbench.kit"
 CONTRACT = tuple(f"{KIT}.{name}" for name in ("method", "estimator", "pools", "gradient_step"))
 """Modules of the kit that are the same for every method."""
-DECLARATIONS = frozenset({"name", "paper", "differences", "regimes", "ablations"})
-"""Class attributes that say what a plugin is, and change nothing that it computes."""
+DECLARATIONS = frozenset({"name", "paper", "differences", "regimes", "ablations", "most_labels_of"})
+"""Class members that say what a plugin is or refuses, and change nothing that it computes."""
 
 
 def code_digest(cls: type) -> str:

@@ -102,19 +102,33 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     check_spec(spec)
     card = prepare(adapter()).card
     check_labels(card, REGIMES[regime])
-    check_label_count(method, config, card)
+    check_label_count(method, config, card, spec.pi)
     spec = dataclasses.replace(spec, weights=encoder.weights_id(options), data=card.fingerprint)
     spec = _as_given(spec, method, card)
     return spec.for_estimator() if estimator else spec
 
 
-def check_label_count(method: type[Method | Estimator], config: Any, card: Card) -> None:
-    """Raise a UserError if the data set has more labels than the method can do."""
+def check_label_count(
+    method: type[Method | Estimator], config: Any, card: Card, pi: float | None
+) -> None:
+    """Raise a UserError if the data set has more labels than the method can do.
+
+    pi: the share of labelled rows; None: every row that has labels.
+    """
     if issubclass(method, Method):
         try:
             method.check_labels(config, len(card.label_names))
         except UserError as error:
             raise Unsupported(str(error)) from None
+        return
+    rows, labels = card.rows["train"], len(card.label_names)
+    labelled = rows - card.unlabelled.get("train", 0) if pi is None else round(pi * rows)
+    most = method.most_labels_of(config, labelled, rows - labelled)
+    if most is not None and labels > most:
+        raise Unsupported(
+            f"method {method.name}: the data set has {labels:,} labels, and with {labelled:,} labelled "
+            f"and {rows - labelled:,} unlabelled rows it can do {most:,}; choose another method"
+        )
 
 
 def _as_given(spec: RunSpec, method: type[Method | Estimator], card: Card) -> RunSpec:

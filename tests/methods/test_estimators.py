@@ -14,6 +14,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.semi_supervised import LabelSpreading
 from sklearn.svm import LinearSVC
 
+from ssmlbench.kit import logistic
 from ssmlbench.kit.classifiers import MultiLabelEstimator, PerLabelEstimator
 from ssmlbench.kit.estimator import Estimator, FeaturePool
 from ssmlbench.kit.logistic import STRENGTHS, choose_strength, fit_logistic
@@ -119,6 +120,32 @@ def test_the_strength_is_that_of_the_least_held_out_loss() -> None:
     lonely = np.zeros((200, 1), dtype=np.int8)
     lonely[0] = 1
     assert choose_strength(noisy, lonely, 0) == STRENGTHS[len(STRENGTHS) // 2]
+
+
+def test_many_labels_are_fitted_in_parts_that_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    labelled, test = pool(labels=7), pool(labels=7, seed=1).features
+    trust = np.random.default_rng(2).uniform(0.5, 1, labelled.observed.shape)
+    start = fit_logistic(labelled.features, labelled.observed, 0.01)
+    known = (labelled.features, labelled.observed, 0.5, trust, start, 1e-9)
+    together = fit_logistic(*known).scores(test)
+    monkeypatch.setattr(logistic, "LABELS_TOGETHER", 3)
+    np.testing.assert_allclose(fit_logistic(*known).scores(test), together, atol=1e-5)
+
+
+def test_of_many_labels_some_choose_the_strength(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def fit(features: Any, targets: Any, *rest: Any, **options: Any) -> Any:
+        seen.append(targets.shape[1])
+        return fit_logistic(features, targets, *rest, **options)
+
+    monkeypatch.setattr(logistic, "fit_logistic", fit)
+    monkeypatch.setattr(logistic, "LABELS_COMPARED", 3)
+    labelled = pool(labels=7)
+    assert choose_strength(labelled.features, labelled.observed, 0) in STRENGTHS
+    assert set(seen) == {3}
 
 
 # ------------------------------------------------------------------------------- self-training
