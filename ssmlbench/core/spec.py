@@ -296,6 +296,8 @@ class RunSpec:
         setting=True,
         added_later=True,
     )
+    # What the recipe multiplies input_dropout by, for the number of labelled rows.
+    dropout_factor: float = run_option(1.0, training=True, added_later=True)
     hidden_dropout: float = run_option(
         0.0,
         "Units dropped inside the projection in training.",

@@ -6,8 +6,8 @@ found, and on which rows, is in docs/recipe.md; its number of steps is in traini
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ssmlbench.core.errors import UserError
@@ -19,6 +19,8 @@ FEATURES_LR = 2e-3
 """The learning rate of heads on fixed features."""
 PAPER_FEATURES_LR = 1e-3
 """The same before the recipe for fixed features."""
+MANY_LABELLED_ROWS = 2_000
+"""With more labelled rows than this, half of the dropout of features is best."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Recipe:
 
     defaults  request → fields of the run spec
     searched  spec of a run → the fields that `tune` draws, around the run's own values
+    for_rows  number of labelled rows → fields that it changes
     """
 
     name: str
@@ -44,6 +47,7 @@ class Recipe:
     defaults: Callable[[Request], dict[str, Any]]
     searched: Callable[[RunSpec], dict[str, Search]]
     for_fixed_features: bool = False  # refused where an encoder is trained
+    for_rows: Callable[[int], dict[str, Any]] = lambda labelled: {}
 
 
 def _paper(request: Request) -> dict[str, Any]:
@@ -65,6 +69,10 @@ def _features(request: Request) -> dict[str, Any]:
         "hidden_dropout": 0.5,
         "lr": FEATURES_LR,
     }
+
+
+def _features_for_rows(labelled: int) -> dict[str, Any]:
+    return {"dropout_factor": 0.5} if labelled > MANY_LABELLED_ROWS else {}
 
 
 def _search_paper(spec: RunSpec) -> dict[str, Search]:
@@ -95,6 +103,7 @@ _ENTRIES = (
         _features,
         _search_features,
         for_fixed_features=True,
+        for_rows=_features_for_rows,
     ),
 )
 RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in _ENTRIES}
@@ -111,3 +120,10 @@ def with_recipe(typed: Mapping[str, Any], request: Request) -> dict[str, Any]:
             f"--recipe {name} is for fixed features: add --freeze, or take a data set of vectors"
         )
     return {**recipe.defaults(request), **typed, "recipe": name}
+
+
+def fitted_to_rows(spec: RunSpec, labelled: int, typed: Container[str]) -> RunSpec:
+    """The spec with what the recipe changes for this many labelled rows; what was typed stays."""
+    if "input_dropout" in typed:
+        return spec
+    return replace(spec, **RECIPES[spec.recipe].for_rows(labelled))

@@ -25,7 +25,7 @@ from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.regimes import REGIMES, Regime
-from ssmlbench.runs.recipes import Request, with_recipe
+from ssmlbench.runs.recipes import Request, fitted_to_rows, with_recipe
 
 STRONG_VIEWS = 4
 """R: drawn strong views of a row that are cached under `--freeze`."""
@@ -105,7 +105,17 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     check_label_count(method, config, card, spec.pi)
     spec = dataclasses.replace(spec, weights=encoder.weights_id(options), data=card.fingerprint)
     spec = _as_given(spec, method, card)
-    return spec.for_estimator() if estimator else spec
+    if estimator:
+        return spec.for_estimator()
+    chosen = {name for name, value in fields.items() if value is not None}
+    return fitted_to_rows(spec, _labelled_rows(spec, card), chosen)
+
+
+def _labelled_rows(spec: RunSpec, card: Card) -> int:
+    regime = REGIMES[spec.regime]
+    if regime.as_given:
+        return card.labelled.get("train", 0) + card.partly_labelled.get("train", 0)
+    return regime.labelled_count(card.rows["train"], spec.regime_number)
 
 
 def check_label_count(

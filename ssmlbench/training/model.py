@@ -45,7 +45,7 @@ class Model:
             raise ContractError(f"build_head returned {what}; expected a module", "build_head")
         if spec.head_start == "zero":
             start_at_zero(head)
-        dropout = Dropout(spec.input_dropout)
+        dropout = Dropout(spec.input_dropout * spec.dropout_factor)
         self.network = Network(encoder, projection, head, dropout).to(device)
         self.ema = Ema(self.network, spec.ema_decay)
         # After the copy: the average is never trained.

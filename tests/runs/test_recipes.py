@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ import torch
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.inputs.encoders import Vector
 from ssmlbench.kit.heads import Dropout, build_projection
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs import recipes
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.training.batching import plan_epoch, steps_an_epoch, steps_for
+from ssmlbench.training.model import Model
 
 VECTORS = '''
 import numpy as np
@@ -92,6 +96,28 @@ def test_the_budget_follows_the_rows_and_is_one_setting_at_every_level(ask: Ask)
     assert (few.epoch_steps, many.epoch_steps) == (None, None)  # levels of π share a board
     assert steps_an_epoch(few, 100, 300, warming_up=True) == 25
     assert steps_an_epoch(many, 400, 0, warming_up=False) == 30
+
+
+def test_many_labelled_rows_halve_the_dropout_of_features_in_one_setting(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipes, "MANY_LABELLED_ROWS", 100)
+    few, many = ask(pi=0.25), ask(pi=0.2525)
+    assert (few.dropout_factor, many.dropout_factor) == (1.0, 0.5)
+    assert few.input_dropout == many.input_dropout  # levels of π share a board
+    assert ask(regime="full", pi=None).dropout_factor == 0.5
+    assert ask(pi=0.2525, recipe="paper").dropout_factor == 1.0
+    assert ask(pi=0.2525, input_dropout=0.5).dropout_factor == 1.0
+    assert ask(pi=0.2525, method="logistic").dropout_factor == 1.0
+
+
+@pytest.mark.parametrize(("factor", "dropped"), [(1.0, 0.5), (0.5, 0.25)])
+def test_the_network_drops_what_the_spec_says(ask: Ask, factor: float, dropped: float) -> None:
+    spec = dataclasses.replace(ask(), dropout_factor=factor)
+    method = Plugins([]).methods["bce"]
+    encoder = Vector(torch.zeros(6))
+    model = Model(spec, method(method.Config(), 2), encoder, torch.device("cpu"))
+    assert model.network.dropout.p == dropped
 
 
 def test_counting_rows_and_counting_steps_exclude_each_other(ask: Ask) -> None:
