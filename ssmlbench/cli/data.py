@@ -136,8 +136,12 @@ def prepare_shown(
     console: Console,
     overwrite: bool = False,
     quiet: bool = False,
+    notes: bool = False,
 ) -> Task:
-    """Prepare with progress: bars on a terminal, lines in a log; silent if it is prepared."""
+    """Prepare with progress: bars on a terminal, lines in a log; silent if it is prepared.
+
+    notes: print what is strange about the data, where no card is shown.
+    """
     from ssmlbench.data import check_source, is_prepared, prepare
 
     if is_prepared(adapter) and not overwrite:
@@ -156,6 +160,8 @@ def prepare_shown(
     )
     if card.skipped:
         console.print(f"warning: {sum(card.skipped.values()):,} bad rows left out", highlight=False)
+    for note in card.notes if notes else ():
+        console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
     return task
 
 

@@ -38,6 +38,13 @@ ResultsFolders = Annotated[
     list[Path] | None,
     typer.Option("--results", help="Results folder; may be repeated.", show_default="results"),
 ]
+LogTo = Annotated[
+    str | None,
+    typer.Option(
+        help="Copy finished runs to tensorboard, mlflow or wandb (one or several), in RESULTS-logs.",
+        show_default="nowhere",
+    ),
+]
 
 
 def typed_list(text: str | None, kind: type[T], what: str) -> tuple[T, ...]:

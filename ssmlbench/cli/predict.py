@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,6 +13,12 @@ from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColum
 
 from ssmlbench.cli.options import PluginFiles, ResultsFolders, load_plugins, read_runs, warn
 from ssmlbench.core.errors import UserError
+
+if TYPE_CHECKING:
+    from ssmlbench.runs.saved_model import SavedModel
+
+LOG_SECONDS = 10.0
+"""A log gets a line of progress this often."""
 
 
 def predict(
@@ -54,7 +61,7 @@ def predict(
     from ssmlbench.data.plain_inputs import plain_inputs
     from ssmlbench.runs.choose import best_run, run_folder
     from ssmlbench.runs.execute import quieten
-    from ssmlbench.runs.predict import OwnRows, predict_rows
+    from ssmlbench.runs.predict import OwnRows
     from ssmlbench.runs.saved_model import SavedModel
 
     if best == (run is not None):
@@ -71,13 +78,42 @@ def predict(
         console.print(f"{folder}: {why}", markup=False, highlight=False, soft_wrap=True)
     model = SavedModel(folder, load_plugins(plugin), backbone, device)
     warn(model.notes)
-    rows: Iterable[tuple[str, Any]]
-    total, score = None, None
-    if input_ is None:
-        rows = own = OwnRows(model)
-        total, score = len(own), own.score
-    else:
-        rows = plain_inputs(input_, model.card.kind, column, model.card.columns)
+    rows: Iterable[tuple[str, Any]] = (
+        OwnRows(model)
+        if input_ is None
+        else plain_inputs(input_, model.card.kind, column, model.card.columns)
+    )
+    done = predict_shown(model, rows, out, console, decision)
+    console.print(
+        f"{done:,} rows predicted by {model.spec.variant} (rule: {decision}); {out}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def predict_shown(
+    model: SavedModel,
+    rows: Iterable[tuple[str, Any]],
+    out: Path,
+    console: Console,
+    decision: str = "calibrated",
+) -> int:
+    """Predict with progress: a bar on a terminal, lines in a log; returns the number of rows."""
+    from ssmlbench.runs.predict import OwnRows, predict_rows
+
+    total, score = (len(rows), rows.score) if isinstance(rows, OwnRows) else (None, None)
+    last = time.monotonic()
+
+    def log(done: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= LOG_SECONDS:
+            last = time.monotonic()
+            of = f" of {total:,}" if total is not None else ""
+            console.print(f"predicting: {done:,}{of} rows", highlight=False)
+
+    if not console.is_terminal:
+        return predict_rows(model, rows, out, decision, log, score)
     with Progress(
         SpinnerColumn(),
         TextColumn("predicting"),
@@ -87,12 +123,6 @@ def predict(
         transient=True,
     ) as progress:
         bar = progress.add_task("rows", total=total)
-        done = predict_rows(
+        return predict_rows(
             model, rows, out, decision, lambda count: progress.update(bar, completed=count), score
         )
-    console.print(
-        f"{done:,} rows predicted by {model.spec.variant} (rule: {decision}); {out}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )

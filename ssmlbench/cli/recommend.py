@@ -12,15 +12,21 @@ from rich.table import Table
 
 from ssmlbench.cli.data import prepare_shown
 from ssmlbench.cli.data_options import data_options, data_parameters
-from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad, load_plugins, seconds
+from ssmlbench.cli.options import DataDir, LogTo, PluginFiles, SkipBad, load_plugins, seconds
+from ssmlbench.cli.predict import predict_shown
 from ssmlbench.cli.run_options import with_options
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.eta import duration
 
 if TYPE_CHECKING:
-    from ssmlbench.grid.recommend import Recommendation, Tried
+    from ssmlbench.core.events import Event, Listener
+    from ssmlbench.core.spec import RunSpec
+    from ssmlbench.data.task import Card
+    from ssmlbench.grid.recommend import Recommendation, Recommended
     from ssmlbench.plugins.loader import Plugins
     from ssmlbench.runs.finished import Finished
+
+SHOWN_LABELS = 5
 
 
 @with_options(own=data_parameters())
@@ -46,6 +52,7 @@ def recommend(
         str, typer.Option(help="auto, cpu, cuda, cuda:1 (one GPU of several), mps.")
     ] = "auto",
     jobs: Annotated[int | None, typer.Option(help="Runs made at the same time.")] = None,
+    log: LogTo = None,
     plugin: PluginFiles = None,
     data_dir: DataDir = None,
     skip_bad: SkipBad = False,
@@ -54,6 +61,7 @@ def recommend(
     """Compare learners on your labelled rows, train the winner on all of them, label the rest."""
     began = time.monotonic()  # the imports take their time too
     from ssmlbench.grid.dispatch import Dispatch
+    from ssmlbench.grid.loggers import logger_names
     from ssmlbench.grid.recommend import CANDIDATES, Recommendation, TimeBudget
     from ssmlbench.runs.context import RunContext
     from ssmlbench.runs.execute import quieten
@@ -62,92 +70,133 @@ def recommend(
     quieten()
     console = Console()
     time_ = TimeBudget(seconds(budget, "--budget") or 0.0, began=began)
+    loggers = logger_names(log)
     plugins = load_plugins(plugin, data_options(own))
     name = plugins.data_set(dataset)
     adapter = plugins.datasets[name]
-    prepare_shown(adapter(data_dir=data_dir), skip_bad, console, quiet=quiet)
+    task = prepare_shown(adapter(data_dir=data_dir), skip_bad, console, quiet=quiet, notes=True)
     dispatch = Dispatch(RunContext(results.resolve(), device, keep_model=True), "local", jobs)
     dispatch.check()
     options: dict[str, Any] = {} if adapter.kind == "vector" else {"freeze": True}
     if backbone is not None:
         options["backbone"] = backbone
-    candidates = tuple(method.split(",")) if method else CANDIDATES
+    candidates = (
+        tuple(dict.fromkeys(name.strip() for name in method.split(","))) if method else CANDIDATES
+    )
     search = Recommendation(name, plugins, dispatch, options, time_, candidates)
-    if backbone is None and not quiet:
-        for note in default_encoder_notes(search.specs(candidates[0], folds=folds), plugins):
-            _print(console, note)
-    tried = _compare(search, folds, console, quiet)
-    _show(tried, folds, console)
-    winner = _train(search, tried[0].name, console, quiet)
-    _label(winner, plugins, out or Path(f"{name}-labels.csv"), console)
+    lines = _about(task.card, folds)
+    if backbone is None:
+        lines += default_encoder_notes(search.specs(candidates[0], folds=folds), plugins)
+    for line in () if quiet else lines:
+        _print(console, line)
+    found = _search(search, folds, loggers, console, quiet)
+    _show(found, console)
+    _label(found.run, plugins, out or Path(f"{name}-labels.csv"), console, quiet)
     over = max(0.0, time_.used - time_.seconds)
     told = f", {duration(over)} more than the budget of {budget}" if over else f" of {budget}"
     _print(console, f"time: {duration(time_.used)}{told}")
 
 
-def _compare(search: Recommendation, folds: int, console: Console, quiet: bool) -> list[Tried]:
+def _about(card: Card, folds: int) -> list[str]:
+    """What there is to learn from, and for which labels there is little."""
+    labelled, partly = card.labelled["train"], card.partly_labelled["train"]
+    rows = f"{labelled:,} labelled" + (f", {partly:,} partly labelled" if partly else "")
+    lines = [
+        f"{card.name}: {rows} and {card.unlabelled['train']:,} unlabelled rows, "
+        f"{len(card.label_names):,} labels"
+    ]
+    positives = dict(zip(card.label_names, card.positives["train"], strict=True))
+    few = sorted((n, label) for label, n in positives.items() if n < folds)
+    if few:
+        some = ", ".join(f"{label} {n}" for n, label in few[:SHOWN_LABELS])
+        more = ", …" if len(few) > SHOWN_LABELS else ""
+        lines.append(
+            f"{len(few):,} labels have fewer than {folds} labelled rows ({some}{more}): folds tell "
+            "little about them, and a fold without one leaves the label out of its mAP"
+        )
+    return lines
+
+
+def _search(
+    search: Recommendation, folds: int, loggers: list[str], console: Console, quiet: bool
+) -> Recommended:
+    """Compare the learners, with progress."""
+    from ssmlbench.core.events import Warned
     from ssmlbench.grid.display import Display
+    from ssmlbench.grid.loggers import LoggingThread
 
-    total = folds * len(search.candidates)
-    with Display(console, total, quiet) as display:
-        search.ended = display.drop
-        return search.tried(folds, display.report, lambda line: _print(console, line))
+    def without_data_warnings(listener: Listener) -> Listener:
+        """Drop what `_about` has told, which would be told again for every fold."""
+
+        def heard(spec: RunSpec, event: Event) -> None:
+            if not (isinstance(event, Warned) and event.of_data):
+                listener(spec, event)
+
+        return heard
+
+    search.say = lambda line: _print(console, line)
+    logs = LoggingThread(
+        loggers, search.dispatch.context.results, lambda line: search.say(f"warning: {line}")
+    )
+    with logs, Display(console, folds * len(search.candidates), quiet) as display:
+        search.ended, search.expect = display.drop, display.expect
+        return search.search(folds, logs.listening(without_data_warnings(display.report)))
 
 
-def _train(search: Recommendation, name: str, console: Console, quiet: bool) -> Finished:
-    from ssmlbench.grid.display import Display
+def _show(found: Recommended, console: Console) -> None:
+    """Print what wins, by how much, how sure that is, and what to expect of it."""
+    from ssmlbench.grid.tried import fold_difference
 
-    with Display(console, 1, quiet) as display:
-        made = search.make(search.specs(name, folds=0), display.report)
-    if not made:
-        raise UserError(f"{name}: training on every labelled row failed; give the command again")
-    return made[0]
-
-
-def _show(tried: list[Tried], folds: int, console: Console) -> None:
-    """Print what wins, by how much, and how sure that is."""
-    from ssmlbench.grid.recommend import fold_difference, mean_and_deviation
-
+    best, tried = found.winner, found.tried
+    folds = f"{len(best.runs)} of {best.folds}" if len(best.runs) < best.folds else f"{best.folds}"
     table = Table(title=f"mAP over {folds} folds of the labelled rows", title_justify="left")
-    for column in ("learner", "learns from", "mAP", "less than the best by (95 %)", "seconds"):
+    for column in ("learner", "learns from", "mAP", "less than the winner by (95 %)", "seconds"):
         table.add_column(column, justify="left" if column.startswith("lea") else "right")
-    best = tried[0]
     for one in tried:
         gap = fold_difference(best, one)
         low, high = gap.interval
-        behind = "" if one is best else f"{gap.mean:.4f} [{low:+.4f}, {high:+.4f}]"
-        row = (one.name, one.uses, f"{one.mean:.4f} ± {one.std:.4f}", behind, f"{one.seconds:.0f}")
-        table.add_row(*row)
+        behind = "" if one.name == best.name else f"{gap.mean:.4f} [{low:+.4f}, {high:+.4f}]"
+        mean = f"{one.mean:.4f} ± {one.std:.4f}"
+        table.add_row(one.name, one.uses, mean, behind, f"{sum(one.seconds):.0f}")
     console.print(table)
-    _print(console, f"{best.name} wins; {_certainty(tried)}")
-    micro_f1, deviation = mean_and_deviation(best.micro_f1)
+    _print(console, f"{best.name} wins; {_certainty(found)}")
+    (micro_f1, (low, high)), (precision, (lower, upper)) = best.expected_micro_f1, best.expected_map
     _print(
         console,
-        f"New rows like these: expect Micro-F1 {micro_f1:.3f} ± {deviation:.3f} (std over folds) of the "
-        f"labels it chooses, and mAP {best.together:.3f} (of all held-out rows as one set: single folds "
-        "have few positives of rare labels, and their mAP is above that). It was chosen on these "
-        "folds, which makes both a little too good; it learns from more rows now, which helps.",
+        f"New rows like these: expect Micro-F1 {micro_f1:.3f} [{low:.3f}, {high:.3f}] of the labels "
+        f"it chooses, and mAP {precision:.3f} [{lower:.3f}, {upper:.3f}] (95 %; mAP of all held-out "
+        "rows as one set: single folds have few positives of rare labels, and their mAP is above "
+        "that). It was chosen on these folds, which makes both a little too good; it learns from more "
+        "rows now, which helps.",
     )
 
 
-def _certainty(tried: list[Tried]) -> str:
-    from ssmlbench.grid.recommend import fold_difference
+def _certainty(found: Recommended) -> str:
+    from ssmlbench.grid.recommend import FLOOR
+    from ssmlbench.grid.tried import fold_difference
 
-    if len(tried) == 1:
+    best = found.winner
+    others = [one for one in found.tried if one.name != best.name]
+    if best.name == FLOOR:
+        return "nothing else was judged, and it scores every row alike: it is of no use."
+    if not others:
         return "nothing else was tried."
-    best, second = tried[:2]
-    gap = fold_difference(best, second)
-    if gap.clear:
-        return f"it is clearly better than {second.name}: the interval leaves out zero."
-    close = [one.name for one in tried[1:] if not fold_difference(best, one).clear]
-    return f"but these folds do not tell it from {', '.join(close)}: intervals hold zero."
+    close = [one.name for one in others if not fold_difference(best, one).clear]
+    if FLOOR in close:
+        return (
+            f"but these folds do not tell it from {FLOOR}, which scores every row alike: label more "
+            "rows before relying on it."
+        )
+    if close:
+        return f"but these folds do not tell it from {', '.join(close)}: intervals hold zero."
+    return f"it is clearly better than {others[0].name}: the interval leaves out zero."
 
 
-def _label(winner: Finished, plugins: Plugins, out: Path, console: Console) -> None:
+def _label(winner: Finished, plugins: Plugins, out: Path, console: Console, quiet: bool) -> None:
     """Label the data set's own unlabelled rows, if it has any."""
     from ssmlbench.core.paths import near
     from ssmlbench.runs.folder import RunFolder
-    from ssmlbench.runs.predict import OwnRows, predict_rows
+    from ssmlbench.runs.predict import OwnRows
     from ssmlbench.runs.saved_model import SavedModel
 
     size = RunFolder(winner.folder).weights_file.stat().st_size / 2**20
@@ -159,7 +208,7 @@ def _label(winner: Finished, plugins: Plugins, out: Path, console: Console) -> N
     except UserError:
         _print(console, f"label new rows with: {use} --input FILE --out labels.csv")
         return
-    done = predict_rows(model, rows, out, score=rows.score)
+    done = predict_shown(model, rows, out, Console(stderr=True, quiet=quiet))
     _print(console, f"{done:,} unlabelled rows are labelled in {out} (rule: calibrated)")
     _print(console, f"label other rows with: {use} --input FILE --out labels.csv")
 

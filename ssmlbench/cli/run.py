@@ -64,7 +64,7 @@ def run(
 def command_of(where: Where, engine: dict[str, Any], results: Path) -> GridCommand:
     """Where and how the runs are made, and what is printed."""
     from ssmlbench.grid.dispatch import Dispatch
-    from ssmlbench.grid.loggers import check_loggers
+    from ssmlbench.grid.loggers import logger_names
     from ssmlbench.grid.run_one import get_ready
     from ssmlbench.runs.context import RunContext
 
@@ -88,8 +88,7 @@ def command_of(where: Where, engine: dict[str, Any], results: Path) -> GridComma
     options = engine_options(engine)
     dispatch = Dispatch(context, engine["engine"], where.jobs, where.workers, options)
     dispatch.check()
-    loggers = [name.strip() for name in (where.log or "").split(",") if name.strip()]
-    check_loggers(loggers)
+    loggers = logger_names(where.log)
     return GridCommand(dispatch, where.quiet, where.dry_run, loggers=loggers)
 
 
@@ -107,7 +106,11 @@ def specs_of(
 
     def prepare_data(adapter: type[DatasetAdapter]) -> None:
         prepare_shown(
-            adapter(data_dir=source.data_dir), source.skip_bad, Console(), quiet=command.quiet
+            adapter(data_dir=source.data_dir),
+            source.skip_bad,
+            Console(),
+            quiet=command.quiet,
+            notes=True,
         )
 
     specs = requested_specs(request, plugins, command.dispatch, prepare_data, tuned_in)

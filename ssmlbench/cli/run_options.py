@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from ssmlbench.cli.completion import COMPLETIONS, completing
-from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad, key_values, typed_list
+from ssmlbench.cli.options import DataDir, LogTo, PluginFiles, SkipBad, key_values, typed_list
 from ssmlbench.core.hyperparameters import as_typed
 from ssmlbench.core.run_options import WHAT, WHERE, RunOption
 from ssmlbench.core.spec import NUMBERS, OPTIONS
@@ -231,14 +231,7 @@ class Where:
             show_default="none",
         ),
     ] = None
-    log: Annotated[
-        str | None,
-        typer.Option(
-            help="Copy finished runs to tensorboard, mlflow or wandb (one or several), in "
-            "RESULTS-logs.",
-            show_default="nowhere",
-        ),
-    ] = None
+    log: LogTo = None
     quiet: Annotated[bool, typer.Option("--quiet", help="Only warnings and failures.")] = False
     dry_run: Annotated[
         bool,

@@ -1,4 +1,4 @@
-"""A user's NumPy arrays as a data set: one .npz file, or .npy files in a folder.
+"""A user's NumPy arrays as a data set: one .npz file, or .npy files and sparse matrices in a folder.
 
 X is N × D numbers, N × H × W (× 3) uint8 images, or N texts; y is N × K with 1 and 0, and with -1 or NaN
 where a label is unknown.
@@ -25,7 +25,7 @@ from ssmlbench.data.user_files import BACKBONES, PARTS, UserFiles
 
 LAYOUT = """
 NAME.npz                        with X_train, y_train, X_test, y_test (or X and y);
-or X_train.npy, y_train.npy …   in a folder
+or X_train.npy, y_train.npy …   in a folder, or X_train.npz … as scipy's save_npz writes them
 X_unlabelled                    optional: training rows whose labels are not known
 labels.txt                      optional, or `label_names` in the .npz: the names of y's columns
 """
@@ -33,6 +33,8 @@ INPUTS = ("x", "features", "inputs", "data", "embeddings", "vectors", "texts", "
 LABELS = ("y", "labels", "targets", "target")
 IDS = ("id", "ids")
 NAMES = ("labelnames", "targetnames", "classes", "classnames")
+MOST_DENSE = 4 * 2**30
+"""Sparse matrices become dense in memory: more than this is refused."""
 RoleArrays = Mapping[tuple[str, str], NDArray[Any]]
 """("x", "train") → array; "x", "y" and "ids" by part."""
 
@@ -67,8 +69,8 @@ class ArrayFiles(UserFiles):
         )
 
     def source_files(self) -> list[Path]:
-        """Return the .npz file, or every .npy file of the folder."""
-        return sorted(self.home.glob("*.npy")) if self.home.is_dir() else [self.home]
+        """Return the .npz file, or every array file of the folder."""
+        return array_files(self.home) if self.home.is_dir() else [self.home]
 
     def parts(self) -> tuple[str, ...]:
         """Return the parts that have inputs."""
@@ -104,17 +106,41 @@ class ArrayFiles(UserFiles):
 
 
 def read_npz(file: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz file by name."""
+    """The arrays of an .npz file by name; a sparse matrix of scipy's has the name of the file."""
     check_plain(file)
     with _told(file), np.load(file, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+        if not {"format", "shape", "data"} <= set(arrays.files):
+            return {name: arrays[name] for name in arrays.files}
+        rows, columns = (int(size) for size in arrays["shape"])
+        size = rows * columns * arrays["data"].dtype.itemsize
+    if size > MOST_DENSE:
+        raise UserError(
+            f"{file}: {rows:,} × {columns:,} would take {size / 2**30:,.0f} GiB as dense vectors; "
+            "reduce the columns first (e.g. TruncatedSVD)"
+        )
+    from scipy.sparse import load_npz
+
+    with _told(file):
+        dense: NDArray[Any] = load_npz(file).toarray()
+    return {file.stem: dense}
+
+
+def array_files(folder: Path) -> list[Path]:
+    """The files of arrays in a folder."""
+    return sorted(file for file in folder.iterdir() if file.suffix in (".npy", ".npz"))
 
 
 def read_folder(folder: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a folder's .npy files by name; they are not read into memory."""
-    found = {}
-    for file in sorted(folder.glob("*.npy")):
-        found[file.stem] = read_npy(file)
+    """The arrays of a folder by the names of their files; those of .npy stay on disk.
+
+    An .npz file that is a sparse matrix of scipy's is an array too; others hold arrays with names.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    for file in array_files(folder):
+        if file.suffix == ".npy":
+            found[file.stem] = read_npy(file)
+        else:
+            found |= read_npz(file)
     return found
 
 

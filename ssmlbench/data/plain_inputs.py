@@ -28,8 +28,10 @@ from ssmlbench.data.columns import (
 from ssmlbench.data.hugging_face import is_saved, saved_tables
 from ssmlbench.data.images import eight_bit
 from ssmlbench.data.libsvm import SUFFIXES, read_lines
-from ssmlbench.data.records import TABLES, Table, check_plain, unread_hint
+from ssmlbench.data.records import TABLES, Table, check_plain
 from ssmlbench.data.table_rows import RowReader
+from ssmlbench.data.text_files import file_ending
+from ssmlbench.data.unread import unread_hint
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 ARRAY_ENDINGS = (".npy", ".npz")
@@ -68,14 +70,14 @@ def _files(path: Path, kind: Kind) -> list[Path]:
         "vector": (*ARRAY_ENDINGS, ".arff", *SUFFIXES, *TABLES),
     }[kind]
     if path.is_file():
-        if path.suffix.lower() not in endings:
+        if file_ending(path) not in endings:
             hint = unread_hint(path)
             raise UserError(
                 f"--input {path}: expected a file that ends with {', '.join(endings)}{hint}"
             )
         return [path]
-    below = sorted(f for f in path.rglob("*") if f.is_file() and f.suffix.lower() in endings)
-    single = [file for file in below if file.suffix.lower() not in TABLES]
+    below = sorted(f for f in path.rglob("*") if f.is_file() and file_ending(f) in endings)
+    single = [file for file in below if file_ending(file) not in TABLES]
     if not below:
         raise UserError(f"--input {path}: no file in it that ends with {', '.join(endings)}")
     return single or below  # a table beside images or texts describes them
@@ -89,7 +91,7 @@ def _rows_of(
     learnt: InputColumns,
     whole_texts: bool,
 ) -> Iterator[PlainRow]:
-    ending, name = file.suffix.lower(), file.relative_to(home).as_posix()
+    ending, name = file_ending(file), file.relative_to(home).as_posix()
     if ending in TABLES:
         yield from _table_rows(TABLES[ending](file), file.parent, kind, column, learnt)
     elif ending == ".arff":
@@ -114,7 +116,7 @@ def _table_rows(
     table: Table, folder: Path, kind: Kind, column: str | None, learnt: InputColumns
 ) -> Iterator[PlainRow]:
     """The rows of a table, read as `prepare` reads them."""
-    if table.file.suffix in TABLES:
+    if file_ending(table.file) in TABLES:
         check_plain(table.file)
     inputs = _input_columns(table, kind, column, learnt)
     ids = [name for name in (learnt.id, *ID_COLUMNS) if name and name in table.columns]

@@ -1,4 +1,4 @@
-"""Readers of CSV, TSV, JSONL and Parquet files: one record a row, streamed, with its line number.
+"""Readers of CSV, TSV, JSONL, JSON and Parquet files: one record a row, with its line number.
 
 A reader knows the names of its columns and, where the format declares them, their types.
 """
@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ssmlbench.core.errors import UserError
-from ssmlbench.data.adapter import BadRow, numbered_lines
+from ssmlbench.data.adapter import BadRow
+from ssmlbench.data.text_files import encoding_of, file_ending, open_text
+from ssmlbench.data.unread import unread_hint
 
 TableRecord = dict[str, Any]
 TableRecords = Iterator[tuple[int, TableRecord | BadRow]]
@@ -39,6 +41,11 @@ class Table(ABC):
     def name(self) -> str:
         """How messages call it."""
         return self.file.name
+
+    @property
+    def folder(self) -> Path:
+        """Where the paths in it start, if not in the data folder."""
+        return self.file.parent
 
     def where(self, number: int) -> str:
         """How messages call one of its rows."""
@@ -79,7 +86,7 @@ class Csv(Table):
 
     @cached_property
     def _found_delimiter(self) -> str:
-        with self.file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+        with open_text(self.file) as lines:
             first = lines.readline(HEADER_CHARACTERS)
         if self.delimiter in first:
             return self.delimiter
@@ -96,8 +103,7 @@ class Csv(Table):
     @contextmanager
     def _reader(self) -> Iterator[Any]:
         csv.field_size_limit(2**31 - 1)
-        check_encoding(self.file)
-        with self.file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+        with open_text(self.file) as lines:
             yield csv.reader(lines, delimiter=self._found_delimiter)
 
     def records(self, columns: tuple[str, ...] | None = None) -> TableRecords:
@@ -141,19 +147,61 @@ class JsonLines(Table):
 
     def records(self, columns: tuple[str, ...] | None = None) -> TableRecords:
         """Yield the objects; a line that is none is a bad row."""
-        check_encoding(self.file)
-        for number, line in numbered_lines(self.file, "utf-8-sig"):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except ValueError as error:
-                yield number, BadRow("", f"not JSON ({error})")
-            except RecursionError:
-                yield number, BadRow("", "not a row: its lists or objects are nested too deep")
-            else:
-                bad = BadRow("", "not a JSON object")
-                yield number, record if isinstance(record, dict) else bad
+        with open_text(self.file) as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield number, _json_record(line)
+
+
+def _json_record(line: str) -> TableRecord | BadRow:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        return BadRow("", f"not JSON ({error})")
+    except RecursionError:
+        return BadRow("", "not a row: its lists or objects are nested too deep")
+    return record if isinstance(record, dict) else BadRow("", "not a JSON object")
+
+
+class Json(JsonLines):
+    """One JSON list of objects, or an object of columns, as pandas writes them; or an object a line."""
+
+    def records(self, columns: tuple[str, ...] | None = None) -> TableRecords:
+        """Yield the objects; the whole file is read at once, unless it has an object a line."""
+        with open_text(self.file) as opened:
+            first = opened.readline()
+            line = _json_record(first)
+            if isinstance(line, dict) and _columns_of(line) is None:
+                yield from super().records(columns)
+                return
+            text = first + opened.read()
+        try:
+            listed = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{self.file}: not JSON ({error})") from None
+        for number, record in enumerate(_listed_records(listed, self.file), start=1):
+            bad = BadRow("", "not a JSON object")
+            yield number, record if isinstance(record, dict) else bad
+
+
+def _listed_records(listed: Any, file: Path) -> list[Any]:
+    if isinstance(listed, dict) and (columns := _columns_of(listed)) is not None:
+        rows = zip(*columns.values(), strict=True)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+    if not isinstance(listed, list):
+        raise UserError(
+            f"{file}: not a list of rows; write it as .jsonl (in pandas: to_json, orient='records', "
+            "lines=True)"
+        )
+    return listed
+
+
+def _columns_of(record: TableRecord) -> dict[str, list[Any]] | None:
+    """The columns, if an object holds whole columns by row number, as pandas writes them; else None."""
+    keys = [list(value) for value in record.values() if isinstance(value, dict)]
+    if not keys or len(keys) < len(record) or not keys[0] or any(k != keys[0] for k in keys):
+        return None
+    return {name: list(value.values()) for name, value in record.items()}
 
 
 class Parquet(Table):
@@ -206,38 +254,20 @@ TABLES: dict[str, type[Table]] = {
     ".csv": Csv,
     ".tsv": Tsv,
     ".jsonl": JsonLines,
+    ".json": Json,
     ".parquet": Parquet,
 }
 """By the end of the file's name."""
 
 
-PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".7z")
-SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
-OTHER_TABLES = (".feather", ".pkl", ".pickle", ".h5", ".hdf5", ".dta", ".sav", ".orc")
-
-
-def unread_hint(file: Path) -> str:
-    """What to do with a file that is not read, as the end of a message; empty if nothing is known."""
-    ending = file.suffix.lower()
-    if ending in PACKED:
-        return f"; {file.name} is packed: unpack it first"
-    if ending in SPREADSHEETS:
-        return f"; save the sheet of {file.name} as CSV (in pandas: read_excel, then to_csv)"
-    if ending in OTHER_TABLES:
-        return f"; save {file.name} as Parquet (in pandas: to_parquet)"
-    if ending == ".json":
-        return f"; save {file.name} as .jsonl (in pandas: to_json, orient='records', lines=True)"
-    return ""
-
-
 def read_table(file: Path) -> Table:
     """The reader of a file; a UserError if it is none of these, or no plain file."""
-    if file.suffix not in TABLES:
+    if file_ending(file) not in TABLES:
         raise UserError(
             f"{file}: expected a file that ends with {', '.join(TABLES)}{unread_hint(file)}"
         )
     check_plain(file)
-    return TABLES[file.suffix](file)
+    return TABLES[file_ending(file)](file)
 
 
 def read_records(file: Path, columns: tuple[str, ...] | None = None) -> TableRecords:
@@ -259,7 +289,7 @@ def check_plain(file: Path) -> None:
 def check_encoding(file: Path) -> None:
     """Raise a UserError for a file in UTF-16 or UTF-32, in which every line would be bad."""
     with file.open("rb") as start:
-        if start.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+        if encoding_of(file, start.read(4)).startswith(("utf-16", "utf-32")):
             raise UserError(f"{file}: it is in UTF-16 or UTF-32; save it as UTF-8")
 
 

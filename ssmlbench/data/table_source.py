@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ssmlbench.data.adapter import numbered_lines
 from ssmlbench.data.records import TABLES, Table, check_plain, read_table
+from ssmlbench.data.text_files import bare_name, file_ending
 from ssmlbench.data.user_files import PARTS
 
 SPLIT_NAMES = {
@@ -95,5 +96,5 @@ def part_files(folder: Path, part: str) -> list[Path]:
     return sorted(
         file
         for file in folder.iterdir()
-        if file.suffix in TABLES and re.fullmatch(rf"({names})([-_.]\d.*)?", file.stem)
+        if file_ending(file) in TABLES and re.fullmatch(rf"({names})([-_.]\d.*)?", bare_name(file))
     )

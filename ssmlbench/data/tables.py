@@ -15,9 +15,10 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, InputColumns, Row
 from ssmlbench.data.columns import Roles, check_columns, choose_roles
 from ssmlbench.data.label_cells import multi_hot_width
-from ssmlbench.data.records import TableRecord, unread_hint
+from ssmlbench.data.records import TableRecord
 from ssmlbench.data.table_rows import RowReader, listed_labels
 from ssmlbench.data.table_source import PART_OF, FileSource, TableSource, part_files, table_folder
+from ssmlbench.data.unread import unread_hint
 from ssmlbench.data.user_files import BACKBONES, PARTS, UserFiles
 
 LAYOUT = """

@@ -11,8 +11,10 @@ from ssmlbench.data.arff import ArffFiles
 from ssmlbench.data.arrays import ArrayFiles
 from ssmlbench.data.hugging_face import HUB, hub_class, is_saved, pinned, saved_class
 from ssmlbench.data.libsvm import SUFFIXES, LibsvmFiles
-from ssmlbench.data.records import TABLES, unread_hint
+from ssmlbench.data.records import TABLES
 from ssmlbench.data.tables import TableFiles
+from ssmlbench.data.text_files import file_ending
+from ssmlbench.data.unread import unread_hint
 from ssmlbench.data.user_files import UserFiles
 
 READERS: dict[str, type[ArffFiles | ArrayFiles | LibsvmFiles | TableFiles]] = {
@@ -44,8 +46,9 @@ def data_class(address: DataAddress | Path) -> type[UserFiles]:
         if is_saved(path):
             return saved_class(path, options)
         return _reader_of(path).at(path, options)
-    if path.suffix == ".arff" or (path.suffix in READERS and path.exists()):
-        return READERS[path.suffix].at(path, options)
+    ending = file_ending(path)
+    if ending == ".arff" or (ending in READERS and path.exists()):
+        return READERS[ending].at(path, options)
     what = "cannot be read" if path.is_file() else "no such folder"
     raise UserError(
         f"data set {path}: {what}; expected one with train and test files, a file that ends "
@@ -55,8 +58,8 @@ def data_class(address: DataAddress | Path) -> type[UserFiles]:
 
 def _reader_of(folder: Path) -> type[ArffFiles | ArrayFiles | LibsvmFiles | TableFiles]:
     """The reader of a folder's files; tables, if it has a train table."""
-    ends = {file.suffix for file in folder.iterdir()}
-    if any(file.suffix in TABLES for file in folder.glob("train*")):
+    ends = {file_ending(file) for file in folder.iterdir()}
+    if any(file_ending(file) in TABLES for file in folder.glob("train*")):
         return TableFiles
     return next((reader for end, reader in READERS.items() if end in ends), TableFiles)
 
@@ -64,7 +67,7 @@ def _reader_of(folder: Path) -> type[ArffFiles | ArrayFiles | LibsvmFiles | Tabl
 def is_own_data(text: str) -> bool:
     """Whether the text of a plugin is a user's own data; else it is a Python file."""
     path = DataAddress.parse(text).path
-    return path.startswith(HUB) or Path(path).is_dir() or Path(path).suffix in READERS
+    return path.startswith(HUB) or Path(path).is_dir() or file_ending(Path(path)) in READERS
 
 
 def looks_like_path(text: str) -> bool:
@@ -72,4 +75,5 @@ def looks_like_path(text: str) -> bool:
     path = DataAddress.parse(text).path
     if path.startswith(HUB):
         return True
-    return "/" in path or "\\" in path or path.endswith(tuple(READERS)) or Path(path).is_dir()
+    known = file_ending(Path(path)) in READERS
+    return "/" in path or "\\" in path or known or Path(path).is_dir()

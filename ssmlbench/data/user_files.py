@@ -18,6 +18,7 @@ from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.names import is_name
 from ssmlbench.data.adapter import BadRow, DatasetAdapter, Row
+from ssmlbench.data.text_files import bare_name
 
 PARTS = ("train", "test", "unlabelled")
 """What own data consists of; rows of the last one are training rows, their labels unknown."""
@@ -36,7 +37,7 @@ class UserFiles(DatasetAdapter):
     @classmethod
     def named(cls, home: Path, options: DataOptions, **fields: Any) -> type[Self]:
         """Build a class of this kind with the name of its path; a file's ending is left out."""
-        name = safe_name(home.with_suffix("") if home.is_file() else home)
+        name = safe_name(home.with_name(bare_name(home)) if home.is_file() else home)
         own = {"name": name, "home": home, "options": options}
         own["drop_leaks"] = options.drop_leaks
         return type(cls.__name__, (cls,), {**own, **fields})

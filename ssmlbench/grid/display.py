@@ -125,6 +125,10 @@ class Display:
         self.rows.pop(spec.hash, None)
         self.total -= 1
 
+    def expect(self, runs: int) -> None:
+        """So many runs are to come."""
+        self.total = self.closed + runs
+
     def _warn(self, spec: RunSpec, text: str, of_data: bool) -> None:
         """Say a warning; one about the data once, not again for every method."""
         if not of_data:

@@ -170,10 +170,12 @@ LOGGERS: dict[str, type[RunLogger]] = {
 """What `--log` takes."""
 
 
-def check_loggers(names: Sequence[str]) -> None:
-    """Raise a UserError for a logger that there is not."""
+def logger_names(typed: str | None) -> list[str]:
+    """`tensorboard,wandb` as names; a UserError for a logger that there is not."""
+    names = [name.strip() for name in (typed or "").split(",") if name.strip()]
     for name in names:
         one_of(name, tuple(LOGGERS), "--log")
+    return names
 
 
 class LoggingThread:

@@ -1,4 +1,8 @@
-"""What works on a user's data: learners compared by folds of the labelled rows, within a budget."""
+"""What works on a user's data: learners compared by folds of the labelled rows, within a budget.
+
+A learner that takes the lead is trained on every labelled row at once. So there is always a model that can
+be used, and the time that is left can be given up at any moment.
+"""
 
 from __future__ import annotations
 
@@ -10,83 +14,34 @@ from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Closing, EpochEnded, Event, Failed
-from ssmlbench.core.intervals import mean_with_interval
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.request import GridRequest, expand
-from ssmlbench.protocol.metrics import average_precision
+from ssmlbench.grid.tried import Tried, training_seconds
 from ssmlbench.runs.finished import Finished, Unreadable, read_result
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.metric_values import metric_value
-from ssmlbench.runs.scores import StoredScores
 
 if TYPE_CHECKING:
     from ssmlbench.core.events import Listener
     from ssmlbench.grid.dispatch import Dispatch
     from ssmlbench.plugins.loader import Plugins
 
+FLOOR = "prior"
+"""It scores every row alike: to be compared with, not to be used."""
+BASELINE = "logistic"
+"""What must be beaten: it is judged on fewer folds rather than left out."""
 CANDIDATES = (
-    *("prior", "logistic", "knn", "bce", "cap", "label_spreading"),
+    *(FLOOR, "knn", BASELINE, "bce", "cap", "label_spreading"),
     *("forest", "self_training", "softmatch", "bbam"),
 )
-"""The order in which learners are tried: floor and strong baselines first, then by worth and cost."""
-METRIC = "map"
-LEAST_LEARNERS = 2
-"""So many are tried whatever they take: a floor, and the baseline that is to be beaten."""
+"""The order in which learners are tried: floor and baselines first, then by worth and cost."""
+LEAST_FOLDS = 2
 LABELLING_SHARE = 0.1
 """The part of the budget that is kept for reading the model back and labelling rows."""
 FIRST_EPOCHS = 5
 """So many epochs tell how long a run will take."""
 FINAL_RUN = 1.5
 """The run on every labelled row takes longer than a fold: at most so many times, where it was seen."""
-
-
-@dataclass(frozen=True)
-class Tried:
-    """One learner, judged on every fold."""
-
-    name: str
-    uses: str  # "labelled rows" or "both pools"
-    values: tuple[float, ...]  # mAP on each fold, by seed
-    seconds: float  # of all its folds, also of those that an earlier command has made
-    micro_f1: tuple[float, ...] = ()  # of the labels that the calibrated rule chooses
-    slowest: float = 0.0  # seconds of the slowest fold, with reading and judging
-    together: float = math.nan  # mAP of the held-out rows of all folds as one set
-
-    @property
-    def mean(self) -> float:
-        """Of mAP over folds."""
-        return mean_and_deviation(self.values)[0]
-
-    @property
-    def std(self) -> float:
-        """Of mAP over folds."""
-        return mean_and_deviation(self.values)[1]
-
-
-def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and the standard deviation of some values."""
-    mean = math.fsum(values) / len(values)
-    squares = math.fsum((value - mean) ** 2 for value in values)
-    return mean, math.sqrt(squares / max(len(values) - 1, 1))
-
-
-@dataclass(frozen=True)
-class FoldDifference:
-    """How much better one learner is than another, over the same folds."""
-
-    mean: float
-    interval: tuple[float, float]  # 95 %, paired t, wider for the training rows that folds share
-
-    @property
-    def clear(self) -> bool:
-        """Whether the interval leaves out zero."""
-        return self.interval[0] > 0 or self.interval[1] < 0
-
-
-def fold_difference(ours: Tried, theirs: Tried) -> FoldDifference:
-    """The mean difference over folds, with its paired t interval."""
-    each = [a - b for a, b in zip(ours.values, theirs.values, strict=True)]
-    return FoldDifference(*mean_with_interval(each, overlap=1 / (len(each) - 1)))
+OUT_OF_TIME = "left out, the budget has no time for it"
 
 
 class TimeBudget:
@@ -108,10 +63,19 @@ class TimeBudget:
         """Seconds since the start."""
         return self.clock() - self.began
 
-    def left(self, fold_seconds: float) -> float:
-        """Seconds that are left for folds, if the winner's take so long: it is trained once more."""
-        kept = FINAL_RUN * fold_seconds + LABELLING_SHARE * self.seconds
-        return self.seconds - kept - self.used
+    @property
+    def left(self) -> float:
+        """Seconds that are left for runs: rows are labelled after them."""
+        return self.seconds * (1 - LABELLING_SHARE) - self.used
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """What a search has found."""
+
+    tried: list[Tried]  # best first
+    winner: Tried
+    run: Finished  # of the winner, on every labelled row
 
 
 @dataclass
@@ -125,30 +89,37 @@ class Recommendation:
     budget: TimeBudget
     candidates: Sequence[str] = CANDIDATES
     ended: Callable[[RunSpec], None] = lambda spec: None  # called for a run that the budget ended
+    expect: Callable[[int], None] = lambda runs: None  # called with how many runs are to come
+    say: Callable[[str], None] = lambda line: None
 
-    def tried(self, folds: int, listener: Listener, say: Callable[[str], None]) -> list[Tried]:
-        """The learners that fitted into the budget, best first."""
-        found = list[Tried]()
-        for name in self.candidates:
-            if len(found) >= LEAST_LEARNERS and self.budget.left(_best(found).slowest) <= 0:
-                left = ", ".join(self.candidates[self.candidates.index(name) :])
-                say(f"the budget is used up; not tried: {left}")
+    def search(self, folds: int, listener: Listener) -> Recommended:
+        """Judge the learners that fit into the budget; train the best of them on everything."""
+        found, best = list[Tried](), None
+        judged = folds
+        for number, name in enumerate(self.candidates):
+            if best is not None and self.budget.left <= 0:
+                left = ", ".join(self.candidates[number:])
+                self.say(f"the budget is used up; not tried: {left}")
                 break
-            try:
-                specs = self.specs(name, folds=folds)
-            except UserError as error:
-                if not found and name == self.candidates[0]:
-                    raise
-                say(f"{name}: left out ({error})")
+            self.expect(judged * (len(self.candidates) - number))
+            one = self._judge(name, folds, judged, listener, urgent=best is None)
+            if one is None:
                 continue
-            one = self._try(name, specs, listener, found)
-            if isinstance(one, Tried):
-                found.append(one)
-            else:
-                say(f"{name}: left out, {one}")
-        if not found:
+            if len(one.runs) < judged:
+                judged = len(one.runs)
+                self.say(f"{name}: the budget has time for {judged} of {folds} folds; so for all")
+                found = [other.first(judged) for other in found]
+                best = best and (best[0].first(judged), best[1])
+            found.append(one)
+            if name != FLOOR and (best is None or one.mean > best[0].mean):
+                trained = self._train(one, listener, urgent=best is None)
+                best = best if trained is None else (one, trained)
+        if best is None and found:  # the floor is better than nothing
+            trained = self._train(found[0], listener, urgent=True)
+            best = None if trained is None else (found[0], trained)
+        if best is None:
             raise UserError("no learner could be run on this data set")
-        return sorted(found, key=lambda one: -one.mean)
+        return Recommended(sorted(found, key=lambda one: -one.mean), *best)
 
     def specs(self, method: str, folds: int) -> list[RunSpec]:
         """The runs of one learner: a run for each fold; folds 0: one, on every labelled row."""
@@ -168,37 +139,72 @@ class Recommendation:
         read = [read_result(RunFolder.of(results, spec).path) for spec in specs]
         return [run for run in read if not isinstance(run, Unreadable)]
 
-    def _try(
-        self, name: str, specs: Sequence[RunSpec], listener: Listener, found: Sequence[Tried]
-    ) -> Tried | str:
-        """Judge a learner on every fold, as many at a time as the machine takes; or say why not.
+    def _judge(
+        self, name: str, folds: int, judged: int, listener: Listener, urgent: bool
+    ) -> Tried | None:
+        """Judge a learner on the first folds; None, and a line, if it does not work or not fit.
 
+        folds: into how many the rows are divided. judged: how many of them are to be judged.
+        urgent: there is no model yet, and it is made whatever it takes.
         Folds that are made are kept: the same command with more time goes on from them.
         """
+        try:
+            specs = self.specs(name, folds=folds)[:judged]
+        except UserError as error:
+            if name == self.candidates[0]:
+                raise
+            self.say(f"{name}: left out ({error})")
+            return None
         at_once = self.dispatch.plan(specs, self.plugins).jobs or 1
-        limited, slowest = len(found) >= LEAST_LEARNERS, 0.0
-        best = _best(found).slowest if found else 0.0
-        runs: list[Finished] = []
+        fewer = urgent or name == BASELINE
+        slowest, runs = 0.0, list[Finished]()
         while len(runs) < len(specs):
             part = specs[len(runs) : len(runs) + at_once]
             rounds = math.ceil((len(specs) - len(runs)) / at_once)
-            if limited and slowest * rounds > self.budget.left(max(best, slowest)):
-                return "the budget has no time for all its folds"
-            # All its folds, and its last training if it wins, must fit.
-            limit = self.budget.left(0) / (rounds + FINAL_RUN) if limited else None
+            if slowest * (rounds + FINAL_RUN) > self.budget.left:
+                if fewer and len(runs) >= LEAST_FOLDS:
+                    break
+                if not urgent:
+                    self.say(f"{name}: left out, the budget has no time for all its folds")
+                    return None
+            # All its folds, or the fewest that do, and its training on all rows must fit.
+            least = math.ceil(max(1, LEAST_FOLDS - len(runs)) / at_once)
+            share = (least if fewer else rounds) + FINAL_RUN
+            limit = None if urgent else self.budget.left / share
             began = self.budget.used
-            heard = self._within(part, listener, limit)
-            try:
-                made = self.make(part, heard, limit)
-            except _OutOfTime:
-                return "the budget has no time for it"
-            slowest = max(slowest, self.budget.used - began)
-            runs += made
-            if len(made) < len(part):
-                over = limit is not None and self.budget.used >= began + limit
-                return "the budget has no time for it" if over else "some of its runs failed"
-        # The first learner's time is mostly that of encoding the inputs, which is done once.
-        return _judged(name, runs, slowest if found else 0.0)
+            made = self._made_within(part, listener, limit)
+            took = self.budget.used - began
+            if made and not runs and name == self.candidates[0]:
+                took = max(map(training_seconds, made))  # inputs are encoded once, for all
+            slowest = max(slowest, took)
+            runs += made or []
+            if not made or len(made) < len(part):
+                late = made is None or (limit is not None and self.budget.used >= began + limit)
+                self.say(f"{name}: {OUT_OF_TIME if late else 'left out, some of its runs failed'}")
+                return None
+        return Tried.of(name, runs, folds)
+
+    def _train(self, one: Tried, listener: Listener, urgent: bool) -> Finished | None:
+        """Train a learner on every labelled row; None, and a line, if the budget is over before."""
+        self.expect(1)
+        limit = None if urgent else max(self.budget.left, 0.0)
+        made = self._made_within(self.specs(one.name, folds=0), listener, limit)
+        if made:
+            return made[0]
+        self.say(
+            f"{one.name}: the best on folds, but its training on every labelled row failed or did not "
+            "end within the budget; it is not used"
+        )
+        return None
+
+    def _made_within(
+        self, specs: Sequence[RunSpec], listener: Listener, limit: float | None
+    ) -> list[Finished] | None:
+        """Make runs of which each may take `limit` seconds; None as soon as one cannot keep to it."""
+        try:
+            return self.make(specs, self._within(specs, listener, limit), limit)
+        except _OutOfTime:
+            return None
 
     def _within(self, part: Sequence[RunSpec], listener: Listener, limit: float | None) -> Listener:
         """The listener of runs that must end in time; _OutOfTime as soon as one cannot.
@@ -237,32 +243,3 @@ def seconds_left(event: EpochEnded) -> float:
     if event.epoch < FIRST_EPOCHS or event.seconds_per_epoch is None:
         return 0.0
     return (event.epochs - event.epoch) * event.seconds_per_epoch
-
-
-def _best(found: Sequence[Tried]) -> Tried:
-    return max(found, key=lambda one: one.mean)
-
-
-def _judged(name: str, runs: Sequence[Finished], slowest: float) -> Tried:
-    values, micro_f1 = (
-        tuple(metric_value(run, metric, "calibrated", "default") for run in runs)
-        for metric in (METRIC, "micro_f1")
-    )
-    seconds = [run.result["cost"].get("seconds", 0.0) for run in runs]
-    uses = str(runs[0].result.get("uses", ""))
-    slowest = max(slowest, *seconds)
-    together = _map_of_all([StoredScores.read(run.folder) for run in runs])
-    return Tried(name, uses, values, math.fsum(seconds), micro_f1, slowest, together)
-
-
-def _map_of_all(folds: Sequence[StoredScores]) -> float:
-    """MAP of all held-out rows as one set.
-
-    A fold has few positives of a rare label, or none: its AP is then far too high, or left out, and the
-    mean over folds is not what a large set would give.
-    """
-    import numpy as np
-
-    scores = np.concatenate([fold.scores for fold in folds])
-    truth = np.concatenate([fold.truth for fold in folds])
-    return float(np.nanmean(average_precision(scores, truth)))

@@ -43,6 +43,41 @@ def listed(y: np.ndarray = Y) -> list[list[str]]:
     return [[NAMES[k] for k in np.flatnonzero(row)] for row in y]
 
 
+# Packed files, other encodings, JSON ----------------------------------------------------------
+
+
+def test_tables_are_read_packed_and_in_the_encodings_that_pandas_writes(tmp_path: Path) -> None:
+    texts = ["one “text”", "another, with a comma", "a third\nin two lines"]
+    frame = pd.DataFrame({"text": texts, "labels": [json.dumps(row) for row in listed()]})
+    lists = frame.assign(labels=listed())
+
+    def folder(name: str) -> Path:
+        (tmp_path / name / "mine").mkdir(parents=True)
+        return tmp_path / name / "mine"
+
+    frame.to_csv(folder("plain") / "train.csv", index=False)
+    expected = read(tmp_path / "plain/mine").card.fingerprint
+    for packing in ("gz", "bz2", "xz", "zip"):
+        frame.to_csv(folder(packing) / f"train.csv.{packing}", index=False)
+    for encoding in ("utf-16", "utf-32", "utf-8-sig"):
+        frame.to_csv(folder(encoding) / "train.csv", index=False, encoding=encoding)
+    frame.to_csv(folder("upper") / "train.CSV", index=False)
+    lists.to_json(folder("jsonl") / "train.jsonl.gz", orient="records", lines=True)
+    lists.to_json(folder("lines") / "train.json", orient="records", lines=True)
+    lists.to_json(folder("records") / "train.json", orient="records", indent=1)
+    lists.to_json(folder("columns") / "train.json.xz")
+    datasets.Dataset.from_pandas(lists).to_json(folder("hf") / "train.json")
+    for home in sorted(tmp_path.glob("*/mine")):
+        assert read(home).card.fingerprint == expected, home
+    frame.to_csv(tmp_path / "mine.csv.gz", index=False)
+    task = read(tmp_path / "mine.csv.gz")
+    assert (task.card.name, task.card.fingerprint) == ("mine", expected)
+    with Path(tmp_path / "mine.csv.gz").open("r+b") as packed:
+        packed.truncate(60)
+    with pytest.raises(UserError, match="cannot be unpacked, is it damaged"):
+        read(tmp_path / "mine.csv.gz")
+
+
 # NumPy ----------------------------------------------------------------------------------------
 
 
@@ -104,6 +139,22 @@ def test_arrays_that_do_not_fit(arrays: dict[str, Any], message: str, tmp_path: 
     put(tmp_path / "cut.npz", (tmp_path / "toy.npz").read_bytes()[:200])
     with pytest.raises(UserError, match="not a file of plain arrays"):
         read(tmp_path / "cut.npz")
+
+
+def test_sparse_matrices_as_scipy_writes_them(tmp_path: Path) -> None:
+    from scipy import sparse
+
+    folder = tmp_path / "sparse"
+    folder.mkdir()
+    sparse.save_npz(folder / "X_train.npz", sparse.csr_matrix(X))
+    sparse.save_npz(folder / "y_train.npz", sparse.csc_matrix(Y))
+    np.save(folder / "X_test.npy", X[:1])
+    sparse.save_npz(folder / "y_test.npz", sparse.coo_matrix(Y[:1]))
+    put(folder / "labels.txt", "\n".join(NAMES))
+    task = read(folder)
+    assert np.array_equal(vectors(task, "train"), X)
+    assert np.array_equal(task.truth("train"), Y)
+    assert task.card.rows == {"train": 3, "test": 1}
 
 
 # Tables of numbers ----------------------------------------------------------------------------

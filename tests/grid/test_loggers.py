@@ -20,7 +20,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import AlreadyDone, Done, Failed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid import loggers
-from ssmlbench.grid.loggers import LOGGERS, LoggedRun, LoggingThread, RunLogger, check_loggers
+from ssmlbench.grid.loggers import LOGGERS, LoggedRun, LoggingThread, RunLogger, logger_names
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
@@ -160,7 +160,7 @@ def test_a_logger_that_hangs_does_not_hold_the_grid(
 
 def test_an_unknown_logger_is_one_line() -> None:
     with pytest.raises(UserError, match="--log tensorbord"):
-        check_loggers(["tensorbord"])
+        logger_names("wandb, tensorbord")
 
 
 def test_tensorboard_reads_what_was_written(runs: list[Finished], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,8 @@ from sklearn.metrics import average_precision_score
 from ssmlbench.cli.options import seconds
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import EpochEnded, Failed
-from ssmlbench.grid.recommend import Recommendation, TimeBudget, Tried, fold_difference
+from ssmlbench.grid.recommend import Recommendation, Recommended, TimeBudget
+from ssmlbench.grid.tried import Tried, fold_difference, map_of_all
 from ssmlbench.runs.finished import Finished, read_finished
 from ssmlbench.runs.scores import StoredScores
 
@@ -74,13 +76,37 @@ def test_a_difference_has_an_interval_that_knows_of_shared_training_rows() -> No
     from scipy import stats
 
     ours, theirs = (0.5, 0.6, 0.7, 0.65), (0.45, 0.5, 0.68, 0.6)
-    found = fold_difference(Tried("a", "", ours, 0), Tried("b", "", theirs, 0))
+    found = fold_difference(judged(ours, 4), judged(theirs, 4))
     each = np.subtract(ours, theirs)
     # Nadeau and Bengio: 1 / k + (test rows) / (training rows) of the variance, here 1 / 4 + 1 / 3.
     scale = each.std(ddof=1) * np.sqrt(1 / 4 + 1 / 3)
     assert found.interval == pytest.approx(stats.t.interval(0.95, 3, loc=each.mean(), scale=scale))
     assert found.mean == pytest.approx(each.mean())
     assert not found.clear
+    # Two of four folds: each was trained on three quarters of the rows all the same.
+    found = fold_difference(judged(ours[:2], 4), judged(theirs[:2], 4))
+    scale = each[:2].std(ddof=1) * np.sqrt(1 / 2 + 1 / 3)
+    assert found.interval == pytest.approx(stats.t.interval(0.95, 1, each[:2].mean(), scale))
+
+
+def judged(values: tuple[float, ...], folds: int) -> Tried:
+    return Tried("a", "", (), folds, values, values, values)
+
+
+def test_the_interval_of_all_held_out_rows_holds_the_truth_and_narrows_with_rows() -> None:
+    random = np.random.default_rng(0)
+
+    def rows(count: int) -> StoredScores:
+        truth = random.random((count, 6)) < 0.2
+        return StoredScores(truth + random.normal(0, 1, truth.shape), truth)
+
+    true = map_of_all([rows(40_000)])[0]
+    reaches = []
+    for count in (50, 800):
+        found = [map_of_all([rows(count), rows(count)])[1] for _ in range(40)]
+        assert sum(low <= true <= high for low, high in found) >= 34
+        reaches.append(np.mean([high - low for low, high in found]))
+    assert reaches[1] < reaches[0] / 2.5
 
 
 @pytest.fixture(autouse=True)
@@ -102,22 +128,27 @@ class FakeMachine(Recommendation):
     now = 0.0
     fold_seconds: ClassVar[dict[str, float]] = {
         "prior": 1,
+        "worse": 0.5,
+        "knn": 3,
+        "logistic": 20,
         "quick": 10,
         "slow": 40,
         "late": 400,
         "endless": 1e6,
     }
     done: ClassVar[set[tuple[str, int]]]
+    slower_after = math.inf  # from then on the machine takes four times as long
     epochs = 0  # that a run tells of
 
     def specs(self, method: str, folds: int) -> list[Any]:
-        return [(method, fold) for fold in range(folds)]
+        return [(method, fold) for fold in range(folds)] if folds else [(method, -1)]
 
     def make(self, specs: Any, listener: Any, time_limit: float | None = None) -> list[Finished]:
         made = []
         took = 0.0
         for method, fold in specs:  # those of one call are made at the same time
-            seconds = self.fold_seconds[method]
+            seconds = self.fold_seconds[method] * (1.2 if fold < 0 else 1)
+            seconds *= 4 if self.now > self.slower_after else 1
             for epoch in range(1, self.epochs + 1):
                 type(self).now += seconds / self.epochs
                 listener((method, fold), EpochEnded(epoch, self.epochs, {}, seconds / self.epochs))
@@ -129,7 +160,7 @@ class FakeMachine(Recommendation):
             else:
                 took = max(took, seconds)
             self.done.add((method, fold))
-            value = {"map": seconds / 1e3 + fold / 100, "micro_f1": 0.5}
+            value = {"map": self.fold_seconds[method] / 1e3 + fold / 100, "micro_f1": 0.5}
             metrics = {rule: {"default": value} for rule in ("calibrated", "threshold", "top-k")}
             result: Any = {"metrics": metrics, "cost": {"seconds": seconds}, "uses": "both pools"}
             made.append(Finished((method, fold), result, FOLD_FOLDER))  # type: ignore[arg-type]
@@ -141,11 +172,14 @@ class FakeMachine(Recommendation):
 
 
 def fake_search(
-    seconds: float, *candidates: str, told_epochs: int = 0
-) -> tuple[list[Tried], list[str], list[Any]]:
+    seconds: float, *candidates: str, told_epochs: int = 0, load_after: float = math.inf
+) -> tuple[Recommended, list[str], float, list[Any]]:
+    """What was found, what was said, when it ended, and which events were heard."""
+
     class Machine(FakeMachine):
         done: ClassVar[set[tuple[str, int]]] = set()
         epochs = told_epochs
+        slower_after = load_after
 
     jobs_of_two = SimpleNamespace(plan=lambda specs, plugins: SimpleNamespace(jobs=2))
     budget = TimeBudget(seconds, lambda: Machine.now)
@@ -153,47 +187,94 @@ def fake_search(
     said: list[str] = []
     events: list[Any] = []
     ended: list[Any] = []
-    search.ended = ended.append
-    tried = search.tried(5, lambda spec, event: events.append(event), said.append)
-    assert len(ended) == 2 * sum("no time for it" in line for line in said)  # two at a time
-    return tried, [*said, f"{Machine.now:g}"], events
+    search.ended, search.say = ended.append, said.append
+    found = search.search(5, lambda spec, event: events.append(event))
+    assert (found.winner.name, -1) in Machine.done
+    assert bool(ended) == any("no time for it" in line or "not used" in line for line in said)
+    return found, said, Machine.now, events
+
+
+def names(found: Recommended) -> list[str]:
+    return [one.name for one in found.tried]
+
+
+LEFT_OUT = "left out, the budget has no time for it"
 
 
 @pytest.mark.parametrize(
-    ("seconds", "names", "said"),
+    ("seconds", "expected", "said", "end"),
     [
-        # prior 3, quick 30, slow 120, and 1.5 × 40 to train the winner; a tenth is kept.
-        (240, ["slow", "quick", "prior"], ["153"]),
-        # Three rounds of 40 and 1.5 more would not fit: it is ended before the first is over.
-        (200, ["quick", "prior"], ["slow: left out, the budget has no time for it", "65.7"]),
-        # Nothing is left: two are tried whatever they take.
-        (20, ["quick", "prior"], ["the budget is used up; not tried: slow", "33"]),
-        (1, ["quick", "prior"], ["the budget is used up; not tried: slow", "33"]),
+        # prior 3, quick 30 + 12, slow 120 + 48; a tenth is kept for labelling.
+        (260, ["slow", "quick", "prior"], [], 213),
+        # Three rounds of 40 and 1.5 more do not fit: it is ended before the first is over.
+        (230, ["quick", "prior"], [f"slow: {LEFT_OUT}"], 81),
+        # Too little for five folds of the first that can be used: two folds, and nothing more.
+        (
+            20,
+            ["quick", "prior"],
+            [
+                "quick: the budget has time for 2 of 5 folds; so for all",
+                "the budget is used up; not tried: slow",
+            ],
+            25,
+        ),
     ],
 )
 def test_the_budget_holds_folds_and_the_last_training(
-    seconds: float, names: list[str], said: list[str]
+    seconds: float, expected: list[str], said: list[str], end: float
 ) -> None:
-    tried, heard, events = fake_search(seconds, "prior", "quick", "slow")
-    assert [one.name for one in tried] == names
-    assert [*heard[:-1], f"{float(heard[-1]):.3g}"] == said
+    found, heard, now, events = fake_search(seconds, "prior", "quick", "slow")
+    assert names(found) == expected
+    assert found.winner.name == expected[0]
+    assert heard == said
+    assert now == pytest.approx(end, abs=1)
     assert not events  # a learner that is ended has not failed
+    assert len({len(one.runs) for one in found.tried}) == 1
+
+
+def test_the_baseline_is_judged_on_fewer_folds_rather_than_left_out() -> None:
+    # 27 s of the machine are gone; two folds of 20 at a time and its last training fit into 72.
+    found, heard, now, _ = fake_search(100, "prior", "knn", "logistic")
+    assert heard == ["logistic: the budget has time for 2 of 5 folds; so for all"]
+    assert [(one.name, len(one.runs)) for one in found.tried] == [
+        *(("logistic", 2), ("knn", 2), ("prior", 2))
+    ]
+    assert now <= 90
+
+
+@pytest.mark.parametrize("load_after", [40, 100, 160, 170, 200, 205])
+def test_the_budget_holds_when_the_machine_gets_busy(load_after: float) -> None:
+    found, _, now, _ = fake_search(260, "prior", "quick", "slow", load_after=load_after)
+    assert now <= 0.9 * 260 + 1
+    assert found.winner.name in ("quick", "slow")
+
+
+def test_a_winner_that_cannot_be_trained_in_time_is_told_and_not_used() -> None:
+    found, heard, _, _ = fake_search(260, "prior", "quick", "slow", load_after=160)
+    assert names(found) == ["slow", "quick", "prior"]
+    assert found.winner.name == "quick"
+    assert heard[0].startswith("slow: the best on folds, but its training on every labelled row")
 
 
 def test_a_run_that_will_be_late_is_ended_early() -> None:
-    tried, heard, _ = fake_search(1200, "prior", "quick", "late", "slow", told_epochs=40)
-    assert heard[0] == "late: left out, the budget has no time for it"
-    assert [one.name for one in tried] == ["slow", "quick", "prior"]
+    found, heard, now, _ = fake_search(1300, "prior", "quick", "late", "slow", told_epochs=40)
+    assert heard[0] == f"late: {LEFT_OUT}"
+    assert names(found) == ["slow", "quick", "prior"]
     late = 5 * 400 / 40
-    fine = 2 * 5 * (1 + 10 + 40)  # this machine's clock counts epochs and rounds
-    assert float(heard[-1]) <= late + fine
+    fine = 2 * 6.2 * (1 + 10 + 40)  # this machine's clock counts epochs and rounds
+    assert now <= late + fine
 
 
 def test_learners_that_are_too_slow_leave_time_for_others() -> None:
-    tried, heard, _ = fake_search(400, "prior", "quick", "endless", "endless", "slow")
-    assert [one.name for one in tried] == ["slow", "quick", "prior"]
-    assert heard[:-1] == ["endless: left out, the budget has no time for it"] * 2
-    assert float(heard[-1]) + 1.5 * 40 <= 400
+    found, heard, now, _ = fake_search(500, "prior", "quick", "endless", "endless", "slow")
+    assert names(found) == ["slow", "quick", "prior"]
+    assert heard == [f"endless: {LEFT_OUT}"] * 2
+    assert now <= 0.9 * 500
+
+
+def test_the_floor_is_used_only_if_there_is_nothing_else() -> None:
+    assert fake_search(100, "prior")[0].winner.name == "prior"
+    assert fake_search(100, "prior", "worse")[0].winner.name == "worse"
 
 
 def test_one_command_from_texts_to_labelled_texts(
@@ -204,7 +285,7 @@ def test_one_command_from_texts_to_labelled_texts(
     recommend(
         dataset="topics",
         plugin=[str(plugin)],
-        method="prior,logistic,knn",
+        method="prior,knn,logistic",
         folds=2,
         out=tmp_path / "labels.csv",
         results=tmp_path / "results",
@@ -214,13 +295,14 @@ def test_one_command_from_texts_to_labelled_texts(
     said = capsys.readouterr().out
     assert "encoded by tfidf" in said
     assert "logistic wins" in said
-    stated = re.search(r"expect Micro-F1 (\S+) ± .* and mAP (\S+) \(", " ".join(said.split()))
+    stated = re.search(r"expect Micro-F1 (\S+) \[.*\] .* and mAP (\S+) \[", " ".join(said.split()))
     assert stated is not None
+    assert "topics: 40 labelled and 50 unlabelled rows, 3 labels" in said
     assert "50 unlabelled rows are labelled" in said
     labels = pd.read_csv(tmp_path / "labels.csv", keep_default_na=False)
     assert labels.id.tolist() == [f"text {i}" for i in range(40, 90)]
     runs, _ = read_finished([tmp_path / "results"])
-    assert sorted(run.spec.judged_on for run in runs) == ["nothing", *["test"] * 6]
+    assert sorted(run.spec.judged_on for run in runs) == ["nothing", "nothing", *["test"] * 6]
     judged = [r for r in runs if r.result["metrics"] and r.spec.method == "logistic"]
     folds = [StoredScores.read(run.folder) for run in judged]
     pooled = average_precision_score(

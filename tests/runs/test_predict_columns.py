@@ -186,9 +186,9 @@ def test_a_kept_model_knows_the_columns(tmp_path: Path) -> None:
     ("name", "message"),
     [
         ("new.xlsx", "save the sheet of new.xlsx as CSV"),
-        ("new.csv.gz", "is packed: unpack it first"),
+        ("new.gz", "is packed: unpack it first"),
+        ("new.npy.gz", "is packed: unpack it first"),
         ("new.pkl", "as Parquet"),
-        ("new.json", "as .jsonl"),
     ],
 )
 def test_a_file_that_is_not_read_has_a_hint(name: str, message: str, tmp_path: Path) -> None:

@@ -46,10 +46,12 @@ def _gradients(images: Tensor) -> Tensor:
     angle = torch.atan2(down, across) / torch.pi % 1 * ORIENTATIONS
     lower = angle.floor()
     share = angle - lower
-    first = F.one_hot(lower.long() % ORIENTATIONS, ORIENTATIONS) * (1 - share)[..., None]
-    second = F.one_hot((lower.long() + 1) % ORIENTATIONS, ORIENTATIONS) * share[..., None]
-    voted = ((first + second) * magnitude[..., None]).permute(0, 3, 1, 2)
-    cells = F.adaptive_avg_pool2d(voted, CELLS)
+    first = (lower.long() % ORIENTATIONS)[..., None]
+    second = (first + 1) % ORIENTATIONS
+    voted = torch.zeros(*magnitude.shape, ORIENTATIONS, device=images.device)
+    voted.scatter_(3, first, ((1 - share) * magnitude)[..., None])
+    voted.scatter_(3, second, (share * magnitude)[..., None])
+    cells = F.adaptive_avg_pool2d(voted.permute(0, 3, 1, 2), CELLS)
     energy = F.avg_pool2d(cells.square().sum(1, keepdim=True), 3, 1, 1, count_include_pad=False)
     return (cells / (energy + 1e-6).sqrt()).flatten(1)
 
@@ -58,7 +60,17 @@ def _colours(images: Tensor) -> Tensor:
     """Square roots of colour frequencies: of the whole image, and of its four quarters."""
     level = (images * COLOURS).long().clamp(max=COLOURS - 1)
     bins = (level[:, 0] * COLOURS + level[:, 1]) * COLOURS + level[:, 2]
-    counted = F.one_hot(bins, COLOURS**3).permute(0, 3, 1, 2).float()
-    quarters = F.adaptive_avg_pool2d(counted, 2)
-    whole = counted.mean(dim=(2, 3))
-    return torch.cat([whole, quarters.flatten(1)], dim=1).sqrt()
+    height, width = bins.shape[1:]
+    halves = ((0, (height + 1) // 2), (height // 2, height))
+    sides = ((0, (width + 1) // 2), (width // 2, width))
+    quarters = [bins[:, a:b, c:d] for a, b in halves for c, d in sides]
+    frequencies = torch.stack([_frequencies(quarter) for quarter in quarters], dim=2)
+    return torch.cat([_frequencies(bins), frequencies.flatten(1)], dim=1).sqrt()
+
+
+def _frequencies(bins: Tensor) -> Tensor:
+    """B × H × W numbers of colours → B × colours: the share of the pixels of each."""
+    each = bins.flatten(1)
+    first = torch.arange(len(each), device=bins.device)[:, None] * COLOURS**3
+    counts = torch.bincount((each + first).flatten(), minlength=len(each) * COLOURS**3)
+    return counts.view(len(each), -1).float() / each.shape[1]

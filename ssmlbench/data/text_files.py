@@ -1,0 +1,93 @@
+"""Text files as users have them: plain or packed, in UTF-8 or with the mark of UTF-16 or UTF-32."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, TextIO
+
+from ssmlbench.core.errors import UserError
+
+MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16: it starts with the same two bytes
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def _zip_member(file: Path) -> IO[bytes]:
+    archive = zipfile.ZipFile(file)
+    names = [name for name in archive.namelist() if not name.endswith("/")]
+    if len(names) != 1:
+        raise UserError(f"{file}: {len(names)} files are packed in it, expected one; unpack it")
+    return archive.open(names[0])
+
+
+PACKINGS: dict[str, Callable[[Path], Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zip": _zip_member,
+}
+"""By the end of the name: what is unpacked while it is read."""
+PACKABLE = (".csv", ".tsv", ".jsonl", ".json")
+"""Formats that are read packed too."""
+
+
+def file_ending(file: Path) -> str:
+    """The end of a file's name that tells the format: `.csv` of `a.csv`, `a.CSV` and `a.csv.gz`."""
+    endings = [ending.lower() for ending in file.suffixes[-2:]]
+    if len(endings) == 2 and endings[1] in PACKINGS and endings[0] in PACKABLE:
+        return endings[0]
+    return file.suffix.lower()
+
+
+def bare_name(file: Path) -> str:
+    """The name of a file without that end: `a` of `a.csv.gz`."""
+    packed = file_ending(file) != file.suffix.lower()
+    return Path(file.stem).stem if packed else file.stem
+
+
+@contextmanager
+def open_text(file: Path) -> Iterator[TextIO]:
+    """Open a text file for reading, unpacked and decoded; line ends stay as they are.
+
+    A byte that is not in the encoding is kept; `prepare` reports a text with one in it.
+    """
+    try:
+        with open_bytes(file) as raw:
+            start = raw.read(4)
+            raw.seek(0)
+            encoding = encoding_of(file, start)
+            yield io.TextIOWrapper(raw, encoding=encoding, errors="surrogateescape", newline="")
+    except (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+        if file.suffix.lower() not in PACKINGS:
+            raise
+        raise UserError(f"{file}: cannot be unpacked, is it damaged? ({error})") from None
+
+
+def open_bytes(file: Path) -> IO[Any]:
+    """Open a file for reading, unpacked."""
+    if file_ending(file) == file.suffix.lower():
+        return file.open("rb")
+    unpacked: IO[Any] = PACKINGS[file.suffix.lower()](file)
+    return unpacked
+
+
+def encoding_of(file: Path, start: bytes) -> str:
+    """The encoding of a text file by its first four bytes; without a mark it is UTF-8."""
+    for mark, encoding in MARKS:
+        if start.startswith(mark):
+            return encoding
+    if b"\0" in start:
+        raise UserError(f"{file}: it is in UTF-16 or UTF-32 without a mark; save it as UTF-8")
+    return "utf-8-sig"
