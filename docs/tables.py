@@ -6,11 +6,16 @@ commands, so that no number in a document is older than the file it comes from.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+import runpy
 import shlex
-import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
+
+from ssmlbench.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
@@ -29,14 +34,22 @@ def with_tables(page: str) -> str:
 
     def made(match: re.Match[str]) -> str:
         start, command, end = match.groups()
-        program, *arguments = shlex.split(command)
-        arguments = [*(["-m", program] if program == "ssmlbench" else []), *arguments]
-        printed = subprocess.run(
-            [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
-        )
-        return f"{start}\n{printed.stdout.strip()}\n\n{end}"
+        return f"{start}\n{printed_by(command).strip()}\n\n{end}"
 
     return TABLE.sub(made, page)
+
+
+def printed_by(command: str) -> str:
+    """What the command prints, run in this process: a new one would import everything again."""
+    program, *words = shlex.split(command)
+    out = io.StringIO()
+    with contextlib.chdir(ROOT), contextlib.redirect_stdout(out):
+        if program == "ssmlbench":
+            app(words, standalone_mode=False)
+        else:
+            with mock.patch.object(sys, "argv", words):
+                runpy.run_path(words[0], run_name="__main__")
+    return out.getvalue()
 
 
 def main() -> None:

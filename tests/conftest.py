@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -50,19 +52,40 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def ssmlbench(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the command line in a process of its own, in an empty folder."""
+def ssmlbench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Type a command in an empty folder: what it prints and its exit code. It runs in this process."""
+    from ssmlbench.cli import main
 
-    def call(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
+    def call(*arguments: object) -> subprocess.CompletedProcess[str]:
+        typed = ["ssmlbench", *map(str, arguments)]
+        out, err, code = io.StringIO(), io.StringIO(), 0
+        with monkeypatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setattr(sys, "argv", typed)
+            patch.setenv("COLUMNS", "200")
+            patch.chdir(tmp_path)
+            try:
+                main()
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+        return subprocess.CompletedProcess(typed, code, out.getvalue(), err.getvalue())
+
+    return call
+
+
+@pytest.fixture
+def ssmlbench_process(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The same in a process of its own, which takes seconds: for what must start from nothing."""
+
+    def call(*arguments: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "ssmlbench", *map(str, arguments)],
             capture_output=True,
             text=True,
-            cwd=options.pop("cwd", tmp_path),
-            env=environment,
+            cwd=tmp_path,
+            env={**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"},
             timeout=300,
-            **options,
         )
 
     return call

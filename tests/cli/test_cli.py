@@ -5,16 +5,23 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ssmlbench.cli import main
+from tests.runs.test_execute import DATASET
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
-RUN = ("run", "--method", "bce", "--dataset", "multidigits", "--pi", "0.05", "--epochs", "1")
+RUN = ("run", "--method", "bce", "--dataset", "tiny", "--pi", "0.05", "--epochs", "1")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """What is typed to have the data set of RUN: a plugin in a folder that no test looks at."""
+    file = tmp_path_factory.mktemp("plugins") / "tiny.py"
+    file.write_text(DATASET.replace('split == "train" and ', ""))  # every label is tested
+    return ("--plugin", str(file))
 
 
 @pytest.mark.parametrize(
@@ -60,46 +67,50 @@ RUN = ("run", "--method", "bce", "--dataset", "multidigits", "--pi", "0.05", "--
     ids=lambda value: " ".join(value[-2:]) if isinstance(value, tuple) else "",
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
+    ssmlbench: Call,
+    tiny: tuple[str, str],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
     arguments: tuple[str, ...],
     answer: str,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["ssmlbench", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    said = capsys.readouterr().err
-    assert ended.value.code == 2, said
-    assert answer in said
-    assert len(said.strip().splitlines()) == 1
+    made = ssmlbench(*arguments, *(tiny if arguments[0] == "run" else ()))
+    assert made.returncode == 2, made.stderr
+    assert answer in made.stderr
+    assert len(made.stderr.strip().splitlines()) == 1
     assert not any(tmp_path.iterdir())  # nothing half-written
 
 
-def test_a_mistake_in_a_process_of_its_own_is_one_line_too(ssmlbench: Call) -> None:
-    made = ssmlbench(*RUN, "--method", "bbma")
+def test_a_mistake_in_a_process_of_its_own_is_one_line_too(
+    ssmlbench_process: Call, tiny: tuple[str, str]
+) -> None:
+    made = ssmlbench_process(*RUN, *tiny, "--method", "bbma")
     assert made.returncode == 2
     assert len(made.stderr.strip().splitlines()) == 1
 
 
-def test_an_unwritable_results_folder_is_told_at_once(ssmlbench: Call, tmp_path: Path) -> None:
+def test_an_unwritable_results_folder_is_told_at_once(
+    ssmlbench: Call, tiny: tuple[str, str], tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("not a folder")
-    made = ssmlbench(*RUN, "--results", "file/results")
+    made = ssmlbench(*RUN, *tiny, "--results", "file/results")
     assert made.returncode == 2
     assert "cannot write to file/results" in made.stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_results_folder_is_told_at_once(ssmlbench: Call, tmp_path: Path) -> None:
+def test_a_read_only_results_folder_is_told_at_once(
+    ssmlbench: Call, tiny: tuple[str, str], tmp_path: Path
+) -> None:
     folder = tmp_path / "locked"
     folder.mkdir()
     folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    assert "cannot write" in ssmlbench(*RUN, "--results", folder).stderr
+    assert "cannot write" in ssmlbench(*RUN, *tiny, "--results", folder).stderr
 
 
-def test_a_grid_is_shown_made_compared_and_not_made_again(ssmlbench: Call) -> None:
-    grid = (*RUN, "--method", "bce,cap", "--pi", "0.05,0.1", "--jobs", "2")
+def test_a_grid_is_shown_made_compared_and_not_made_again(
+    ssmlbench: Call, tiny: tuple[str, str]
+) -> None:
+    grid = (*RUN, *tiny, "--method", "bce,cap", "--pi", "0.05,0.1", "--jobs", "2")
     dry = ssmlbench(*grid, "--dry-run")
     assert "0 done, 4 to make" in dry.stdout
     made = ssmlbench(*grid)
@@ -110,24 +121,27 @@ def test_a_grid_is_shown_made_compared_and_not_made_again(ssmlbench: Call) -> No
     assert "already done, nothing to do" in again.stdout
     assert "0 done, 4 already there" in again.stdout
     board = ssmlbench("compare").stdout
-    assert "multidigits · semi" in board
+    assert "tiny · semi" in board
     assert "mAP ↑ π=0.05" in board
     for style in ("markdown", "latex", "csv", "json"):
         assert "bce" in ssmlbench("compare", "--format", style).stdout
 
 
-def test_more_jobs_than_cores_is_a_warning(ssmlbench: Call) -> None:
-    made = ssmlbench(*RUN, "--jobs", "500")
+def test_more_jobs_than_cores_is_a_warning(ssmlbench: Call, tiny: tuple[str, str]) -> None:
+    made = ssmlbench(*RUN, *tiny, "--jobs", "500")
     assert made.returncode == 0
     assert "warning: --jobs 500 on" in made.stdout
 
 
-def test_quiet_says_nothing_when_all_is_well(ssmlbench: Call) -> None:
-    assert ssmlbench(*RUN, "--quiet").stdout == ""
+def test_quiet_says_nothing_when_all_is_well(ssmlbench: Call, tiny: tuple[str, str]) -> None:
+    made = ssmlbench(*RUN, *tiny, "--quiet")
+    assert (made.returncode, made.stdout) == (0, "")
 
 
-def test_a_run_that_fails_is_one_line_and_leaves_its_error(ssmlbench: Call, tmp_path: Path) -> None:
-    made = ssmlbench(*RUN, "--lr", "1e38")
+def test_a_run_that_fails_is_one_line_and_leaves_its_error(
+    ssmlbench: Call, tiny: tuple[str, str], tmp_path: Path
+) -> None:
+    made = ssmlbench(*RUN, *tiny, "--lr", "1e38")
     assert made.returncode == 1
     assert "failed: " in made.stdout
     assert "not finite in epoch 1" in made.stdout
@@ -151,7 +165,7 @@ def test_what_there_is_can_be_listed_and_read(ssmlbench: Call) -> None:
 
 
 def test_a_new_method_works_as_written_and_passes_the_check(
-    ssmlbench: Call, tmp_path: Path
+    ssmlbench: Call, tiny: tuple[str, str], tmp_path: Path
 ) -> None:
     made = ssmlbench("new", "method", "my-method")
     assert made.returncode == 0
@@ -160,7 +174,7 @@ def test_a_new_method_works_as_written_and_passes_the_check(
     checked = ssmlbench("check", "my_method.py")
     assert checked.returncode == 0, checked.stdout
     assert "everything holds" in checked.stdout
-    run = ssmlbench(*RUN, "--plugin", "my_method.py", "--method", "my-method")
+    run = ssmlbench(*RUN, *tiny, "--plugin", "my_method.py", "--method", "my-method")
     assert run.returncode == 0
     assert "mAP" in run.stdout
 

@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 
 from ssmlbench.core.events import Closing, Done, Event, Failed, Retried
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.grid import run_one as run_one_module
 from ssmlbench.grid.run_one import run_one
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs import sealed_run
@@ -157,8 +158,9 @@ def test_the_kernel_refuses_labels_to_native_code_and_other_programs(
     ],
 )
 def test_a_plugin_that_ends_its_process_is_a_failed_run_with_a_reason(
-    make: Make, how: str, reason: str
+    make: Make, monkeypatch: pytest.MonkeyPatch, how: str, reason: str
 ) -> None:
+    monkeypatch.setattr(run_one_module, "JUDGE", "tests.faults.impatient_judge:judge_process")
     last, folder, events = make(how)
     assert isinstance(last, Failed), last
     assert reason in last.text
@@ -170,9 +172,9 @@ def test_a_plugin_that_ends_its_process_is_a_failed_run_with_a_reason(
 
 @pytest.mark.parametrize("how", ["hangs", "says half of it"])
 def test_a_run_that_hangs_ends_at_its_time_limit(make: Make, how: str) -> None:
-    last, folder, _ = make(how, time_limit=3.0)
+    last, folder, _ = make(how, time_limit=1.0)
     assert isinstance(last, Failed)
-    assert "took longer than the time limit of 3 s" in last.text
+    assert "took longer than the time limit of 1 s" in last.text
     assert "time limit" in json.loads(folder.error_file.read_text())["error"]
 
 

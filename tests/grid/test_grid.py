@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from ssmlbench.cli import app
 from ssmlbench.core.events import Done, Event, Listener, Resumed, Waiting
 from ssmlbench.core.files import read_json
 from ssmlbench.core.spec import RunSpec
@@ -144,21 +146,9 @@ def command(results: Path, files: list[Path], *more: str) -> list[str]:
     ]  # fmt: skip
 
 
-def board(results: Path) -> bytes:
-    return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "ssmlbench",
-            "compare",
-            "--results",
-            str(results),
-            "--format",
-            "csv",
-        ],
-        capture_output=True,
-        check=True,
-    ).stdout
+def board(results: Path) -> str:
+    typed = ["compare", "--results", str(results), "--format", "csv"]
+    return CliRunner().invoke(app, typed, catch_exceptions=False).stdout
 
 
 def wait_for(condition: Callable[[], Any]) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import multiprocessing
 import os
 import signal
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.fork_server import fork_server
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.train import encoder_class
 from tests.support.tiny_models import save_tiny_bert, write_data_plugin
@@ -275,13 +276,14 @@ def test_a_killed_computation_goes_on_at_the_next_shard(
     assert torch.equal(resumed, frozen(tiny, spec).features("train", "strong", 0))
 
 
-def compute(plugin: str, backbone: str, cache: str, pause: float, out: str) -> None:
+def compute(request: tuple[str, str, str, float, str], *pipes: object) -> None:
     """In a process of its own: the training features, with a pause after every shard."""
+    plugin, backbone, cache, pause, out = request
     os.environ["SSMLBENCH_CACHE"] = cache
     torch.set_num_threads(1)
     features.SHARD_ROWS = 16
     plugins = Plugins([plugin])
-    events = []
+    events: list[dict[str, Any]] = [{"pid": os.getpid()}]
 
     def notify(event: Event) -> None:
         events.append(dataclasses.asdict(event))
@@ -293,14 +295,18 @@ def compute(plugin: str, backbone: str, cache: str, pause: float, out: str) -> N
     Path(out).write_text(json.dumps([*events, {"sum": float(found.float().sum())}]))
 
 
+def nothing(*arguments: object) -> None:
+    """The second process of a fork, which is not needed here."""
+
+
 @pytest.fixture
-def start(plugin_file: Path, bert: Path, tmp_path: Path) -> Callable[[str, float], Any]:
-    def begin(name: str, pause: float) -> Any:
-        arguments = (str(plugin_file), str(bert), str(tmp_path / "cache"), pause)
-        context = multiprocessing.get_context("spawn")
-        process = context.Process(target=compute, args=(*arguments, str(tmp_path / name)))
-        process.start()
-        return process
+def start(plugin_file: Path, bert: Path, tmp_path: Path) -> Callable[[str, float], Connection]:
+    """Begin to compute; the pipe is closed when the process has ended, however it did."""
+
+    def begin(name: str, pause: float) -> Connection:
+        cache, out = str(tmp_path / "cache"), str(tmp_path / name)
+        request = (str(plugin_file), str(bert), cache, pause, out)
+        return fork_server().fork(f"{__name__}:compute", f"{__name__}:nothing", request)
 
     return begin
 
@@ -312,32 +318,41 @@ def wait_for(file: Path, seconds: float = 120) -> None:
         time.sleep(0.05)
 
 
+def wait_for_the_end(process: Connection) -> None:
+    assert process.poll(120)
+    with pytest.raises(EOFError):
+        process.recv_bytes()
+
+
+def told(file: Path) -> list[dict[str, Any]]:
+    return json.loads(file.read_text())[1:]  # type: ignore[no-any-return]
+
+
 def test_two_processes_share_one_cache_and_one_computation(
-    start: Callable[[str, float], Any], tmp_path: Path
+    start: Callable[[str, float], Connection], tmp_path: Path
 ) -> None:
     first = start("first", 0.5)
     wait_for(tmp_path / "first")  # it holds the lock, with three shards to go
     second = start("second", 0.0)
     for process in (first, second):
-        process.join(120)
-        assert process.exitcode == 0
-    a, b = (json.loads((tmp_path / name).read_text()) for name in ("first", "second"))
+        wait_for_the_end(process)
+    a, b = told(tmp_path / "first"), told(tmp_path / "second")
     assert a[-1] == b[-1]
+    assert "sum" in a[-1]
     assert len(a) == 5
     assert not [event for event in b[:-1] if "done" in event]  # it computed nothing
 
 
 def test_a_process_killed_hard_leaves_a_cache_that_goes_on(
-    start: Callable[[str, float], Any], tmp_path: Path
+    start: Callable[[str, float], Connection], tmp_path: Path
 ) -> None:
     first = start("first", 60.0)
     wait_for(tmp_path / "first")
-    os.kill(first.pid, signal.SIGKILL)
-    first.join(60)
+    os.kill(json.loads((tmp_path / "first").read_text())[0]["pid"], signal.SIGKILL)
+    wait_for_the_end(first)
     second = start("second", 0.0)
-    second.join(120)
-    assert second.exitcode == 0
-    done = json.loads((tmp_path / "second").read_text())
+    wait_for_the_end(second)
+    done = told(tmp_path / "second")
     assert [event["done"] for event in done[:-1]] == [32, 48, 60]
 
 

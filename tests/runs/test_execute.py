@@ -241,13 +241,14 @@ def test_warm_up_keeps_its_share_of_a_shorter_run(make: Callable[..., Any]) -> N
     assert make(epochs=10)[0].warmup_epochs == 3  # 12 of 40
 
 
-def command(results: Path, plugins: list[Path], *more: str) -> list[str]:
+def arguments(results: Path, plugins: list[Path], *more: str) -> list[str]:
     extra = [part for file in plugins for part in ("--plugin", str(file))]
     axes = ["--method", "slow", "--dataset", "tiny", "--pi", "0.3", "--epochs", "6"]
-    return [
-        sys.executable, "-m", "ssmlbench", "run", *axes, "--batch-size", "16",
-        "--results", str(results), *extra, *more,
-    ]  # fmt: skip
+    return ["run", *axes, "--batch-size", "16", "--results", str(results), *extra, *more]
+
+
+def command(results: Path, plugins: list[Path]) -> list[str]:
+    return [sys.executable, "-m", "ssmlbench", *arguments(results, plugins)]
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 60) -> None:
@@ -296,7 +297,7 @@ def test_two_processes_asked_for_one_run_make_it_once(tmp_path: Path, tiny: list
 
 
 def test_jobs_share_a_grid_and_a_dying_worker_stops_nobody(
-    tmp_path: Path, tiny: list[Path]
+    tmp_path: Path, tiny: list[Path], ssmlbench: Callable[..., Any]
 ) -> None:
     fatal = tmp_path / "fatal.py"
     fatal.write_text(
@@ -304,11 +305,8 @@ def test_jobs_share_a_grid_and_a_dying_worker_stops_nobody(
         .replace("Slow", "Fatal")
         .replace("time.sleep(0.05)", "import os; os.kill(os.getpid(), 9)")
     )
-    made = subprocess.run(
-        command(tmp_path / "r", [*tiny, fatal], "--jobs", "2", "--method", "fatal,bce,slow"),
-        capture_output=True,
-        text=True,
-    )
+    typed = arguments(tmp_path / "r", [*tiny, fatal], "--jobs", "2", "--method", "fatal,bce,slow")
+    made = ssmlbench(*typed)
     assert made.returncode == 1
     assert "2 done, 0 already there, 1 failed" in made.stdout
     assert (
@@ -319,14 +317,14 @@ def test_jobs_share_a_grid_and_a_dying_worker_stops_nobody(
     assert not complaints
 
 
-def test_one_and_two_jobs_give_the_same_bits(tmp_path: Path, tiny: list[Path]) -> None:
+def test_one_and_two_jobs_give_the_same_bits(
+    tmp_path: Path, tiny: list[Path], ssmlbench: Callable[..., Any]
+) -> None:
     scores = []
     for jobs in ("1", "2"):
-        subprocess.run(
-            command(tmp_path / jobs, tiny, "--method", "bce,cap", "--jobs", jobs),
-            check=True,
-            capture_output=True,
-        )
+        typed = arguments(tmp_path / jobs, tiny, "--method", "bce,cap", "--jobs", jobs)
+        assert ssmlbench(*typed).returncode == 0
         files = sorted((tmp_path / jobs).rglob("scores.safetensors"))
         scores.append([load_scores(file)["scores"] for file in files])
+    assert len(scores[0]) == 2
     assert all(np.array_equal(a, b) for a, b in zip(*scores, strict=True))
