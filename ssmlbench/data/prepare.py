@@ -70,10 +70,9 @@ def prepare(
                 _write(adapter, folder, skip_bad, report)
             elif not is_prepared(adapter):
                 _write_again(adapter, folder, skip_bad, report)
-    task = Task(folder)
-    if adapter.published is not None:
-        task.unlike_published = differences_to_published(task.card, adapter.published)
-    return task
+    card = read_card(folder)
+    unlike = differences_to_published(card, adapter.published) if adapter.published else []
+    return Task(folder, card, unlike)
 
 
 def _write_again(adapter: DatasetAdapter, folder: Path, skip_bad: bool, report: Report) -> None:

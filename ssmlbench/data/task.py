@@ -129,16 +129,17 @@ def _has_images(rows: Any) -> bool:
 class Task:
     """A prepared data set: Arrow files on disk, read through memory maps."""
 
-    unlike_published: Sequence[str] = ()
-    """How it differs from the data set that papers describe; `prepare` knows it from the adapter."""
-
-    def __init__(self, folder: Path, card: Card | None = None):
+    def __init__(
+        self, folder: Path, card: Card | None = None, unlike_published: Sequence[str] = ()
+    ):
         """card: read from the folder if it is not given.
 
-        A DamagedFile if the card, or a file beside it, is not as it was written.
+        unlike_published: how it differs from the data set that papers describe, which `prepare` knows
+        from the adapter. A DamagedFile if the card, or a file beside it, is not as it was written.
         """
         self.folder = folder
         self.card = card or read_card(folder)
+        self.unlike_published = tuple(unlike_published)
 
     @property
     def label_count(self) -> int:

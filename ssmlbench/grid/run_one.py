@@ -187,9 +187,15 @@ class SealedRun:
             self._failed = record_failure(self.spec, self.context, error)
             return
         raw = task.card.source if task.card.source.startswith("/") else ""
-        files = self._plugins.files
         request = SealedRequest(
-            self.spec, task.folder, files, self.context, raw, self._gpu, verified_files()
+            self.spec,
+            task.folder,
+            self._plugins.files,
+            self.context,
+            raw,
+            task.unlike_published,
+            self._gpu,
+            verified_files(),
         )
         try:
             self.pipe = fork_server().fork(JUDGE, TRAINING, request)

@@ -53,6 +53,7 @@ class SealedRequest:
     plugin_files: tuple[str, ...]
     context: RunContext
     raw_folder: str = ""  # of the files that the data set was made of, if it was made of files
+    unlike_published: tuple[str, ...] = ()  # the judge loads no plugin that could tell
     gpu: str | None = None  # the CUDA_VISIBLE_DEVICES of the training process
     verified: frozenset[tuple[object, ...]] = frozenset()  # files whose checksums were compared
 
@@ -97,10 +98,13 @@ def judge_process(
 
 def _judged(request: SealedRequest, training: TrainingProcess, notify: Notify) -> Closing | Died:
     spec, context = request.spec, request.context
+
+    def open_data() -> Task:
+        task = Task(request.task_folder, unlike_published=request.unlike_published)
+        return check_data(spec, task)
+
     try:
-        return judge_run(
-            spec, lambda: check_data(spec, Task(request.task_folder)), context, training, notify
-        )
+        return judge_run(spec, open_data, context, training, notify)
     except Exception as error:
         killed = training.code == KILLED and not training.ended_by_judge
         if isinstance(error, RunStopped) and killed:

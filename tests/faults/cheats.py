@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ssmlbench.api import DatasetAdapter, Method, Row, bce, option
+from ssmlbench.api import DatasetAdapter, Method, PublishedStatistics, Row, bce, option
 
 TEST_ROWS, LABELS = 44, 4
 
@@ -22,6 +22,7 @@ class Noise(DatasetAdapter):
     """Vectors that say nothing about their labels: a good score is a stolen one."""
 
     name, kind, backbone = "noise", "vector", "vector"
+    published = PublishedStatistics("nobody", train=800, test=TEST_ROWS, labels=LABELS)
 
     def label_names(self):
         return ["a", "b", "c", "d"]

@@ -224,6 +224,11 @@ def test_a_sealed_run_has_the_bits_of_a_run_in_one_process(make: Make, tmp_path:
         assert all((one[name] == two[name]).all() for name in one)
         columns = [f.history_file.read_text().splitlines()[0] for f in (folder, other)]
         assert columns[0] == columns[1]
+        results = [json.loads(f.result_file.read_text()) for f in (folder, other)]
+        assert results[0].keys() == results[1].keys()
+        for part in ("spec", "metrics", "data", "observation"):
+            assert results[0][part] == results[1][part]
+        assert results[0]["data"]["unlike_published"] == ["train rows: 80 here, 800 published"]
 
 
 def test_nothing_of_a_run_outlives_it(make: Make) -> None:
