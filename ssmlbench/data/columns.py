@@ -15,10 +15,13 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.data.adapter import Kind
 from ssmlbench.data.label_cells import UNKNOWN_CELLS, ZERO_ONE
+from ssmlbench.data.media import kind_of_name
 from ssmlbench.data.records import Table, TableRecord
 
 TEXT_COLUMNS = ("text", "sentence", "document")
 IMAGE_COLUMNS = ("image", "image_path", "file_name", "path")
+FILE_COLUMNS = ("filename", "file", "image_name", "image_id", "img")
+"""Columns of images or texts too, if they hold names of such files."""
 VECTOR_COLUMNS = ("vector", "features", "embedding", "embeddings")
 ID_COLUMNS = ("id", "uid", "doc_id")
 LABEL_COLUMNS = ("labels", "label")
@@ -39,6 +42,7 @@ class Roles:
     id: str = ""
     split: str = ""
     translation: str = ""
+    in_files: bool = False  # the texts are in files of their own, which the column names
 
     @property
     def optional(self) -> set[str]:
@@ -77,7 +81,14 @@ def choose_roles(table: Table, options: DataOptions, listed: Sequence[str]) -> R
         others = [c for c in columns if c not in known and c not in inputs]
         usual = {*TEXT_COLUMNS, *IMAGE_COLUMNS, *ID_COLUMNS}
         flags = flag_columns(table, [c for c in others if c not in usual])
-    return Roles(kind, tuple(inputs), labels, tuple(flags), id_, split, translation)
+    in_files = kind == "text" and names_texts(table, inputs[0])
+    return Roles(kind, tuple(inputs), labels, tuple(flags), id_, split, translation, in_files)
+
+
+def names_texts(table: Table, column: str) -> bool:
+    """Whether a column holds names of text files instead of texts."""
+    first = first_values(table, [column]).get(column)
+    return column not in TEXT_COLUMNS and kind_of_name(first) == "text"
 
 
 def _one(name: str, option: str, usual: Iterable[str], table: Table) -> str:
@@ -136,9 +147,13 @@ def _inputs(
     )
     for kind, names in usual:
         if found := next((c for c in names if c in table.columns and c not in known), ""):
-            return kind, [found]
+            texts = kind == "image" and names_texts(table, found)
+            return "text" if texts else kind, [found]
     rest = [c for c in table.columns if c not in known]
     first = first_values(table, rest)
+    for column in [*(c for c in FILE_COLUMNS if c in rest), *rest]:
+        if named := kind_of_name(first.get(column)):
+            return named, [column]
     words = next((c for c in rest if not is_number(first.get(c))), "")
     if words or not rest or not has_labels:
         why = f"{words!r} is not a column of numbers" if words else "its labels are not named"

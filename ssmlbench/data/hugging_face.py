@@ -43,6 +43,11 @@ class SplitTable(Table):
         """The split's name."""
         return self.split
 
+    @property
+    def folder(self) -> Path:
+        """The data folder."""
+        return self.file
+
     def where(self, number: int) -> str:
         """The split and the number of the row."""
         return f"{self.split} row {number}"

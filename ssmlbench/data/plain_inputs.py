@@ -24,16 +24,17 @@ from ssmlbench.data.columns import (
     TEXT_COLUMNS,
     VECTOR_COLUMNS,
     Roles,
+    names_texts,
 )
 from ssmlbench.data.hugging_face import is_saved, saved_tables
 from ssmlbench.data.images import eight_bit
 from ssmlbench.data.libsvm import SUFFIXES, read_lines
+from ssmlbench.data.media import IMAGE_ENDINGS
 from ssmlbench.data.records import TABLES, Table, check_plain
 from ssmlbench.data.table_rows import RowReader
 from ssmlbench.data.text_files import file_ending
 from ssmlbench.data.unread import unread_hint
 
-IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 ARRAY_ENDINGS = (".npy", ".npz")
 
 PlainRow = tuple[str, Any]
@@ -120,15 +121,19 @@ def _table_rows(
         check_plain(table.file)
     inputs = _input_columns(table, kind, column, learnt)
     ids = [name for name in (learnt.id, *ID_COLUMNS) if name and name in table.columns]
-    roles = Roles(kind, tuple(inputs), "", (), ids[0] if ids else "")
+    in_files = kind == "text" and names_texts(table, inputs[0])
+    roles = Roles(kind, tuple(inputs), "", (), ids[0] if ids else "", in_files=in_files)
     reader = RowReader(roles, DataOptions(), (), False, False, list(table.columns), folder)
     for number, record in table.records():
         where = f"{table.file.parent / table.where(number)}"
-        value = record if isinstance(record, BadRow) else reader.input(record)
+        if isinstance(record, BadRow):
+            raise UserError(f"{where}: {record.reason}")
+        value = reader.input(record)
         if isinstance(value, BadRow):
             raise UserError(f"{where}: {value.reason}")
-        found = record.get(roles.id) if isinstance(record, dict) and roles.id else None
-        yield str(number if found is None else found), _raw(value, kind, where)
+        found = record.get(roles.id) if roles.id else None
+        id_ = reader.path_of(record) or number if found is None else found
+        yield str(id_), _raw(value, kind, where)
 
 
 def _input_columns(

@@ -14,6 +14,7 @@ from ssmlbench.core.data_options import DataOptions
 from ssmlbench.data.adapter import BadRow, Row
 from ssmlbench.data.columns import Roles
 from ssmlbench.data.label_cells import as_list, flag, label_values, meaning_of_empty
+from ssmlbench.data.media import MediaFinder, read_text
 from ssmlbench.data.records import TableRecord
 
 
@@ -41,10 +42,13 @@ class RowReader:
         self.by_position = by_position
         self.multi_hot = multi_hot
         self.known_columns = {*columns, *roles.optional}
-        self.folder = folder
+        self.finder = MediaFinder(folder, options.allow_outside)
+        self._named = set[int]()  # hashes of the paths so far
 
-    def row(self, record: TableRecord, part: str, where: str) -> Row | BadRow:
-        """Read one record of a part."""
+    def row(
+        self, record: TableRecord, part: str, where: str, near: Path | None = None
+    ) -> Row | BadRow:
+        """Read one record of a part. near: the folder of its table."""
         labels: tuple[int, ...] | None = None
         unknown: tuple[int, ...] = ()
         if part != "unlabelled":
@@ -52,7 +56,7 @@ class RowReader:
             if isinstance(found, BadRow):
                 return BadRow(where, found.reason, found.kind)
             labels, unknown = found
-        value = self.input(record)
+        value = self.input(record, near)
         if isinstance(value, BadRow):
             return BadRow(where, value.reason, value.kind)
         if part != "unlabelled" and self._is_strange(record):
@@ -62,7 +66,7 @@ class RowReader:
         translation = record.get(self.roles.translation) if self.roles.translation else None
         if not isinstance(translation, str) or part == "test":
             translation = ""
-        id_ = "" if identity is None else str(identity)
+        id_ = self._path(record) if identity is None else str(identity)
         return Row(value, labels, id_, where, translation, unknown)
 
     def _labels(
@@ -100,30 +104,35 @@ class RowReader:
             return BadRow("", f"column {absent[0]} is missing")
         return positions_of({name: record[name] for name in self.roles.flags})
 
-    def input(self, record: TableRecord) -> Any:
-        """The raw input of a record, or a BadRow."""
+    def _path(self, record: TableRecord) -> str:
+        """The path of an input that is a file, as its id; empty if it came before."""
+        path = self.path_of(record)
+        if not path or hash(path) in self._named:
+            return ""
+        self._named.add(hash(path))
+        return path
+
+    def path_of(self, record: TableRecord) -> str:
+        """The path of an input that is a file of its own, as the table has it; else empty."""
+        value = record.get(self.roles.inputs[0])
+        is_file = self.roles.kind == "image" or self.roles.in_files
+        return value if is_file and isinstance(value, str) else ""
+
+    def input(self, record: TableRecord, near: Path | None = None) -> Any:
+        """The raw input of a record, or a BadRow. near: the folder of its table."""
         if self.roles.kind == "vector":
             return vector_of(record, self.roles.inputs)
         value = record.get(self.roles.inputs[0])
         if self.roles.kind == "text":
-            return value if isinstance(value, str) else BadRow("", "no text in it")
+            if not isinstance(value, str):
+                return BadRow("", "no text in it")
+            found = self.finder.find(value, near) if self.roles.in_files else value
+            return read_text(found) if isinstance(found, Path) else found
         if isinstance(value, dict):  # Hugging Face's own form of an image in Parquet
             value = value.get("bytes") or value.get("path")
         if isinstance(value, str) and value:
-            return self._image_file(value)
+            return self.finder.find(value, near)
         return value if isinstance(value, bytes) else BadRow("", "no image in it")
-
-    def _image_file(self, value: str) -> Path | BadRow:
-        """The file of an image, which must lie in the data folder: the table may be a stranger's."""
-        file = self.folder / value
-        try:
-            inside = file.resolve().is_relative_to(self.folder.resolve())
-        except (OSError, ValueError, RuntimeError):  # a zero byte, a loop of links
-            return BadRow("", f"image {value[:60]!r} is not a path", "unreadable image")
-        if inside or self.options.allow_outside:
-            return file
-        reason = f"image {value[:60]!r} is outside the data folder; --allow-outside reads it"
-        return BadRow("", reason, "image outside the data folder")
 
 
 def positions_of(cells: Mapping[Any, Any]) -> tuple[tuple[int, ...], tuple[int, ...]] | BadRow:

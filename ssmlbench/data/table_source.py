@@ -20,6 +20,8 @@ SPLIT_NAMES = {
 }
 """Part → what files, splits and the values of a split column may be called."""
 LABEL_FILE = "labels.txt"
+TABLE_NAMES = ("labels", "metadata", "annotations", "data")
+"""What the only table of a folder may be called, if there are others."""
 PART_OF = {name: part for part, names in SPLIT_NAMES.items() for name in names}
 
 
@@ -51,16 +53,21 @@ class FileSource(TableSource):
     """Files: `train.csv`, `test.csv` and so on in a folder, or one file with all rows."""
 
     def __init__(self, home: Path):
-        self.single = not home.is_dir()
-        self.home = home if self.single else table_folder(home)
-        self.folder = home.parent if self.single else self.home
+        self.folder = table_folder(home) if home.is_dir() else home.parent
+        self.only = only_table(self.folder) if home.is_dir() else home
+        if home.is_dir() and part_tables(self.folder, "train"):
+            self.only = None
+        others = any(part_tables(self.folder, part) for part in PARTS[1:])
+        self.single = self.only is not None and not (home.is_dir() and others)
 
     def tables(self, part: str) -> list[Table]:
         """The tables of the part's files."""
         return [read_table(file) for file in self._files(part)]
 
     def _files(self, part: str) -> list[Path]:
-        return [self.home] if self.single else part_files(self.home, part)
+        if self.only is not None and (self.single or part == "train"):
+            return [self.only]
+        return part_tables(self.folder, part)
 
     def files(self) -> list[Path]:
         """The tables, and labels.txt."""
@@ -87,7 +94,29 @@ def read_names(folder: Path) -> list[str]:
 def table_folder(folder: Path) -> Path:
     """The folder itself, or `data` in it, where repositories of the hub have their tables."""
     inner = folder / "data"
-    return inner if inner.is_dir() and not part_files(folder, "train") else folder
+    here = part_tables(folder, "train") or only_table(folder)
+    return inner if inner.is_dir() and not here and part_files(inner, "train") else folder
+
+
+def part_tables(folder: Path, part: str) -> list[Path]:
+    """The files of a part, or the only table in the folder of that name: `train/metadata.csv`."""
+    folders = (folder / name for name in SPLIT_NAMES[part])
+    inner = (only_table(sub) for sub in folders if sub.is_dir())
+    return part_files(folder, part) or [table for table in inner if table is not None]
+
+
+def only_table(folder: Path) -> Path | None:
+    """The table in a folder that is not called after a part; of several, the one of a usual name."""
+    tables = [
+        file
+        for file in sorted(folder.iterdir())
+        if file_ending(file) in TABLES
+        and file_ending(file) != ".json"
+        and not any(file in part_files(folder, part) for part in SPLIT_NAMES)
+    ]
+    usual = [file for file in tables if bare_name(file).lower() in TABLE_NAMES]
+    chosen = usual or tables
+    return chosen[0] if len(chosen) == 1 else None
 
 
 def part_files(folder: Path, part: str) -> list[Path]:

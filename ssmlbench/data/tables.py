@@ -15,16 +15,19 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, InputColumns, Row
 from ssmlbench.data.columns import Roles, check_columns, choose_roles
 from ssmlbench.data.label_cells import multi_hot_width
+from ssmlbench.data.media import MediaFinder, file_row, media_files
 from ssmlbench.data.records import TableRecord
 from ssmlbench.data.table_rows import RowReader, listed_labels
-from ssmlbench.data.table_source import PART_OF, FileSource, TableSource, part_files, table_folder
+from ssmlbench.data.table_source import PART_OF, SPLIT_NAMES, FileSource, TableSource
 from ssmlbench.data.unread import unread_hint
 from ssmlbench.data.user_files import BACKBONES, PARTS, UserFiles
 
 LAYOUT = """
-train.csv, .tsv, .jsonl or .parquet   (or several: train-0.parquet, train-1.parquet)
+train.csv, .tsv, .jsonl or .parquet   (or several: train-0.parquet, train-1.parquet; or labels.csv,
+                                if it is the only table: images that it does not name are unlabelled)
 test.csv, …                     optional: without it, --holdout or --regime given
-unlabelled.csv, …               optional: training rows whose labels are not known
+unlabelled.csv, …               optional: training rows whose labels are not known; or a folder
+                                unlabelled/ of images or .txt files
 labels.txt                      optional: one label a line; fixes the labels and their order
 with the columns
   text                          or `image`: a path, seen from this folder; or `vector`
@@ -45,13 +48,14 @@ class TableFiles(UserFiles):
     @classmethod
     def at(cls, path: Path, options: DataOptions) -> type[TableFiles]:
         """Build the data set class of a folder or file; a UserError if it has not the layout."""
-        if path.is_dir() and not part_files(table_folder(path), "train"):
+        source = FileSource(path)
+        if not source.tables("train"):
             hints = (unread_hint(f) for f in sorted(path.iterdir()) if f.name.startswith("train"))
             raise UserError(
                 f"data set {path}: no train file in it{next(filter(None, hints), '')}; it should look like"
                 + LAYOUT.replace("\n", "\n    ").rstrip()
             )
-        return cls.of(FileSource(path), path, options)
+        return cls.of(source, path, options)
 
     @classmethod
     def of(
@@ -72,14 +76,50 @@ class TableFiles(UserFiles):
 
     def source_files(self) -> list[Path]:
         """Return the files of all parts."""
-        return self.source.files()
+        return [*self.source.files(), *self._loose]
 
     def parts(self) -> tuple[str, ...]:
-        """Return the parts that have a table, or a row in the split column."""
-        return self._parts
+        """Return the parts that have a table, a row in the split column, or files of their own."""
+        loose = ("unlabelled",) if self._loose else ()
+        return tuple(dict.fromkeys((*self._table_parts, *loose)))
 
     @cached_property
-    def _parts(self) -> tuple[str, ...]:
+    def _loose(self) -> list[Path]:
+        """The files of rows without labels: in the folder `unlabelled`, or named by no table.
+
+        The latter, if the table is not called train: then it says which rows are labelled.
+        """
+        home, kind = self.home, self.roles.kind
+        if kind == "vector" or not home.is_dir() or not isinstance(self.source, FileSource):
+            return []
+        of_part = [home / name for name in SPLIT_NAMES["unlabelled"]]
+        found = [f for folder in of_part if folder.is_dir() for f in media_files(folder, kind)]
+        if self.source.only is None or (kind == "text" and not self.roles.in_files):
+            tabled = not self.source.single and self.source.tables("unlabelled")
+            return [] if tabled else found
+        others = {home / name for part in ("test", "validation") for name in SPLIT_NAMES[part]}
+        named = self._named_files()
+        return [
+            f
+            for f in media_files(home, kind)
+            if f.resolve() not in named and not others & {*f.parents}
+        ]
+
+    def _named_files(self) -> set[Path]:
+        """The files that the tables name."""
+        finder, column = MediaFinder(self.home, allow_outside=True), self.roles.inputs[0]
+        tables = {table.file: table for part in SPLIT_NAMES for table in self.source.tables(part)}
+        values = (
+            (record.get(column), table.folder)
+            for table in tables.values()
+            for _, record in table.records((column,))
+            if isinstance(record, dict)
+        )
+        found = (finder.find(value, near) for value, near in values if isinstance(value, str))
+        return {file.resolve() for file in found if isinstance(file, Path)}
+
+    @cached_property
+    def _table_parts(self) -> tuple[str, ...]:
         if not self.source.single:
             return tuple(part for part in PARTS if self.source.tables(part))
         if not self.roles.split:
@@ -103,9 +143,15 @@ class TableFiles(UserFiles):
     def card_notes(self) -> list[str]:
         """Name the validation tables, which are not used."""
         tables = [] if self.source.single else self.source.tables("validation")
-        return [
+        notes = [
             f"{table.name} is not used: validation rows come from train" for table in tables[:1]
         ]
+        if self._loose:
+            notes.append(
+                f"{len(self._loose):,} {self.roles.kind}s are unlabelled training rows: they are in "
+                "unlabelled/, or the table of labels does not name them"
+            )
+        return notes
 
     def label_names(self) -> list[str]:
         """Return the 0/1 columns, the lines of labels.txt, or every label of the rows, sorted."""
@@ -144,7 +190,7 @@ class TableFiles(UserFiles):
         for part in self.parts():
             if part == "unlabelled":
                 continue
-            for record, where in self._records(part, (labels, self.roles.split)):
+            for record, where, _ in self._records(part, (labels, self.roles.split)):
                 if isinstance(record, BadRow):
                     continue
                 values = listed_labels(record, labels, self.options, where)
@@ -161,19 +207,20 @@ class TableFiles(UserFiles):
 
     def _records(
         self, part: str, columns: tuple[str, ...] | None = None
-    ) -> Iterator[tuple[TableRecord | BadRow, str]]:
-        """Yield the records of a part and their places, after the columns are checked."""
+    ) -> Iterator[tuple[TableRecord | BadRow, str, Path]]:
+        """Yield the records of a part, their places and folders, after the columns are checked."""
         first, strict = self.source.first, not self.options.chooses_columns
         for table in self.source.tables(part):
             check_columns(table, first, self.roles, part != "unlabelled", strict)
             for number, record in table.records(columns):
+                where, folder = table.where(number), table.folder
                 if not self.source.single or not self.roles.split:
-                    yield record, table.where(number)
+                    yield record, where, folder
                 elif isinstance(record, BadRow) or (of := self._part_of(record)) is None:
                     if part == "train":  # told once
-                        yield self._no_part(record), table.where(number)
+                        yield self._no_part(record), where, folder
                 elif of == part:
-                    yield record, table.where(number)
+                    yield record, where, folder
 
     def _no_part(self, record: TableRecord | BadRow) -> BadRow:
         if isinstance(record, BadRow):
@@ -192,11 +239,14 @@ class TableFiles(UserFiles):
             list(self.source.first.columns),
             self.folder or self.raw_folder(),
         )
-        for record, where in self._records(part):
+        for record, where, near in self._records(part) if part in self._table_parts else ():
             if isinstance(record, BadRow):
                 yield BadRow(where, record.reason)
             else:
-                yield reader.row(record, part, where)
+                yield reader.row(record, part, where, near)
+        for file in self._loose if part == "unlabelled" else ():
+            path = file.relative_to(self.home).as_posix()
+            yield file_row(reader.finder, path, self.roles.kind, None)
 
     @cached_property
     def _declared(self) -> list[str]:
@@ -215,6 +265,6 @@ class TableFiles(UserFiles):
             record.get(self.roles.labels)
             for part in self.parts()
             if part != "unlabelled"
-            for record, _ in self._records(part, columns)
+            for record, _, _ in self._records(part, columns)
             if isinstance(record, dict)
         )

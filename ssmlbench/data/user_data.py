@@ -10,8 +10,10 @@ from ssmlbench.core.paths import from_home
 from ssmlbench.data.arff import ArffFiles
 from ssmlbench.data.arrays import ArrayFiles
 from ssmlbench.data.hugging_face import HUB, hub_class, is_saved, pinned, saved_class
+from ssmlbench.data.label_folders import LabelFolders, kind_of_folder
 from ssmlbench.data.libsvm import SUFFIXES, LibsvmFiles
 from ssmlbench.data.records import TABLES
+from ssmlbench.data.table_source import only_table, part_tables, table_folder
 from ssmlbench.data.tables import TableFiles
 from ssmlbench.data.text_files import file_ending
 from ssmlbench.data.unread import unread_hint
@@ -56,11 +58,17 @@ def data_class(address: DataAddress | Path) -> type[UserFiles]:
     )
 
 
-def _reader_of(folder: Path) -> type[ArffFiles | ArrayFiles | LibsvmFiles | TableFiles]:
+def _reader_of(
+    folder: Path,
+) -> type[ArffFiles | ArrayFiles | LibsvmFiles | TableFiles | LabelFolders]:
     """The reader of a folder's files; tables, if it has a train table."""
     ends = {file_ending(file) for file in folder.iterdir()}
     if any(file_ending(file) in TABLES for file in folder.glob("train*")):
         return TableFiles
+    inner = table_folder(folder)
+    tables = part_tables(inner, "train") or only_table(inner)
+    if not tables and not ends & READERS.keys() - {".json"} and kind_of_folder(folder):
+        return LabelFolders
     return next((reader for end, reader in READERS.items() if end in ends), TableFiles)
 
 

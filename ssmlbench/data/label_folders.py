@@ -1,0 +1,139 @@
+"""A folder for each label, with its images or texts in it; a file that is in several has several labels."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+from ssmlbench.core.data_options import DataOptions
+from ssmlbench.core.errors import UserError
+from ssmlbench.data.adapter import BadRow, Kind, Row
+from ssmlbench.data.media import MediaFinder, file_row, media_files
+from ssmlbench.data.table_source import PART_OF, SPLIT_NAMES, read_names
+from ssmlbench.data.user_files import BACKBONES, PARTS, UserFiles
+
+LAYOUT = """
+LABEL/…                         a folder for each label, with images or .txt files in it; a file that
+                                is in several folders has several labels
+test/LABEL/…                    optional: the test rows (the others may be in train/LABEL)
+unlabelled/…                    optional: training rows whose labels are not known
+labels.txt                      optional: one label a line; fixes the labels and their order
+"""
+KINDS: tuple[Kind, ...] = ("image", "text")
+
+
+class LabelFolders(UserFiles):
+    """Folders of files, a folder a label."""
+
+    layout = LAYOUT
+
+    @classmethod
+    def at(cls, path: Path, options: DataOptions) -> type[LabelFolders]:
+        """Build the data set class of a folder of label folders."""
+        kind = kind_of_folder(path)
+        assert kind is not None
+        train = part_folder(path, "train")
+        labels = label_folders(train) if train else {}
+        if len(labels) < 2:
+            raise UserError(
+                f"data set {path}: its {kind}s are in no folders of labels, and no table names their "
+                f"labels; expected labels.csv with the columns {kind} and labels, or a folder a label"
+            )
+        return cls.named(path, options, kind=kind, backbone=BACKBONES[kind])
+
+    def source_files(self) -> list[Path]:
+        """Return every file of a row."""
+        return media_files(self.home, self.kind)
+
+    @cached_property
+    def _folders(self) -> dict[str, Path]:
+        """The parts that have files, and their folders."""
+        found = {part: part_folder(self.home, part) for part in PARTS}
+        return {p: folder for p, folder in found.items() if folder and has_media(folder, self.kind)}
+
+    def parts(self) -> tuple[str, ...]:
+        """Return the parts that have a folder."""
+        return tuple(self._folders)
+
+    def label_names(self) -> list[str]:
+        """Return the lines of labels.txt, or the names of the folders."""
+        return self._names
+
+    @cached_property
+    def _names(self) -> list[str]:
+        parts = [part for part in self._folders if part != "unlabelled"]
+        found = {name for part in parts for name in label_folders(self._folders[part])}
+        listed = read_names(self.home)
+        if strange := sorted(found - set(listed)) if listed else []:
+            raise UserError(f"data set {self.home}: folder {strange[0]!r} is not in labels.txt")
+        return listed or sorted(found)
+
+    def part_rows(self, part: str) -> Iterator[Row | BadRow]:
+        """Yield the rows of a part in the order of the files' names."""
+        folder = self._folders[part]
+        if part == "unlabelled":
+            for file in media_files(folder, self.kind):
+                yield self._row(file, None)
+            return
+        positions = {name: k for k, name in enumerate(self._names)}
+        files: defaultdict[str, list[tuple[str, Path]]] = defaultdict(list)
+        for label, of_label in label_folders(folder).items():
+            for file in media_files(of_label, self.kind):
+                files[file.relative_to(of_label).as_posix()].append((label, file))
+        for name in sorted(files):
+            same: defaultdict[str, list[tuple[str, Path]]] = defaultdict(list)
+            for label, file in files[name]:
+                same[_content(file) if len(files[name]) > 1 else ""].append((label, file))
+            for group in same.values():
+                labels = tuple(sorted(positions[label] for label, _ in group))
+                label, file = group[0]
+                yield self._row(file, labels, name if len(same) == 1 else f"{label}/{name}")
+        for file in sorted(folder.iterdir()):
+            if file in self._beside(folder):
+                yield BadRow(
+                    self.where(file),
+                    "it is in no folder of a label; put rows without labels into unlabelled/",
+                    "file beside the label folders",
+                )
+
+    def _beside(self, folder: Path) -> set[Path]:
+        deeper = {sub for sub in folder.iterdir() if sub.is_dir()}
+        return {f for f in media_files(folder, self.kind) if not deeper & set(f.parents)}
+
+    def _row(self, file: Path, labels: tuple[int, ...] | None, id_: str = "") -> Row | BadRow:
+        finder = MediaFinder(self.home, self.options.allow_outside)
+        return file_row(finder, file.relative_to(self.home).as_posix(), self.kind, labels, id_)
+
+
+def part_folder(home: Path, part: str) -> Path | None:
+    """The folder of a part; training rows may be in the data folder itself."""
+    named = (home / name for name in SPLIT_NAMES[part])
+    found = next((folder for folder in named if folder.is_dir()), None)
+    return home if part == "train" and found is None else found
+
+
+def label_folders(folder: Path) -> dict[str, Path]:
+    """The folders of labels in the folder of a part, by label."""
+    return {
+        sub.name: sub
+        for sub in sorted(folder.iterdir())
+        if sub.is_dir() and not sub.name.startswith(".") and sub.name.lower() not in PART_OF
+    }
+
+
+def kind_of_folder(folder: Path) -> Kind | None:
+    """What the files in the folders of a folder are; None if they are neither images nor texts."""
+    below = [sub for sub in sorted(folder.iterdir()) if sub.is_dir() and sub.name[0] != "."]
+    return next((k for k in KINDS if any(has_media(sub, k) for sub in below)), None)
+
+
+def has_media(folder: Path, kind: Kind) -> bool:
+    """Whether there is an image or a text below a folder."""
+    return bool(media_files(folder, kind))
+
+
+def _content(file: Path) -> str:
+    return hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
