@@ -68,13 +68,14 @@ def _rerun(checkup: Checkup, plugins: Plugins, roots: list[Path]) -> None:
     from ssmlbench.grid.doctor import reruns
     from ssmlbench.runs.context import RunContext
     from ssmlbench.runs.execute import quieten
+    from ssmlbench.runs.folder import TRIALS
 
     quieten()
     for root in roots:
         below = [finding for finding in checkup.findings if finding.path.is_relative_to(root)]
-        trials = [finding for finding in below if ".tune" in finding.path.parts]
+        trials = [finding for finding in below if TRIALS in finding.path.parts]
         runs = [finding for finding in below if finding not in trials]
-        for folder, findings in ((root, runs), (root / ".tune", trials)):
+        for folder, findings in ((root, runs), (root / TRIALS, trials)):
             specs = list(reruns(findings))
             if specs:
                 GridCommand(Dispatch(RunContext(folder))).make(specs, plugins)

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from ssmlbench.cli.options import ResultsFolders, wide_console
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.paths import from_home
 
 if TYPE_CHECKING:
     from ssmlbench.grid.status import RunState
@@ -36,7 +37,7 @@ def show(
     from ssmlbench.runs.finished import Unreadable, read_result
 
     console, roots = wide_console(), results or [Path("results")]
-    folder = Path(run).expanduser()
+    folder = from_home(run)
     if not (folder / "result.json").is_file():
         states = {state.folder: state for state in read_states(roots)}
         folder = named_run(run, ((s.hash, s.folder) for s in states.values()), roots)

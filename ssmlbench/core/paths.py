@@ -20,7 +20,12 @@ def cache_root() -> Path:
     chosen = os.environ.get("SSMLBENCH_CACHE")
     if chosen:
         return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ssmlbench"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ssmlbench"
+    except RuntimeError:
+        raise UserError(
+            "this user has no home folder; set SSMLBENCH_CACHE to a folder for prepared data"
+        ) from None
 
 
 def near(folder: Path) -> Path:

@@ -24,12 +24,13 @@ from ssmlbench.core.files import publish_folder, read_own_json, write_json
 from ssmlbench.core.locks import Lock
 from ssmlbench.core.names import check_label, check_name
 from ssmlbench.core.paths import cache_root
+from ssmlbench.core.sealed_files import LABELS
 from ssmlbench.data.adapter import DatasetAdapter, Kind
 from ssmlbench.data.label_lists import LabelCounts, LabelList
 from ssmlbench.data.published import differences_to_published
 from ssmlbench.data.row_checks import RowChecker, StoredRow
 from ssmlbench.data.row_contract import sound_label_names
-from ssmlbench.data.task import LABELS, Card, Task, card_file, inputs_file, labels_file, read_card
+from ssmlbench.data.task import Card, Task, card_file, inputs_file, labels_file, read_card
 from ssmlbench.data.traps import label_notes
 
 TASK_FORMAT = 6

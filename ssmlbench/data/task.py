@@ -16,13 +16,10 @@ from typing import Any
 from ssmlbench.core.checksums import FileFacts, verify_beside, verify_file
 from ssmlbench.core.errors import DamagedFile
 from ssmlbench.core.files import read_own_json
+from ssmlbench.core.sealed_files import CARD, LABELS
 from ssmlbench.data.adapter import Kind
 from ssmlbench.data.label_lists import label_matrix
 from ssmlbench.protocol.observation import Labels
-
-CARD = "card.json"
-LABELS = "labels"
-"""The folder, in a task's, that holds the true labels."""
 
 
 @dataclass(frozen=True)

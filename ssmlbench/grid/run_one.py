@@ -20,6 +20,7 @@ from ssmlbench.core.events import (
     Listener,
     Notify,
     Retried,
+    Warned,
 )
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.folder import RunFolder
@@ -133,7 +134,8 @@ class SealedRun:
         self._plugins = plugins
         self._gpu = gpu
         self._folder = RunFolder.of(context.results, spec)
-        self._before = self._folder.result_stamp()
+        self._before: tuple[int, int] | None = None  # of the result, when the run was started
+        self._first: list[Event] = []  # told before what the processes say
         self._deaths = 0
         self._failed: Failed | None = None
         self.pipe: Connection | None = None  # None: it could not be started
@@ -141,6 +143,8 @@ class SealedRun:
 
     def next_event(self) -> Event:
         """Wait for the next event; after a death from outside, start again."""
+        if self._first:
+            return self._first.pop()
         if self.pipe is None:
             assert self._failed is not None
             return self._failed
@@ -176,6 +180,7 @@ class SealedRun:
         self.pipe = None
 
     def _start(self) -> None:
+        from ssmlbench.plugins.watch import attempts_of
         from ssmlbench.runs.execute import open_task
         from ssmlbench.runs.fork_server import fork_server
         from ssmlbench.runs.sealed_run import SealedRequest
@@ -183,16 +188,21 @@ class SealedRun:
         try:
             task = open_task(self.spec, self._plugins)
             task.verify_inputs()  # here, once: every run has processes of its own
+            for file in self._plugins.files:
+                if tried := attempts_of(file):
+                    raise RunFailed(f"{file}: its code {tried[0]}: labels are sealed")
         except Exception as error:
             self._failed = record_failure(self.spec, self.context, error)
             return
-        raw = task.card.source if task.card.source.startswith("/") else ""
+        if damage := self._folder.drop_leftovers():
+            self._first.append(Warned(f"{damage}; the run is made again"))
+        self._before = self._folder.result_stamp()
         request = SealedRequest(
             self.spec,
             task.folder,
             self._plugins.files,
             self.context,
-            raw,
+            task.card.source,
             task.unlike_published,
             self._gpu,
             verified_files(),

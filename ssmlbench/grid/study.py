@@ -24,14 +24,14 @@ from ssmlbench.core.seeds import stream_seed
 from ssmlbench.core.spec import FIELDS, REGIME_NUMBERS, RunSpec, check_spec
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.finished import Unreadable, read_result
-from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.folder import TRIALS, RunFolder
 from ssmlbench.runs.recipes import RECIPES
 from ssmlbench.runs.schema import SchemaError, parse_spec
 
 
 def trials_root(results: Path) -> Path:
     """The results folder of the trials; boards of the results leave it out."""
-    return results / ".tune"
+    return results / TRIALS
 
 
 @dataclass(frozen=True)

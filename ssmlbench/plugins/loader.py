@@ -27,8 +27,10 @@ from ssmlbench.core.errors import PluginWarning, UserError
 from ssmlbench.core.paths import builtin_root, from_home, near
 from ssmlbench.core.registry import Registry, location, plugin_name
 from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.core.surroundings import noted_changes
 from ssmlbench.plugins.contract import check_contract
 from ssmlbench.plugins.source_lines import defined_at
+from ssmlbench.plugins.watch import attempts_of, watch
 
 if TYPE_CHECKING:
     from ssmlbench.core.data_options import DataOptions
@@ -247,8 +249,13 @@ def load_file(file: Path) -> ModuleType:
         raise UserError(f"{file}: not a Python file, a data folder or an ARFF file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up while the file is still running
+    if file.parent not in (builtin_root() / kind.folder for kind in (METHOD, DATASET)):
+        watch(file)
     try:
-        spec.loader.exec_module(module)
+        with noted_changes():
+            spec.loader.exec_module(module)
+        if tried := attempts_of(file):
+            raise PermissionError(f"it {tried[0]}: labels are sealed")
     except Exception as error:
         del sys.modules[name]
         number = _line_in(error, file)

@@ -17,10 +17,13 @@ from pathlib import Path
 from ssmlbench.core.checksums import FileFacts, verify_beside, verify_file
 from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.files import read_json, write_atomically, write_json
-from ssmlbench.core.locks import Lock, acquire_telling
+from ssmlbench.core.locks import Busy, Lock, acquire_telling
 from ssmlbench.core.names import is_path_part
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.schema import is_damaged
+
+TRIALS = ".tune"
+"""The results folder of the trials of studies, in the results folder."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,29 @@ class RunFolder:
         """Delete a result.json that is not the one of `result_stamp`: a run that failed wrote none."""
         if self.result_stamp() != stamp:
             self.result_file.unlink(missing_ok=True)
+
+    def drop_leftovers(self) -> DamagedFile | None:
+        """Delete what an earlier attempt judged, of a run that is not finished and that nobody makes.
+
+        Training reads in this folder, and scores lie beside the test labels. Returns what was wrong
+        with a result that was there.
+        """
+        kept = (self.checkpoint_file, self.weights_file)
+        judged = [file for file in self.path.glob("*.safetensors") if file not in kept]
+        if not judged or self.finished:
+            return None
+        lock = Lock(self.lock_file)
+        try:
+            lock.acquire(wait=False)
+        except (Busy, OSError):
+            return None
+        try:
+            damage = self.damage()
+            for file in (self.result_file, self.computed_file, *judged):
+                file.unlink(missing_ok=True)
+            return damage
+        finally:
+            lock.release(remove=True)
 
     def verify(self, name: str) -> None:
         """Raise DamagedFile unless a file is as the result records it, where it does."""

@@ -21,8 +21,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
+
+from ssmlbench.core.surroundings import before_plugins, here
 
 PRELOADED = (
     "ssmlbench.runs.sealed_run",
@@ -56,11 +57,16 @@ class ForkServer:
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
-        start = _START.format(path=sys.path, fd=theirs.fileno())
+        environment, folder, path = before_plugins()
+        start = _START.format(path=path, fd=theirs.fileno())
         self._owner = os.getpid()
         self._socket = ours
         self._process = subprocess.Popen(
-            [sys.executable, "-c", start], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+            [sys.executable, "-c", start],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            cwd=folder,
         )
         theirs.close()
         atexit.register(self.stop)
@@ -74,12 +80,11 @@ class ForkServer:
         """Call two functions, each "module:function", in two fresh processes.
 
         They get the request and a pipe to each other; the parent also a pipe to this process, whose
-        other end is returned, and the child's process id. Both have the environment, folder and
-        import path that this process has now.
+        other end is returned, and the child's process id. The child has the environment, folder and
+        import path that this process has now; the parent what they were without plugins.
         """
         ours, theirs = socket.socketpair()
-        here = (dict(os.environ), str(Path.cwd()), list(sys.path))
-        content = pickle.dumps((parent, child, pickle.dumps(request), here))
+        content = pickle.dumps((parent, child, pickle.dumps(request), before_plugins(), here()))
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))]
         with _lock, theirs:
             header = len(content).to_bytes(8, "big")
@@ -145,14 +150,10 @@ def _run(content: bytes, pipe: Connection) -> None:
     """Become the two processes that were asked for. Neither returns to the server's loop."""
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        parent, child, request, (environment, folder, path) = pickle.loads(content)
-        os.environ.clear()
-        os.environ.update(environment)
-        sys.path[:] = path
-        with suppress(OSError):
-            os.chdir(folder)
+        parent, child, request, clean, plugins = pickle.loads(content)
         ours, theirs = Pipe()
         pid = os.fork()  # now, while this process knows no label and has no thread
+        _go_to(*(clean if pid else plugins))
         if pid == 0:
             pipe.close()
             ours.close()
@@ -167,6 +168,14 @@ def _run(content: bytes, pipe: Connection) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
+
+
+def _go_to(environment: dict[str, str], folder: str, path: list[str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[:] = path
+    with suppress(OSError):
+        os.chdir(folder)
 
 
 def _function(name: str) -> Callable[..., None]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import ssmlbench
 from ssmlbench.core.paths import cache_root
+from ssmlbench.core.sealed_files import INDEX
 from ssmlbench.core.spec import FIELDS
 
 VERSION = 1
@@ -40,7 +41,7 @@ class RunIndex:
         # What a spec may hold decides which results can be read: another list, another index.
         key = json.dumps([str(root.resolve()), VERSION, ssmlbench.__version__, list(FIELDS)])
         name = hashlib.sha256(key.encode()).hexdigest()[:16]
-        self.file = cache_root() / "index" / f"{name}.sqlite"
+        self.file = cache_root() / INDEX / f"{name}.sqlite"
         self._known: dict[str, tuple[Stamp, str]] = {}
         self._new: dict[str, tuple[Stamp, str]] = {}
 

@@ -1,95 +1,213 @@
-"""Closes the training process to the labels on disk: a tripwire in Python, and a lock in the kernel.
+"""Closes the training process to the labels on disk: which places are sealed, and a tripwire in Python.
 
-The tripwire reports every attempt that goes through Python. On Linux, Landlock refuses the files to the
-process and to every program that it starts. Neither is needed for the labels to be absent from memory.
+The tripwire reports every attempt that goes through Python. On Linux, kernel_lock.py has the kernel
+refuse the same places. Neither is needed for the labels to be absent from memory.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from ssmlbench.core.paths import cache_root
-from ssmlbench.data.task import CARD, LABELS
+from ssmlbench.core.sealed_files import (
+    CARD,
+    HOLDS_LABELS,
+    HOLDS_RESULTS,
+    INDEX,
+    LABELS,
+    in_tasks,
+)
+from ssmlbench.runs.folder import TRIALS
 
-OF_FINISHED_RUNS = ("scores.safetensors", "diagnostics.safetensors")
-"""They hold test labels, and how frequent hidden ones are."""
-OF_ANY_RUN = ("result.json", "computed.json", "judgements.safetensors")
-"""Sealed in the results folder: what test labels, or hidden ones, are like can be told from them."""
-PROGRAMS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn")
-PATHS = {"open": 1, "os.rename": 2, "os.link": 2, "os.symlink": 1}
+PROGRAMS = (
+    *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"),
+    *("os.spawn", "pty.spawn"),
+)
+PATHS = {
+    "open": 1,
+    "os.rename": 2,
+    "os.link": 2,
+    "os.symlink": 1,
+    "os.remove": 1,
+    "os.truncate": 1,
+    "sqlite3.connect": 1,
+}
 """Audit events, and how many of their first arguments are paths that are looked at."""
 MEMORY = ("mem", "root", "cwd", "fd", "map_files")
+WRITTEN = ("features", "decoded")
+"""The folders of the cache that a training process writes to."""
+MOST_ENTRIES = 10_000
+"""So many files of a raw folder are looked at for links to other folders."""
+
+
+@dataclass(frozen=True)
+class SealedPlaces:
+    """What a training process may not read, as real paths of this machine."""
+
+    tasks: str  # the prepared data sets, of which the labels and cards are sealed
+    results: str  # the results folder: what runs scored is sealed
+    raw: str  # the folder of files that the data set was made of, "" if there is none
+    copies: tuple[str, ...]  # where labels and results lie a second time
+    inodes: frozenset[tuple[int, int]]  # of the label files of this data set, whatever their names
+
+    @classmethod
+    def of(cls, source: str, results: Path, task_folder: Path) -> SealedPlaces:
+        """The places as they are on disk now; source: of the data set, as its card has it."""
+        raw_folder = source if Path(source).is_absolute() and Path(source).exists() else ""
+        whole = results.parent if results.name == TRIALS else results
+        labels = [*(task_folder / LABELS).glob("*"), task_folder / CARD]
+        return cls(
+            tasks=_real(cache_root() / "tasks"),
+            results=_real(whole),
+            raw=_real(raw_folder) if raw_folder else "",
+            copies=tuple(map(_real, (*_copies(source), *_linked_from(raw_folder)))),
+            inodes=frozenset(stamp for file in labels if (stamp := _inode(file))),
+        )
+
+    def roots(self) -> tuple[str, ...]:
+        """The folders and files that hold what is sealed."""
+        return (self.tasks, self.results, *filter(None, [self.raw]), *self.copies)
+
+
+def _copies(source: str) -> list[Path]:
+    """The index of results, and what Hugging Face's library keeps of a data set from the hub."""
+    from huggingface_hub import constants
+
+    found = [cache_root() / INDEX, cache_root() / "hub"]
+    hub, folder = Path(constants.HF_HUB_CACHE), Path(source)
+    if folder.is_relative_to(hub):  # its files are links to the repository's `blobs`
+        found.append(hub / folder.relative_to(hub).parts[0])
+    elif source and not folder.is_absolute():
+        repository = source.partition("@")[0].replace("/", "--")
+        kept = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME) / "datasets"
+        found += [hub / f"datasets--{repository}", Path(kept)]
+    return [path for path in found if path.exists()]
+
+
+def _linked_from(raw_folder: str) -> list[Path]:
+    """The targets of links in the raw folder."""
+    found: list[Path] = []
+    if raw_folder:
+        with suppress(OSError), os.scandir(raw_folder) as entries:
+            for _, entry in zip(range(MOST_ENTRIES), entries, strict=False):
+                if entry.is_symlink():
+                    found.append(Path(entry.path))
+    return found
+
+
+def _inode(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def set_tripwire(
-    raw_folder: str,
-    results: Path,
+    places: SealedPlaces,
     needed: Iterable[Path],
     report: Callable[[str], None],
     note: Callable[[str], None],
 ) -> None:
     """From now on, refuse and report what opens labels in this process. It cannot be taken back.
 
-    raw_folder: of the files that the data set was made of, "" if there is none.
-    results: the results folder; what runs scored is sealed in it.
     needed: files and folders that stay readable although they may lie in the raw folder.
     """
-    tasks, raw, own = _real(cache_root() / "tasks"), raw_folder and _real(raw_folder), os.getpid()
-    runs = _real(results)
-    realpath, fsdecode, basename = os.path.realpath, os.fsdecode, os.path.basename
-    isabs, exists = os.path.isabs, os.path.exists
-    inside_raw = [place for path in needed if (place := _real(path)).startswith(f"{raw}{os.sep}")]
-    open_places, open_folders = frozenset(inside_raw), tuple(f"{p}{os.sep}" for p in inside_raw)
-
-    def relative_to_a_folder(path: Any, place: str) -> bool:
-        # `os.open` takes paths that are relative to an open folder, which the hook is not told.
-        if isabs(path) or exists(place):
-            return False
-        *folders, name = Path(fsdecode(path)).parts or ("",)
-        return LABELS in folders or name in (CARD, *OF_ANY_RUN)
-
-    def sealed(path: Any) -> bool:
-        if isinstance(path, int) or path is None:
-            return False
-        place = realpath(fsdecode(path))
-        name = basename(place)
-        if place.startswith(tasks + os.sep):
-            return f"{os.sep}{LABELS}" in place[len(tasks) :] or name == CARD
-        if place.startswith("/proc/"):
-            parts = place.split("/")
-            return len(parts) > 3 and parts[2] not in (str(own), "self") and parts[3] in MEMORY
-        if name in OF_FINISHED_RUNS or relative_to_a_folder(path, place):
-            return True
-        if place.startswith(runs + os.sep) and name.endswith(OF_ANY_RUN):
-            return True
-        inside = bool(raw) and place.startswith(raw + os.sep)
-        is_open = place in open_places or place.startswith(open_folders)
-        return inside and not (name.endswith((".py", ".pyc")) or is_open)
+    # What the hook uses is bound here and below: what a plugin puts into modules is not used.
+    is_sealed, paths, programs = _sealed(places, needed), dict(PATHS), frozenset(PROGRAMS)
+    roots, realpath, fsdecode, separator = places.roots(), os.path.realpath, os.fsdecode, os.sep
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in PATHS:
-            for path in arguments[: PATHS[event]]:
-                if sealed(path):
+        if event in paths:
+            for path in arguments[: paths[event]]:
+                if is_sealed(_file_of(path) if event == "sqlite3.connect" else path):
                     refuse(f"tried to open {path}")
+                if event == "os.rename" and is_above(path):
+                    refuse(f"tried to move {path}")
         elif event == "ssmlbench.truth":
             refuse(f"tried to read the labels in {arguments[0]}")
         elif event == "ssmlbench.adapter":
             refuse(f"tried to read the data set {arguments[0]} anew")
-        elif event in PROGRAMS:
+        elif event in programs:
             note(f"started another program while it trained: {_program(arguments)}")
+
+    def is_above(path: Any) -> bool:
+        place = realpath(fsdecode(path))
+        return any(root == place or root.startswith(place + separator) for root in roots)
 
     def refuse(what: str) -> None:
         report(what)
         raise PermissionError(f"{what}: labels are sealed")
 
     sys.addaudithook(hook)
+
+
+def _sealed(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[Any], bool]:
+    """The function that tells whether a path, as `open` takes it, is sealed."""
+    raw, tasks, results, inodes = places.raw, places.tasks, places.results, places.inodes
+    own, copies = ("self", "thread-self", str(os.getpid())), places.copies
+    copied = tuple(f"{place}{os.sep}" for place in copies)
+    inside_raw = [place for path in needed if (place := _real(path)).startswith(f"{raw}{os.sep}")]
+    open_places, open_folders = frozenset(inside_raw), tuple(f"{p}{os.sep}" for p in inside_raw)
+    realpath, fsdecode, basename, isabs = (
+        *(os.path.realpath, os.fsdecode, os.path.basename, os.path.isabs),
+    )
+    join, stat, listdir, readlink = os.path.join, os.stat, os.listdir, os.readlink
+    separator, memory, holds_labels, holds_results = os.sep, MEMORY, HOLDS_LABELS, HOLDS_RESULTS
+    sealed_in_tasks, labels_folder, card, is_a = in_tasks, LABELS, CARD, isinstance
+
+    def sealed(path: Any) -> bool:
+        if path is None or is_a(path, int):
+            return False
+        text = fsdecode(path)
+        return sealed_place(realpath(text)) or (not isabs(text) and relative_to_a_folder(text))
+
+    def sealed_place(place: str) -> bool:
+        name = basename(place)
+        if place.startswith(tasks + separator):
+            return sealed_in_tasks(place[len(tasks) :])
+        if place.startswith("/proc/"):
+            parts = place.split("/")
+            return parts[2] not in own and any(part in memory for part in parts[3:])
+        if name in holds_labels or place in copies or place.startswith(copied):
+            return True
+        if place.startswith(results + separator) and name.endswith(holds_results):
+            return True
+        if raw and place.startswith(raw + separator):
+            is_open = place in open_places or place.startswith(open_folders)
+            return not (name.endswith((".py", ".pyc")) or is_open)
+        return same_file(place)
+
+    def same_file(place: str) -> bool:
+        try:
+            found = stat(place)
+        except (OSError, ValueError):
+            return False
+        return (found.st_dev, found.st_ino) in inodes
+
+    def relative_to_a_folder(path: str) -> bool:
+        # `os.open` takes paths that are relative to an open folder, which the hook is not told.
+        try:
+            opened = listdir("/proc/self/fd")
+        except OSError:  # this system has no such list
+            *folders, name = path.split(separator)
+            return labels_folder in folders or name == card or name in holds_results
+        return any(sealed_place(realpath(join(target(number), path))) for number in opened)
+
+    def target(number: str) -> str:
+        try:
+            return readlink(f"/proc/self/fd/{number}")
+        except OSError:  # it was closed meanwhile
+            return ""
+
+    return sealed
 
 
 def places_to_read() -> list[Path]:
@@ -101,109 +219,16 @@ def places_to_read() -> list[Path]:
     return [*map(Path, models), Path(sys.base_prefix), *(cache_root() / name for name in WRITTEN)]
 
 
+def _file_of(database: Any) -> Any:
+    """The path in what `sqlite3.connect` is given, which may be a URI."""
+    text = str(database)
+    return unquote(text[5:].partition("?")[0]) if text.startswith("file:") else database
+
+
 def _program(arguments: tuple[Any, ...]) -> str:
-    first = arguments[0] if arguments else ""
-    return os.fsdecode(first) if isinstance(first, str | bytes | os.PathLike) else str(first)
+    first = next((part for part in arguments if isinstance(part, str | bytes | os.PathLike)), "")
+    return os.fsdecode(first)
 
 
 def _real(path: Path | str) -> str:
     return os.path.realpath(path)
-
-
-# -------------------------------------------------------------- the lock in the kernel of Linux
-
-READ_FILE = 1 << 2
-PATH_BENEATH = 1
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
-NO_NEW_PRIVILEGES = 38
-MAX_RULES = 20_000
-WRITTEN = ("features", "decoded")
-"""The folders of the cache that a training process writes to."""
-
-
-class _Ruleset(ctypes.Structure):
-    _fields_ = (("handled_access_fs", ctypes.c_uint64),)
-
-
-class _Beneath(ctypes.Structure):
-    _pack_ = 1
-    _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
-
-
-def kernel_can_lock() -> bool:
-    """Whether this machine's kernel has Landlock."""
-    if not sys.platform.startswith("linux"):
-        return False
-    version = 1  # asks for the version of the interface
-    return int(ctypes.CDLL(None).syscall(CREATE_RULESET, None, 0, version)) > 0
-
-
-def lock_labels(raw_folder: str, results: Path, needed: Iterable[Path], scratch: Path) -> bool:
-    """Have the kernel refuse labels to this process and its children; False where it cannot.
-
-    results: the results folder: finished runs hold test labels.
-    needed: files and folders that stay readable although they may lie in one of these folders.
-    scratch: for temporary files, if the usual folder for them is above sealed ones.
-    """
-    if not kernel_can_lock():
-        return False
-    with suppress(OSError):
-        # What is made after the lock, beside what is sealed, could not be read.
-        for name in WRITTEN:
-            (cache_root() / name).mkdir(parents=True, exist_ok=True)
-    tasks = list((cache_root() / "tasks").glob("*"))
-    labels = [_real(folder / name) for folder in tasks for name in (LABELS, CARD)]
-    raw = _real(raw_folder) if raw_folder and Path(raw_folder).exists() else ""
-    sealed = [*labels, _real(results), *filter(None, [raw])]
-    libc = ctypes.CDLL(None, use_errno=True)
-    rules = _Ruleset(READ_FILE)
-    ruleset = libc.syscall(CREATE_RULESET, ctypes.byref(rules), ctypes.sizeof(rules), 0)
-    if ruleset < 0:
-        return False
-    try:
-        allowed = list(_all_but(Path("/"), sealed))
-        inside = [_real(path) for path in needed]
-        if raw:
-            inside += map(str, Path(raw).glob("*.py"))
-        for spot in inside:
-            below = [place for place in sealed if not f"{spot}{os.sep}".startswith(place + os.sep)]
-            if len(below) < len(sealed):
-                allowed += _all_but(Path(spot), below)
-        if len(allowed) > MAX_RULES:
-            return False
-        for path in allowed:
-            with suppress(OSError):  # it is gone meanwhile, or cannot be looked into
-                _allow(libc, ruleset, path)
-        temporary = tempfile.gettempdir()
-        if libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) or libc.syscall(RESTRICT_SELF, ruleset, 0):
-            return False
-    finally:
-        os.close(ruleset)
-    if any(path.startswith(_real(temporary) + os.sep) for path in sealed):
-        scratch.mkdir(parents=True, exist_ok=True)
-        tempfile.tempdir = os.environ["TMPDIR"] = str(scratch)
-    return True
-
-
-def _all_but(folder: Path, sealed: list[str]) -> Iterator[Path]:
-    """The fewest folders and files that cover everything below `folder` but what is sealed."""
-    here = str(folder)
-    prefix = here if here.endswith(os.sep) else here + os.sep
-    if here in sealed:
-        return
-    if not any(path.startswith(prefix) for path in sealed):
-        yield folder
-        return
-    with suppress(OSError):
-        for entry in os.scandir(folder):
-            if not entry.is_symlink():
-                yield from _all_but(Path(entry.path), sealed)
-
-
-def _allow(libc: Any, ruleset: int, path: Path) -> None:
-    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        rule = _Beneath(READ_FILE, descriptor)
-        libc.syscall(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0)
-    finally:
-        os.close(descriptor)

@@ -31,8 +31,9 @@ from ssmlbench.protocol.judge import Judge
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import check_data, judge_run, quieten
 from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.kernel_lock import kernel_can_lock, lock_labels
 from ssmlbench.runs.messages import JudgePipe, TrainingGone, receive
-from ssmlbench.runs.seal import lock_labels, places_to_read, set_tripwire
+from ssmlbench.runs.seal import SealedPlaces, places_to_read, set_tripwire
 from ssmlbench.runs.several import train_together
 from ssmlbench.runs.train import Assignment, TrainingReport
 
@@ -52,7 +53,7 @@ class SealedRequest:
     task_folder: Path
     plugin_files: tuple[str, ...]
     context: RunContext
-    raw_folder: str = ""  # of the files that the data set was made of, if it was made of files
+    source: str = ""  # of the data set, as its card has it
     unlike_published: tuple[str, ...] = ()  # the judge loads no plugin that could tell
     gpu: str | None = None  # the CUDA_VISIBLE_DEVICES of the training process
     verified: frozenset[tuple[object, ...]] = frozenset()  # files whose checksums were compared
@@ -270,7 +271,6 @@ def training_process(request: SealedRequest, pipe: Connection) -> None:
 
 
 def _seal(request: SealedRequest, desk: JudgePipe) -> None:
-    raw = request.raw_folder
     run_folder = RunFolder.of(request.context.results, request.spec).path
     with suppress(OSError):  # the judge says so if it cannot be made
         # The judge makes it meanwhile. A folder that is made after the lock may not be read from.
@@ -279,9 +279,10 @@ def _seal(request: SealedRequest, desk: JudgePipe) -> None:
     needed += [run_folder, *map(Path, filter(None, sys.path)), Path(sys.prefix)]
     needed += [Path(request.spec.backbone)] if os.sep in request.spec.backbone else []
     needed += [request.task_folder, *places_to_read()]
-    results = request.context.results
-    lock_labels(raw, results, needed, request.scratch)
-    set_tripwire(raw, results, needed, desk.violation, desk.note)
+    places = SealedPlaces.of(request.source, request.context.results, request.task_folder)
+    if not lock_labels(places, needed, request.scratch) and kernel_can_lock():
+        desk.note("trained without the kernel's lock: too many files lie beside sealed ones")
+    set_tripwire(places, needed, desk.violation, desk.note)
 
 
 def _end_with_judge(judge: int) -> None:

@@ -203,12 +203,7 @@ def from_symbolic_link():
 
 
 def from_libc():
-    libc = ctypes.CDLL(None, use_errno=True)
-    file = libc.open(os.fsencode(task_folder() / "labels" / "test.arrow"), os.O_RDONLY)
-    if file < 0:
-        raise OSError(ctypes.get_errno(), "open")
-    content = ctypes.create_string_buffer(1 << 20)
-    return label_bytes(content.raw[: libc.read(file, content, 1 << 20)])
+    return label_bytes(read_in_libc(task_folder() / "labels" / "test.arrow"))
 
 
 def from_hard_link_in_libc():
@@ -246,6 +241,130 @@ def from_judges_memory_in_libc():
     if taken < 0:
         raise OSError(ctypes.get_errno(), "process_vm_readv")
     return np.ones((TEST_ROWS, LABELS))
+
+
+def from_thread_of_judge():
+    return Path(f"/proc/{os.getppid()}/task/{os.getppid()}/mem").read_bytes()
+
+
+def from_judges_descriptors():
+    for number in range(100):
+        if (file := Path(f"/proc/{os.getppid()}/fd/{number}")).is_symlink():
+            return file.read_bytes()
+    raise LookupError
+
+
+def from_decoy():
+    """A relative path that exists here, opened relative to another folder."""
+    decoy = Path(os.environ["STOLEN"]) / "decoy"
+    (decoy / "labels").mkdir(parents=True)
+    (decoy / "labels" / "test.arrow").touch()
+    before, folder = Path.cwd(), os.open(task_folder(), os.O_RDONLY)
+    os.chdir(decoy)
+    try:
+        return label_bytes(os.read(os.open("labels/test.arrow", 0, dir_fd=folder), 1 << 20))
+    finally:
+        os.chdir(before)
+        os.close(folder)
+
+
+def from_moved_cache():
+    tasks = Path(os.environ["SSMLBENCH_CACHE"]) / "tasks"
+    tasks.rename(tasks.with_name("moved"))
+    return label_bytes((tasks.with_name("moved") / task_folder().name / "labels").read_bytes())
+
+
+def from_hard_link_made_before():
+    return label_bytes((Path(os.environ["STOLEN"]) / "made-before").read_bytes())
+
+
+def from_changed_seal():
+    """Takes the tripwire's own constants and functions away."""
+    import ssmlbench.core.sealed_files as names
+    from ssmlbench.runs import seal
+
+    seal.PATHS.clear()
+    seal.HOLDS_LABELS = names.HOLDS_LABELS = ()
+    seal.in_tasks = names.in_tasks = lambda path: False
+    os.path.realpath = os.fsdecode = lambda path, **more: "/"
+    return from_file()
+
+
+def index_of_results() -> Path:
+    (file, *_) = (Path(os.environ["SSMLBENCH_CACHE"]) / "index").glob("*.sqlite")
+    return file
+
+
+def from_index():
+    import sqlite3
+
+    return sqlite3.connect(f"file:{index_of_results()}?mode=ro", uri=True).execute("SELECT 1")
+
+
+def from_index_in_libc():
+    return read_in_libc(index_of_results())
+
+
+def from_linked_raw_file():
+    return (Path(os.environ["STOLEN"]) / "raw" / "labels.csv").read_bytes()
+
+
+def from_linked_raw_file_in_libc():
+    return read_in_libc(Path(os.environ["STOLEN"]) / "raw" / "labels.csv")
+
+
+def from_deleted_labels():
+    (task_folder() / "labels" / "test.arrow").unlink()
+    raise LookupError
+
+
+def from_datasets_library():
+    import datasets
+
+    rows = datasets.Dataset.from_file(str(task_folder() / "labels" / "test.arrow"))
+    return matrix(rows["labels"])
+
+
+def from_ptrace():
+    libc = ctypes.CDLL(None, use_errno=True)
+    attach = 16
+    if libc.ptrace(attach, os.getppid(), None, None):
+        raise OSError(ctypes.get_errno(), "ptrace")
+    return np.ones((TEST_ROWS, LABELS))
+
+
+def from_file_handle():
+    """`open_by_handle_at`: a file without its path, for root."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    handle = ctypes.create_string_buffer(b"\x80\0\0\0", 256)
+    mount, here = ctypes.c_int(), -100
+    path = os.fsencode(task_folder() / "labels" / "test.arrow")
+    if libc.name_to_handle_at(here, path, handle, ctypes.byref(mount), 0):
+        raise OSError(ctypes.get_errno(), "name_to_handle_at")
+    root = libc.open(b"/tmp", os.O_RDONLY | os.O_DIRECTORY)
+    file = libc.open_by_handle_at(root, handle, os.O_RDONLY)
+    if file < 0:
+        raise OSError(ctypes.get_errno(), "open_by_handle_at")
+    return np.ones((TEST_ROWS, LABELS))
+
+
+def from_bind_mount():
+    libc = ctypes.CDLL(None, use_errno=True)
+    place = Path(os.environ["STOLEN"]) / "mounted"
+    place.mkdir()
+    bind = 4096
+    if libc.mount(os.fsencode(task_folder() / "labels"), os.fsencode(place), None, bind, None):
+        raise OSError(ctypes.get_errno(), "mount")
+    return label_bytes((place / "test.arrow").read_bytes())
+
+
+def read_in_libc(path):
+    libc = ctypes.CDLL(None, use_errno=True)
+    file = libc.open(os.fsencode(path), os.O_RDONLY)
+    if file < 0:
+        raise OSError(ctypes.get_errno(), "open")
+    content = ctypes.create_string_buffer(1 << 20)
+    return content.raw[: libc.read(file, content, 1 << 20)]
 
 
 STEALS = {name: value for name, value in globals().items() if name.startswith("from_")}
@@ -392,6 +511,14 @@ DEEDS = {
 }
 
 
+def own_earlier_scores():
+    """What an attempt before this one left in the folder of this run."""
+    from safetensors.numpy import load_file
+
+    (file,) = (f for f in Path(os.environ["STOLEN"]).rglob("scores.safetensors"))
+    return load_file(file)["truth"].astype(float)
+
+
 class Cheat(Method):
     """Does what its hyper-parameter says."""
 
@@ -432,7 +559,8 @@ class Cheat(Method):
     def scores(self, logits):
         if self.config.how in WRONG_SCORES:
             return WRONG_SCORES[self.config.how](logits.sigmoid())
-        if len(logits) == TEST_ROWS and (steal := STEALS.get(self.config.how)):
+        steals = {**STEALS, "own_earlier_scores": own_earlier_scores}
+        if len(logits) == TEST_ROWS and (steal := steals.get(self.config.how)):
             try:
                 return torch.from_numpy(steal()).float()
             except BaseException as error:  # it hides that it tried

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,16 +15,20 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from ssmlbench.core.events import Closing, Done, Event, Failed, Retried
+from ssmlbench.core.events import Closing, Done, Event, Failed, Retried, Warned
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid import run_one as run_one_module
 from ssmlbench.grid.run_one import run_one
+from ssmlbench.plugins import watch
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs import sealed_run
 from ssmlbench.runs.context import RunContext
+from ssmlbench.runs.execute import open_task
 from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.kernel_lock import kernel_can_lock
 from ssmlbench.runs.resolve import resolve
-from ssmlbench.runs.seal import kernel_can_lock
+from ssmlbench.runs.seal import SealedPlaces
+from ssmlbench.runs.sealed_run import SealedRequest
 
 WRONG_SCORES = (
     "one NaN",
@@ -52,6 +59,16 @@ REPORTED = (
     "from_open_folder",
     "from_copy",
     "from_symbolic_link",
+    "from_thread_of_judge",
+    "from_judges_descriptors",
+    "from_decoy",
+    "from_moved_cache",
+    "from_hard_link_made_before",
+    "from_index",
+    "from_linked_raw_file",
+    "from_deleted_labels",
+    "from_changed_builtins",
+    "from_changed_seal",
 )
 """Attempts that go through Python: the run fails and says what was tried."""
 FINDS_NOTHING = ("from_memory",)
@@ -63,8 +80,13 @@ REFUSED_BY_THE_KERNEL = (
     "from_judgements_in_rust",
     "from_libc",
     "from_hard_link_in_libc",
-    "from_changed_builtins",
     "from_judges_memory_in_libc",
+    "from_index_in_libc",
+    "from_linked_raw_file_in_libc",
+    "from_datasets_library",
+    "from_ptrace",
+    "from_file_handle",
+    "from_bind_mount",
 )
 
 Make = Callable[..., tuple[Closing, RunFolder, list[Event]]]
@@ -90,17 +112,87 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> Make:
 
 
 def test_every_cheat_is_in_one_of_the_lists() -> None:
-    cheats = next(cls for cls in [Plugins([CHEATS]).methods["cheat"]])
-    known = {*REPORTED, *FINDS_NOTHING, *REFUSED_BY_THE_KERNEL}
-    module = __import__("sys").modules[cheats.__module__]
-    assert module.STEALS.keys() == known
+    assert cheats().STEALS.keys() == {*REPORTED, *FINDS_NOTHING, *REFUSED_BY_THE_KERNEL}
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    tmp_path_factory: pytest.TempPathFactory, cache: Path
+) -> dict[str, dict[str, list[str]]]:
+    """What each cheat gets in one sealed process: the errors, the reports and the notes."""
+    folder = tmp_path_factory.mktemp("outcomes")
+    plugins, context = Plugins([CHEATS]), RunContext(folder / "results", "cpu", 1)
+    spec = resolve(plugins, {}, method="bce", dataset="noise", epochs=2, pi=0.5)
+    assert isinstance(run_one(spec, plugins, context, lambda event: None), Done)
+    task = open_task(spec, plugins).folder
+    (folder / "elsewhere.csv").write_text("labels")
+    (folder / "raw").mkdir()
+    (folder / "raw" / "labels.csv").symlink_to(folder / "elsewhere.csv")
+    (folder / "made-before").hardlink_to(task / "labels" / "test.arrow")
+    (cache / "index").mkdir(exist_ok=True)
+    (cache / "index" / "x.sqlite").touch()
+    RunFolder.of(context.results, spec).judgements_file.touch()
+    request = SealedRequest(spec, task, plugins.files, context, str(folder / "raw"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STOLEN", str(folder))
+        found: dict[str, dict[str, list[str]]] = json.loads(in_child(partial(steal_all, request)))
+    (cache / "index" / "x.sqlite").unlink()
+    (folder / "made-before").unlink()
+    return found
+
+
+def in_child(work: Callable[[], str]) -> bytes:
+    """What a function returns in a forked process."""
+    inside, outside = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(outside, work().encode())
+        finally:
+            os._exit(0)
+    os.close(outside)
+    with os.fdopen(inside, "rb") as opened:
+        content = opened.read()
+    os.waitpid(child, 0)
+    return content
+
+
+def steal_all(request: SealedRequest) -> str:
+    """Seal this process as one that trains, and cheat in every way."""
+    watch._files.clear()  # a process that trains is sealed before it imports a plugin
+    tried: list[str] = []
+    noted: list[str] = []
+    sealed_run._seal(request, SimpleNamespace(violation=tried.append, note=noted.append))  # type: ignore[arg-type]
+    found = {}
+    for name, steal in sorted(cheats().STEALS.items(), key=lambda item: "changed" in item[0]):
+        if name in FINDS_NOTHING:
+            continue
+        tried.clear()
+        noted.clear()
+        try:
+            steal()
+            errors = []
+        except BaseException as error:
+            errors = [repr(error)]
+        found[name] = {"errors": errors, "tried": list(tried), "noted": list(noted)}
+    return json.dumps(found)
+
+
+def cheats() -> Any:
+    """The module of the plugin file."""
+    return sys.modules[Plugins([CHEATS]).methods["cheat"].__module__]
 
 
 @pytest.mark.parametrize("how", REPORTED)
-def test_an_attempt_to_read_labels_fails_the_run_and_is_named(make: Make, how: str) -> None:
-    if how in ("from_other_runs", "from_results"):
-        make(method="bce")
-    last, folder, _ = make(how)
+def test_an_attempt_to_read_labels_is_refused_and_reported(
+    outcomes: dict[str, dict[str, list[str]]], how: str
+) -> None:
+    assert outcomes[how]["tried"], outcomes[how]
+    assert "labels are sealed" in outcomes[how]["errors"][0]
+
+
+def test_an_attempt_to_read_labels_fails_the_run_and_is_named(make: Make) -> None:
+    last, folder, _ = make("from_file")
     assert isinstance(last, Failed), last
     assert "labels are sealed" in last.text
     assert last.text.startswith("cheat tried to ")
@@ -123,19 +215,64 @@ def test_the_memory_of_the_training_process_holds_no_label(
 @pytest.mark.skipif(not kernel_can_lock(), reason="this kernel has no Landlock")
 @pytest.mark.parametrize("how", REFUSED_BY_THE_KERNEL)
 def test_the_kernel_refuses_labels_to_native_code_and_other_programs(
-    make: Make, how: str, tmp_path: Path
+    outcomes: dict[str, dict[str, list[str]]], how: str
 ) -> None:
-    honest, _, _ = make()
-    last, folder, _ = make(how)
-    assert isinstance(last, Done), last
-    assert isinstance(honest, Done)
-    assert last.map == honest.map
-    why = (tmp_path / "why").read_text()
-    assert "NameError" not in why
-    assert "AttributeError" not in why
+    found = outcomes[how]
+    assert found["errors"], "it got something"
+    assert not found["tried"], "Python saw it: it belongs to REPORTED"
+    assert not any(kind in found["errors"][0] for kind in ("NameError", "Attribute", "Lookup"))
     if how == "from_program":
-        (note,) = (n for n in json.loads(folder.result_file.read_text())["notes"] if "program" in n)
-        assert note == "cheat started another program while it trained: cat"
+        assert found["noted"] == ["started another program while it trained: cat"]
+
+
+@pytest.mark.skipif(not kernel_can_lock(), reason="this kernel has no Landlock")
+def test_a_refused_program_is_noted_in_the_result(make: Make, tmp_path: Path) -> None:
+    honest, _, _ = make()
+    last, folder, _ = make("from_program")
+    assert isinstance(honest, Done)
+    assert isinstance(last, Done), last
+    assert last.map == honest.map
+    (note,) = (n for n in json.loads(folder.result_file.read_text())["notes"] if "program" in n)
+    assert note == "cheat started another program while it trained: cat"
+
+
+def test_what_an_earlier_attempt_judged_is_deleted_before_training(
+    make: Make, tmp_path: Path
+) -> None:
+    _, folder, _ = make("own_earlier_scores")
+    assert folder.finished
+    folder.result_file.unlink()
+    last, _, _ = make("own_earlier_scores")
+    assert isinstance(last, Done)
+    assert "ValueError" in (tmp_path / "why").read_text()  # no such file: nothing to unpack
+
+
+def test_a_run_that_is_made_again_says_which_file_was_damaged(make: Make) -> None:
+    _, folder, _ = make(method="bce")
+    folder.history_file.write_text("")
+    _, again, events = make(method="bce")
+    assert again.finished
+    (warned,) = (event for event in events if isinstance(event, Warned) and "damaged" in event.text)
+    assert "history.csv" in warned.text
+
+
+def test_trials_are_sealed_with_the_results_they_lie_in(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for folder in (results, results / ".tune"):
+        assert SealedPlaces.of("", folder, tmp_path).results == str(results)
+
+
+def test_a_data_set_of_the_hub_is_sealed_with_the_files_that_its_links_point_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    repository = tmp_path / "datasets--owner--name"
+    snapshot = repository / "snapshots" / "0"
+    snapshot.mkdir(parents=True)
+    for source in (str(snapshot), "owner/name@0"):
+        assert str(repository) in SealedPlaces.of(source, tmp_path / "results", tmp_path).copies
 
 
 @pytest.mark.parametrize(
@@ -244,7 +381,7 @@ def test_the_folder_of_a_run_is_there_before_the_kernel_locks(
     spec = RunSpec("bce", "noise", pi=0.5)
     context = RunContext(tmp_path / "new" / "results", "cpu", 1)
     request = SimpleNamespace(
-        raw_folder="",
+        source="",
         context=context,
         spec=spec,
         plugin_files=(),
@@ -253,7 +390,9 @@ def test_the_folder_of_a_run_is_there_before_the_kernel_locks(
     )
     there = []
     folder = RunFolder.of(context.results, spec).path
-    monkeypatch.setattr(sealed_run, "lock_labels", lambda *rest: there.append(folder.is_dir()))
+    monkeypatch.setattr(
+        sealed_run, "lock_labels", lambda *rest: there.append(folder.is_dir()) or True
+    )
     monkeypatch.setattr(sealed_run, "set_tripwire", lambda *rest: None)
     sealed_run._seal(request, SimpleNamespace(violation=None, note=None))
     assert there == [True]

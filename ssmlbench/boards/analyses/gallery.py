@@ -27,8 +27,9 @@ from ssmlbench.boards.report.style import HUES, INK
 from ssmlbench.boards.report.text import clean
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import cache_root
+from ssmlbench.core.sealed_files import CARD
 from ssmlbench.core.suggestions import did_you_mean
-from ssmlbench.data.task import CARD, Task
+from ssmlbench.data.task import Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

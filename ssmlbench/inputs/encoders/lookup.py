@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ssmlbench.core.backbones import TIMM
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.paths import from_home
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.inputs.encoders.base import Encoder
 
@@ -76,7 +76,7 @@ def find_encoder(
         known = image.model_names()
         if name in known:
             return image.torchvision_encoder(name)
-        if "/" in name or Path(name).expanduser().is_dir():
+        if "/" in name or from_home(name).is_dir():
             from ssmlbench.inputs.encoders.huggingface_images import hugging_face_image_encoder
 
             return hugging_face_image_encoder(name)

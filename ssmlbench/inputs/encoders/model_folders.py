@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.paths import from_home
 from ssmlbench.inputs.encoders.sentence import SENTENCE_FILES
 from ssmlbench.inputs.encoders.weights import file_digest
 
@@ -30,7 +31,7 @@ def has_model(name: str) -> bool:
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
-    folder = Path(name).expanduser()
+    folder = from_home(name)
     if not folder.is_dir():
         try:
             config = try_to_load_from_cache(name, "config.json")
@@ -45,7 +46,7 @@ def has_model(name: str) -> bool:
 @lru_cache
 def model_folder(name: str) -> Path:
     """The folder of a model's files: a local one, or the hub's in Hugging Face's cache."""
-    folder = Path(name).expanduser()
+    folder = from_home(name)
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise UserError(

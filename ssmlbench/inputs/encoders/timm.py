@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ssmlbench.core.backbones import TIMM, split_backbone
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.paths import from_home
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions
 from ssmlbench.inputs.encoders.images import ImageEncoder
@@ -122,8 +123,8 @@ def find_timm_model(name: str) -> TimmModel:
     architecture = prefix.removeprefix(TIMM).removesuffix("@")
     if architecture:
         config = _registered(timm, name, architecture)
-        return TimmModel(architecture, config, file=Path(path).expanduser())
-    if "/" in path or Path(path).expanduser().is_dir():
+        return TimmModel(architecture, config, file=from_home(path))
+    if "/" in path or from_home(path).is_dir():
         return _described(timm, name, path)
     config = _registered(timm, name, path)
     return TimmModel(path.partition(".")[0], config, hub=config.get("hf_hub_id") or "")

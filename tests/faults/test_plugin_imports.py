@@ -1,0 +1,127 @@
+"""Plugin files are imported by the process of a command, too: what their code cannot do there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.events import Failed
+from ssmlbench.core.surroundings import before_plugins
+from ssmlbench.data import prepare
+from ssmlbench.grid.run_one import run_one
+from ssmlbench.plugins.loader import Plugins, load_file
+from ssmlbench.runs.context import RunContext
+from ssmlbench.runs.resolve import resolve
+
+NOISE = Path(__file__).with_name("cheats.py")
+HEAD = """
+import atexit, os, sqlite3, threading
+from dataclasses import dataclass
+from pathlib import Path
+from ssmlbench.api import Method, bce
+
+def labels():
+    (folder,) = (Path(os.environ["SSMLBENCH_CACHE"]) / "tasks").glob("noise-*[!k]")
+    return folder / "labels" / "test.arrow"
+"""
+METHOD = '''
+
+class Early(Method):
+    """Learns from labelled rows."""
+
+    name = "early"
+
+    @dataclass(frozen=True)
+    class Config(Method.Config):
+        size: int = 1
+
+        def __post_init__(self):
+            {deed}
+
+    def loss(self, labelled, unlabelled):
+        return {{"labelled": bce(labelled.logits("strong"), labelled.observed).mean()}}
+'''
+HIDDEN = """
+def steal():
+    try:
+        os.environ["STOLEN_LABELS"] = labels().read_bytes().hex()
+    except Exception:
+        pass
+"""
+AT_IMPORT = {
+    "reads": "labels().read_bytes()",
+    "hides that it reads": "steal()",
+    "in a thread": "thread = threading.Thread(target=steal)\nthread.start()\nthread.join()",
+    "in a metaclass": (
+        "class Meta(type):\n"
+        "    def __init__(cls, *rest):\n"
+        "        labels().read_bytes()\n"
+        "class Thing(metaclass=Meta):\n"
+        "    pass"
+    ),
+    "links": "os.link(labels(), 'link-to-labels')",
+    "reads scores": "open('results/a/b/c/d/scores.safetensors')",
+    "forges a result": "open('results/a/b/c/d/result.json', 'w')",
+    "reads the index": "sqlite3.connect(os.environ['SSMLBENCH_CACHE'] + '/index/x.sqlite')",
+}
+
+
+@pytest.fixture(autouse=True)
+def data(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    prepare(Plugins([NOISE]).datasets["noise"]())
+
+
+def plugin_file(folder: Path, at_import: str = "", deed: str = "pass") -> Path:
+    file = folder / "early.py"
+    file.write_text(f"{HEAD}{HIDDEN}{at_import}\n{METHOD.format(deed=deed)}")
+    return file
+
+
+@pytest.mark.parametrize("how", sorted(AT_IMPORT))
+def test_a_plugin_that_opens_labels_or_results_when_it_is_imported_is_refused(
+    tmp_path: Path, how: str
+) -> None:
+    file = plugin_file(tmp_path, AT_IMPORT[how])
+    with pytest.raises(UserError, match=r"tried to open .*: labels are sealed") as refused:
+        Plugins([file])
+    assert "early.py" in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
+    assert "STOLEN_LABELS" not in os.environ
+
+
+def test_a_configuration_that_opens_labels_fails_the_run(tmp_path: Path) -> None:
+    plugins = Plugins([NOISE, plugin_file(tmp_path, deed="steal()")])
+    spec = resolve(plugins, {}, method="early", dataset="noise", pi=0.5, epochs=2)
+    last = run_one(spec, plugins, RunContext(tmp_path / "results", "cpu", 1), lambda event: None)
+    assert isinstance(last, Failed)
+    assert "labels are sealed" in last.text
+    assert "early.py" in last.text
+
+
+def test_what_a_plugin_changes_around_it_does_not_reach_the_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    clean = before_plugins()
+    load_file(
+        plugin_file(
+            tmp_path,
+            "import sys\n"
+            f"sys.path.insert(0, {str(tmp_path / 'forged')!r})\n"
+            "os.environ['LD_PRELOAD'] = 'forged.so'\n"
+            "os.environ['PYTHONHASHSEED'] = '8'\n"
+            "os.chdir('/')",
+        )
+    )
+    try:
+        assert sys.path[0] == str(tmp_path / "forged")
+        assert os.environ["LD_PRELOAD"] == "forged.so"
+        assert before_plugins() == clean
+    finally:
+        del os.environ["LD_PRELOAD"]
