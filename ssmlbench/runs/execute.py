@@ -16,6 +16,7 @@ from ssmlbench.core.errors import (
 from ssmlbench.core.events import AlreadyDone, Done, Notify, Started, Waiting, Warned
 from ssmlbench.core.files import write_json
 from ssmlbench.core.plain_warnings import show_plainly
+from ssmlbench.core.sealed_files import LABELS
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task, prepare
 from ssmlbench.plugins.loader import Plugins
@@ -162,6 +163,11 @@ def _notes(task: Task, judge: Judge) -> list[str]:
     notes = []
     if skipped := sum(task.card.skipped.values()):
         notes.append(f"{skipped:,} bad rows of {task.card.name} were left out when it was prepared")
+    if any(file.stat().st_nlink > 1 for file in (task.folder / LABELS).glob("*")):
+        notes.append(
+            f"the label files of {task.card.name} have other names on this disk (hard links), under "
+            "which they are not sealed"
+        )
     if len(missing := judge.observation.labels_without_positive):
         where = "from these labels" if judge.spec.regime == "given" else "at this seed and π"
         listed = ", ".join(names[k] for k in missing[:5]) + (", …" if len(missing) > 5 else "")

@@ -75,7 +75,7 @@ def lock_labels(places: SealedPlaces, needed: Iterable[Path], scratch: Path) -> 
             return False
         for path in allowed:
             with suppress(OSError):  # it is gone meanwhile, or cannot be looked into
-                _allow(libc, ruleset, path)
+                _allow(libc, ruleset, path, places.inodes)
         temporary = tempfile.gettempdir()
         if libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) or libc.syscall(RESTRICT_SELF, ruleset, 0):
             return False
@@ -102,9 +102,13 @@ def _all_but(folder: Path, sealed: list[str]) -> Iterator[Path]:
                 yield from _all_but(Path(entry.path), sealed)
 
 
-def _allow(libc: Any, ruleset: int, path: Path) -> None:
+def _allow(libc: Any, ruleset: int, path: Path, but: frozenset[tuple[int, int]]) -> None:
+    """Allow reading below a path. A rule is for a file, not for its name: `but` are left out."""
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
+        found = os.fstat(descriptor)
+        if (found.st_dev, found.st_ino) in but:
+            return
         rule = _Beneath(READ_FILE, descriptor)
         libc.syscall(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0)
     finally:

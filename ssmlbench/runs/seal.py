@@ -166,8 +166,11 @@ def _sealed(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[Any], boo
     def sealed(path: Any) -> bool:
         if path is None or is_a(path, int):
             return False
-        text = fsdecode(path)
-        return sealed_place(realpath(text)) or (not isabs(text) and relative_to_a_folder(text))
+        try:
+            text = fsdecode(path)
+            return sealed_place(realpath(text)) or (not isabs(text) and relative_to_a_folder(text))
+        except Exception:  # another process's files may not be looked at; or builtins are changed
+            return True
 
     def sealed_place(place: str) -> bool:
         name = basename(place)

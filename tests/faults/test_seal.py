@@ -16,6 +16,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from ssmlbench.core.events import Closing, Done, Event, Failed, Retried, Warned
+from ssmlbench.core.paths import cache_root
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid import run_one as run_one_module
 from ssmlbench.grid.run_one import run_one
@@ -129,14 +130,16 @@ def outcomes(
     (folder / "raw").mkdir()
     (folder / "raw" / "labels.csv").symlink_to(folder / "elsewhere.csv")
     (folder / "made-before").hardlink_to(task / "labels" / "test.arrow")
-    (cache / "index").mkdir(exist_ok=True)
-    (cache / "index" / "x.sqlite").touch()
+    index = cache_root() / "index" / "x.sqlite"
+    index.parent.mkdir(exist_ok=True)
+    index.touch()
     RunFolder.of(context.results, spec).judgements_file.touch()
-    request = SealedRequest(spec, task, plugins.files, context, str(folder / "raw"))
+    own = resolve(plugins, {}, method="cheat", dataset="noise", epochs=2, pi=0.5)
+    request = SealedRequest(own, task, plugins.files, context, str(folder / "raw"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STOLEN", str(folder))
         found: dict[str, dict[str, list[str]]] = json.loads(in_child(partial(steal_all, request)))
-    (cache / "index" / "x.sqlite").unlink()
+    index.unlink()
     (folder / "made-before").unlink()
     return found
 
