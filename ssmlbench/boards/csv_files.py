@@ -18,7 +18,7 @@ from ssmlbench.boards.board import level_of, unlike_published
 from ssmlbench.boards.versions import Versions
 from ssmlbench.core.csv_cells import CsvWriter, cell_text
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.files import write_atomically
+from ssmlbench.core.files import write_output
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import CONVENTIONS, METRICS
 from ssmlbench.runs.finished import Finished
@@ -59,7 +59,7 @@ def export(
         written = []
         for dataset, members in sorted(by_dataset.items()):
             file = folder / f"{dataset}.csv"
-            write_atomically(file, exported_text(members, command, versions))
+            write_output(file, exported_text(members, command, versions))
             written.append(file)
     except OSError as error:
         raise UserError(f"--export {folder}: {error.strerror or error}; name a folder") from None

@@ -64,6 +64,36 @@ def atomic(file: Path, durable: bool = True) -> Iterator[Path]:
         raise
 
 
+@contextmanager
+def atomic_output(file: Path) -> Iterator[Path]:
+    """Write a file of the user's whole or not at all, as `atomic`.
+
+    What killed processes left of the same file is deleted: `doctor` looks into no folder of the user's.
+    """
+    start = f".{file.name[:100]}."
+    with suppress(OSError):
+        for other in file.parent.iterdir():
+            name = other.name.removesuffix(PART)
+            if name != other.name and name.startswith(start) and _is_left(name.removeprefix(start)):
+                other.unlink(missing_ok=True)
+    with atomic(file) as unfinished:
+        yield unfinished
+
+
+def _is_left(own: str) -> bool:
+    """Whether the process that `temporary_beside` names is gone; False if it is on another host."""
+    host, _, rest = own.rpartition("-")[0].rpartition("-")
+    if host != _host() or not rest.isdecimal():
+        return False
+    try:
+        os.kill(int(rest), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
 def flush(path: Path) -> None:
     """Wait until the disk has a file, or a folder's list of names.
 
@@ -85,6 +115,12 @@ def flush(path: Path) -> None:
 def write_atomically(file: Path, content: str | bytes, durable: bool = True) -> None:
     """Write text (UTF-8) or bytes to a file, whole or not at all; durable as in `atomic`."""
     with atomic(file, durable) as unfinished:
+        unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def write_output(file: Path, content: str | bytes) -> None:
+    """Write text (UTF-8) or bytes to a file of the user's, as `atomic_output`."""
+    with atomic_output(file) as unfinished:
         unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
 
 

@@ -46,7 +46,7 @@ class SeenInputs:
                     f"{twice:,} {split} rows repeat the {inputs} of an earlier {split} row"
                 )
         if {"train", "test"} <= arrays.keys():
-            leaks = int(np.isin(arrays["test"], arrays["train"]).sum())
+            leaks = int(np.isin(arrays["test"], arrays["train"], kind="sort").sum())
             if leaks:
                 notes.append(
                     f"{leaks:,} of {len(arrays['test']):,} test rows have the {inputs} of a training "

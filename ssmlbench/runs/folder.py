@@ -166,7 +166,11 @@ class RunFolder:
         except (OSError, DamagedFile):  # scores are worth reading without a result
             return
         if name in recorded:
-            verify_file(self.path / name, recorded[name])
+            try:
+                verify_file(self.path / name, recorded[name])
+            except DamagedFile as damaged:
+                remedy = "the same `ssmlbench run` makes the run again"
+                raise DamagedFile(damaged.file, damaged.reason, remedy) from None
 
     def written_files(self) -> list[Path]:
         """What a run leaves for readers beside its result: scores, history, model and more."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ssmlbench.core.csv_cells import CsvWriter, is_formula
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.files import atomic
+from ssmlbench.core.files import atomic_output, read_json
 from ssmlbench.core.paths import cache_root
 from ssmlbench.core.suggestions import one_of
 from ssmlbench.data.task import Task
@@ -55,7 +55,7 @@ def predict_rows(
     if not out.parent.is_dir():
         raise UserError(f"--out {out}: no such folder {out.parent}")
     done, iterator = 0, iter(rows)
-    with atomic(out) as unfinished:
+    with atomic_output(out) as unfinished:
         with WRITERS[out.suffix](unfinished, model.card.labels, decision) as write:
             while chunk := list(islice(iterator, CHUNK_ROWS)):
                 ids, raws = zip(*chunk, strict=True)
@@ -97,15 +97,17 @@ class OwnRows:
 
 def _task_of(model: SavedModel) -> Task:
     """The prepared data set that the model was made on, if it is on this machine."""
+    damaged = []
     for card in sorted((cache_root() / "tasks").glob("*/card.json")):
-        try:
-            if json.loads(card.read_text(encoding="utf-8"))["fingerprint"] == model.spec.data:
-                return Task(card.parent)
-        except (OSError, ValueError, KeyError):
-            continue
+        values = read_json(card)
+        if values is None:
+            damaged.append(card)
+        elif values.get("fingerprint") == model.spec.data:
+            return Task(card.parent)
+    about = f" ({damaged[0]} is damaged: `ssmlbench doctor` prepares it again)" if damaged else ""
     raise UserError(
-        f"data set {model.spec.dataset} of this model is not prepared on this machine; name the rows "
-        "with --input"
+        f"data set {model.spec.dataset} of this model is not prepared on this machine{about}; name the "
+        "rows with --input"
     )
 
 

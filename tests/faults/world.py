@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ssmlbench.boards.from_python import compare
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import DISK_ERRORS, RunFailed, UserError, disk_error
 from ssmlbench.core.events import EpochEnded, Event, Warned
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.status import read_states
@@ -96,7 +96,7 @@ class World:
 
         def command() -> Any:
             spec = self.spec(asked)
-            execute(spec, self.plugins, RunContext(self.results), listen)
+            execute(spec, self.plugins, RunContext(self.results, keep_features=True), listen)
             return numbers(RunFolder.of(self.results, spec))
 
         said = attempt(command)
@@ -127,6 +127,12 @@ class World:
         folder = RunFolder.of(self.results, self.spec(FINISHED)).path
         return SavedModel(folder, self.plugins, device="cpu").scores(TEXTS).tobytes()
 
+    def close_study(self) -> Said:
+        """The end of `ssmlbench tune`: the study's file, from its trials."""
+        return attempt(
+            lambda: close(Study.of(self.spec(TUNED), self.plugins, TRIALS), self.results)
+        )
+
     def status(self) -> Said:
         """`ssmlbench status`: how many runs it found in each state."""
         return attempt(lambda: sorted(state.state for state in read_states([self.results])))
@@ -149,8 +155,12 @@ def attempt(command: Any) -> Said:
         lines = []
         try:
             value = command()
-        except UserError as error:
+        except (UserError, RunFailed) as error:
             lines.append(str(error))
+        except OSError as error:
+            if error.errno not in DISK_ERRORS:
+                raise
+            lines.append(disk_error(error))
     return Said(value, [str(warning.message) for warning in caught] + lines)
 
 

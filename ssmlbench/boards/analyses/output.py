@@ -14,7 +14,7 @@ from ssmlbench.boards.analyses.drawing import save
 from ssmlbench.boards.render.slugs import slugs
 from ssmlbench.core.csv_cells import CsvWriter
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.files import write_atomically
+from ssmlbench.core.files import write_output
 
 FORMATS = ("pdf", "png", "svg")
 
@@ -33,7 +33,7 @@ def write_findings(found: Sequence[Findings], folder: Path) -> list[Path]:
         for kind, content in contents.items():
             file = folder / f"{name}.{kind}"
             try:
-                write_atomically(file, content)
+                write_output(file, content)
             except OSError as error:
                 raise UserError(f"cannot write {file}: {error.strerror}") from None
             written.append(file)

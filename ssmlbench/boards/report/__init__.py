@@ -8,7 +8,7 @@ from pathlib import Path
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.query import Query
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.files import write_atomically
+from ssmlbench.core.files import write_output
 
 FIGURE_FORMATS = ("pdf", "png", "svg")
 FIGURE_KINDS = ("quality", "ranks", "pseudo", "training", "cost", "analyses")
@@ -61,6 +61,6 @@ def write_figures(
 
 def _write(file: Path, content: str | bytes) -> None:
     try:
-        write_atomically(file, content)
+        write_output(file, content)
     except OSError as error:
         raise UserError(f"cannot write {file}: {error.strerror}; choose another --out") from None
