@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.checksums import FileFacts, verify_beside, verify_file
 from ssmlbench.core.errors import DamagedFile
@@ -20,6 +20,10 @@ from ssmlbench.core.sealed_files import CARD, LABELS
 from ssmlbench.data.adapter import Kind
 from ssmlbench.data.label_lists import label_matrix
 from ssmlbench.protocol.observation import Labels
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True)
@@ -189,6 +193,15 @@ class Task:
     def inputs(self, split: str) -> Any:
         """The raw inputs of a split, as Hugging Face hands them out in NumPy form."""
         return self._splits[split].with_format("numpy")["input"]
+
+    def vectors(self, split: str) -> list[npt.NDArray[np.float32]]:
+        """The vectors of a split as they lie on disk, N × D in pieces: nothing is read."""
+        pieces = self._splits[split].data.column("input").chunks
+        return [
+            piece.flatten().to_numpy(zero_copy_only=True).reshape(len(piece), -1)
+            for piece in pieces
+            if len(piece)
+        ]
 
     def image_files(self, split: str) -> ImageFiles | None:
         """The stored image files of a split; None if its inputs are no images."""

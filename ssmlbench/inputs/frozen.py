@@ -32,11 +32,13 @@ from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
+from ssmlbench.inputs.cached import CachedInputs, ViewFeatures
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, check_weights, load_encoder
 from ssmlbench.inputs.feature_cache import FeatureFolder, features_root
+from ssmlbench.inputs.mapped import MAPPED_BYTES, MappedFeatures, MappedRows, mapped_array
 from ssmlbench.inputs.prepared import Reading, prepared_inputs
 from ssmlbench.inputs.shards import folder_name
-from ssmlbench.inputs.splits import CachedInputs, SplitInputs
+from ssmlbench.inputs.splits import SplitInputs
 from ssmlbench.inputs.views import PATCHES, View, is_identity
 
 HalfPrecisionFeatures = npt.NDArray[np.float16]
@@ -80,10 +82,14 @@ class FrozenEncoder:
         lazy = {view: partial(self._view, split, view) for view in patched}
         return CachedInputs(values, self.draws, lazy)
 
-    def _view(self, split: str, view: str) -> Tensor:
+    def _view(self, split: str, view: str) -> ViewFeatures:
         """The features of a view; a row's draws of a strong view follow one another."""
         draws = self.draws if view.startswith("strong") else 1
-        by_draw = [self.features(split, view, draw) for draw in range(draws)]
+        folders = [self.computed(split, view, draw) for draw in range(draws)]
+        if sum(folder.bytes for folder in folders) > MAPPED_BYTES:
+            mapped = [MappedRows([mapped_array(f) for f in folder.shards()]) for folder in folders]
+            return MappedFeatures(mapped, PATCHES if view.endswith("-patches") else None)
+        by_draw = [_in_memory(folder) for folder in folders]
         if view.endswith("-patches"):
             by_draw = [features.unflatten(0, (-1, PATCHES)) for features in by_draw]
         return torch.stack(by_draw, dim=1).flatten(0, 1) if draws > 1 else by_draw[0]
@@ -156,8 +162,12 @@ class FrozenEncoder:
             features_root() / folder_name(self.task.card.name, split, name, digest)
         )
 
-    def features(self, split: str, view: str, draw: int = 0) -> Tensor:
-        """The features of one draw of a view, from the cache; computed first if they are missing."""
+    def plain(self, split: str) -> CachedInputs:
+        """The plain view of a split."""
+        return CachedInputs({"plain": self._view(split, "plain")}, draws=1)
+
+    def computed(self, split: str, view: str, draw: int = 0) -> FeatureFolder:
+        """Where the features of one draw of a view are; computed first if they are missing."""
         folder = self.folder(split, view, draw)
         if not folder.complete or folder.damaged():
             _ = self.fitted  # first, since it takes the lock of one of these folders itself
@@ -165,7 +175,7 @@ class FrozenEncoder:
                 # Another process may have computed them meanwhile.
                 if self._discard(folder.damaged(), folder) or not folder.complete:
                     self._compute(folder, split, view, draw)
-        return torch.cat([torch.from_numpy(np.load(file)) for file in folder.shards()])
+        return folder
 
     def _discard(self, damaged: list[DamagedFile], folder: FeatureFolder) -> bool:
         """Delete damaged files, which the caller makes again; whether there are any."""
@@ -265,6 +275,10 @@ def frozen_network(encoder: type[Encoder], spec: RunSpec, example: Tensor) -> En
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(stream_seed(0, "frozen network"))
         return load_encoder(encoder, spec, example).eval()
+
+
+def _in_memory(folder: FeatureFolder) -> Tensor:
+    return torch.cat([torch.from_numpy(np.load(file)) for file in folder.shards()])
 
 
 def _name(split: str, view: str, draw: int) -> str:

@@ -9,11 +9,12 @@ from torch import Tensor
 from ssmlbench.core.events import Notify
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
+from ssmlbench.inputs.cached import CachedInputs
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions
 from ssmlbench.inputs.frozen import FrozenEncoder
 from ssmlbench.inputs.prepared import Reading, prepared_inputs
 from ssmlbench.inputs.scaling import Scale
-from ssmlbench.inputs.splits import CachedInputs, SplitInputs
+from ssmlbench.inputs.splits import SplitInputs
 
 
 class SplitLoader:

@@ -13,6 +13,7 @@ from ssmlbench.data import Task
 from ssmlbench.inputs.decoded import DecodedImages, DecodedInputs
 from ssmlbench.inputs.decoding import SquareDecoder
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions
+from ssmlbench.inputs.mapped import MAPPED_BYTES, MappedRows
 from ssmlbench.inputs.splits import BackTranslated, Inputs, SplitInputs, StoredInputs
 from ssmlbench.inputs.views import View
 
@@ -44,11 +45,15 @@ def prepared_inputs(
     """A split prepared for an encoder, with its back-translations if it has any."""
     reading = reading or Reading()
     views = encoder.views(task.card.kind, task.card.flips, options)
-    files = task.image_files(split) if _takes_squares(encoder) and options.image_size else None
+    files = task.image_files(split) if _is_plain(encoder) and options.image_size else None
     if files is not None and options.image_size:
         decoder = SquareDecoder(files, options.image_size, encoder.interpolation)
         return _images(DecodedImages(decoder, task.card, split, reading.workers, reading.notify),
                        views, reading)  # fmt: skip
+    if task.card.kind == "vector" and _is_plain(encoder):
+        rows = MappedRows(task.vectors(split))
+        if rows.bytes > MAPPED_BYTES:
+            return StoredInputs(len(rows), rows.take, views, on_the_fly=False)
     inputs = _prepared(encoder, options, task.inputs(split), views)
     translations = task.back_translations(split)
     if translations is None:
@@ -56,8 +61,8 @@ def prepared_inputs(
     return BackTranslated(inputs, _prepared(encoder, options, translations, views))
 
 
-def _takes_squares(encoder: type[Encoder]) -> bool:
-    """Whether images are prepared for it by the contract's own `prepare`."""
+def _is_plain(encoder: type[Encoder]) -> bool:
+    """Whether inputs are prepared for it by the contract's own `prepare`."""
     return getattr(encoder.prepare, "__func__", None) is Encoder.prepare.__func__  # type: ignore[attr-defined]
 
 

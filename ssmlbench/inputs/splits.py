@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
-from ssmlbench.inputs.views import DrawnView, View, feature_dropout, identity
+from ssmlbench.inputs.views import DrawnView, View
 
 RowNumbers = npt.NDArray[np.int64]
 
@@ -163,13 +163,22 @@ class Inputs(PreparedRows):
 class StoredInputs(PreparedRows):
     """One split too large for memory: rows are read and prepared when a view of them is taken."""
 
-    on_the_fly = True
+    def __init__(
+        self,
+        count: int,
+        prepare: Callable[[RowNumbers], Tensor],
+        views: dict[str, View],
+        on_the_fly: bool = True,
+    ):
+        """Say how rows are read.
 
-    def __init__(self, count: int, prepare: Callable[[RowNumbers], Tensor], views: dict[str, View]):
-        """prepare: rows → what the encoder's `prepare` gives of them. It is never given no row."""
+        prepare: rows → what the encoder's `prepare` gives of them. It is given no row only where
+        reading is not slow. on_the_fly: whether it is.
+        """
         self.count = count
         self.prepare = prepare
         self.views = views
+        self.on_the_fly = on_the_fly
 
     def __len__(self) -> int:
         return self.count
@@ -180,7 +189,10 @@ class StoredInputs(PreparedRows):
 
     def scaled(self, scale: Callable[[Tensor], Tensor]) -> StoredInputs:
         """The same rows with every vector put through `scale` before any view is taken."""
-        return StoredInputs(self.count, lambda rows: scale(self.prepare(rows)), self.views)
+        prepare = self.prepare
+        return StoredInputs(
+            self.count, lambda rows: scale(prepare(rows)), self.views, self.on_the_fly
+        )
 
 
 class SomeRows:
@@ -236,62 +248,3 @@ class BackTranslated:
     def scaled(self, scale: Callable[[Tensor], Tensor]) -> BackTranslated:
         """The same rows with every vector put through `scale` before any view is taken."""
         return BackTranslated(self.inputs.scaled(scale), self.translated.scaled(scale))
-
-
-class CachedInputs:
-    """One split's features in memory; the strong view of a row is one of its R cached draws."""
-
-    on_the_fly = False
-
-    def __init__(
-        self,
-        values: dict[str, Tensor],
-        draws: int,
-        lazy: Mapping[str, Callable[[], Tensor]] | None = None,
-    ):
-        """Keep features by view, and load views that few methods use on their first use.
-
-        values: view → N × D half-precision features, N × 4 × D for patches. Strong views have N · R
-        rows, a row's R draws one after the other.
-        lazy: view → loader.
-        """
-        self.values = values
-        self.draws = draws
-        self.lazy = dict(lazy or {})
-        self.views: dict[str, View] = dict.fromkeys((*values, *self.lazy), identity)
-
-    def __len__(self) -> int:
-        return len(self.values["plain"])
-
-    def read(self, rows: RowNumbers) -> ReadRows:
-        """The rows, for any number of views."""
-        return view_by_view(self, rows)
-
-    def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
-        """Cached features of the rows; of a strong view, one draw each with features dropped."""
-        if view not in self.values:
-            self.values[view] = self.lazy.pop(view)()
-        strong = view.startswith("strong")
-        where = torch.from_numpy(rows)
-        if strong and self.draws > 1:
-            chosen = torch.randint(0, self.draws, (len(rows),), generator=generator)
-            where = where * self.draws + chosen
-        features = self.values[view].index_select(0, where).flatten(0, -2).float()
-        # R cached draws are overfitted: apply fresh 50 % feature dropout in each step.
-        return feature_dropout(features, generator) if strong else features
-
-    def scaled(self, scale: Callable[[Tensor], Tensor]) -> CachedInputs:
-        """The same rows with every vector put through `scale`."""
-
-        def apply(features: Tensor) -> Tensor:
-            return scale(features.flatten(0, -2)).view_as(features)
-
-        done: dict[int, Tensor] = {}  # two views may be one tensor
-        for tensor in self.values.values():
-            if id(tensor) not in done:
-                done[id(tensor)] = apply(tensor)
-        return CachedInputs(
-            {view: done[id(tensor)] for view, tensor in self.values.items()},
-            self.draws,
-            {view: lambda load=load: apply(load()) for view, load in self.lazy.items()},  # type: ignore[misc]
-        )

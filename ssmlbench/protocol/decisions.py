@@ -17,6 +17,7 @@ from ssmlbench.protocol.matrices import (
     as_labels,
     as_scores,
     blocks,
+    by_label,
     check_choice,
     count,
     per_label,
@@ -100,12 +101,13 @@ def calibrated_thresholds(train_scores: ArrayLike, prior: ArrayLike) -> NDArray[
         raise ValueError("prior must lie in [0, 1] for every label")
     rank = np.rint(p * len(s)).astype(np.intp)
     at = np.minimum(len(s) - rank, len(s) - 1)
-    reached = np.concatenate(
-        [
-            np.take_along_axis(np.sort(s[:, part], axis=0), at[None, part], axis=0)[0]
-            for part in blocks(s.shape[1], len(s))
-        ]
-    )
+    reached = np.empty(len(at), s.dtype)
+    for part in blocks(s.shape[1], len(s)):
+        columns = by_label(s[:, part])
+        places = at[part]
+        for column, place in zip(columns, places, strict=True):
+            column.partition(place)
+        reached[part] = columns[np.arange(len(columns)), places]
     # float scores keep their type; integers need one that has an inf
     reached = reached.astype(np.result_type(s, np.float16), copy=False)
     thresholds: NDArray[np.floating] = np.where(rank > 0, reached, reached.dtype.type(np.inf))

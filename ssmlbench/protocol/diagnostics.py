@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ssmlbench.protocol.matrices import blocks
 from ssmlbench.protocol.observation import Labels, Observation, RowIndex
 
 Float32Array = npt.NDArray[np.float32]
@@ -112,11 +113,16 @@ class Records:
 
 def label_counts(truth: Labels) -> dict[str, npt.NDArray[np.generic]]:
     """Positives of each label, K, and of each pair of labels, K × K, unless there are too many."""
-    positive = (truth == 1).astype(np.float32)
-    counts: dict[str, npt.NDArray[np.generic]] = {"label_counts": positive.sum(axis=0)}
-    if positive.shape[1] <= PAIRED_LABELS:
-        counts["pair_counts"] = positive.T @ positive
-    return counts
+    rows, labels = truth.shape
+    paired = labels <= PAIRED_LABELS
+    single, pairs = np.zeros(labels), np.zeros((labels, labels) if paired else 0)
+    for part in blocks(rows, labels):
+        positive = (truth[part] == 1).astype(np.float32)
+        single += positive.sum(axis=0)
+        if paired:
+            pairs += positive.T @ positive
+    counts: dict[str, npt.NDArray[np.generic]] = {"label_counts": single.astype(np.float32)}
+    return {**counts, "pair_counts": pairs.astype(np.float32)} if paired else counts
 
 
 def sampled_rows(observation: Observation, seed: int) -> dict[str, RowIndex]:
@@ -162,12 +168,14 @@ def _directions(vectors: Float32Array) -> Float32Array:
 
 def pseudo_label_counts(truth: Labels, positive: Mask, trusted: Mask) -> Float32Array:
     """PSEUDO_COLUMNS of each label, 5 × K. Entries whose truth nobody knows are not counted."""
-    known, true = truth >= 0, truth == 1
-    trusted = np.broadcast_to(trusted, truth.shape) & known
-    chosen = positive & trusted
-    right = trusted & (positive == true)
-    columns = (trusted, chosen, chosen & true, true, right)
-    return np.stack([column.sum(axis=0) for column in columns]).astype(np.float32)
+    counts = np.zeros((len(PSEUDO_COLUMNS), truth.shape[1]), dtype=np.int64)
+    for part in blocks(*truth.shape):
+        true, chosen = truth[part] == 1, positive[part]
+        sure = np.broadcast_to(trusted[part], true.shape) & (truth[part] >= 0)
+        claimed = chosen & sure
+        columns = (sure, claimed, claimed & true, true, sure & (chosen == true))
+        counts += np.stack([column.sum(axis=0) for column in columns])
+    return counts.astype(np.float32)
 
 
 def calibration_counts(scores: Float32Array, truth: Labels) -> Float32Array:

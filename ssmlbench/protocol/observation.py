@@ -53,7 +53,10 @@ class Observation:
             self.judged,
             self.labels,
         ]
-        return hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest()[:12]
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()[:12]
 
     @property
     def labels_without_positive(self) -> RowIndex:

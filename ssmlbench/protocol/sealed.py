@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssmlbench.protocol.diagnostics import Float32Array, Sample, label_counts, pseudo_label_counts
+from ssmlbench.protocol.matrices import blocks
 from ssmlbench.protocol.observation import Labels, RowIndex
 
 
@@ -26,13 +27,17 @@ class SealedTruth:
 
         rows: n positions in the training set; positive, trusted: n × K.
         """
-        truth = self._truth[rows] == 1
-        positive = positive & trusted
-        hits = float((positive & truth).sum())
+        hits = chosen = true = 0
+        for part in blocks(len(rows), positive.shape[1]):
+            truth = self._truth[rows[part]] == 1
+            sure = positive[part] & trusted[part]
+            hits += int(np.count_nonzero(sure & truth))
+            chosen += int(np.count_nonzero(sure))
+            true += int(np.count_nonzero(truth))
         return {
-            "pseudo_precision": hits / max(float(positive.sum()), 1.0),
-            "pseudo_recall": hits / max(float(truth.sum()), 1.0),
-            "pseudo_trusted": float(trusted.mean()) if trusted.size else 0.0,
+            "pseudo_precision": hits / max(chosen, 1),
+            "pseudo_recall": hits / max(true, 1),
+            "pseudo_trusted": np.count_nonzero(trusted) / max(trusted.size, 1),
         }
 
     def pseudo_label_counts(

@@ -246,7 +246,7 @@ class TrainingTrace(Exception):
 def _mask(pipe: Connection, shape: list[int]) -> Mask:
     rows, columns = shape
     bits = np.frombuffer(_take(pipe), dtype=np.uint8)
-    return np.unpackbits(bits, count=rows * columns).reshape(rows, columns).astype(bool)
+    return np.unpackbits(bits, count=rows * columns).reshape(rows, columns).view(np.bool_)
 
 
 def _matrix(pipe: Connection, shape: list[int]) -> Float32Array:

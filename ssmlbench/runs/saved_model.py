@@ -20,7 +20,6 @@ from ssmlbench.inputs.encoders.tuning import is_partly_trained, load_tuned
 from ssmlbench.inputs.frozen import FrozenEncoder, frozen_network
 from ssmlbench.inputs.scaling import Scale
 from ssmlbench.inputs.splits import (
-    CachedInputs,
     Inputs,
     ReadRows,
     RowNumbers,
@@ -115,7 +114,7 @@ class SavedModel:
         if self._features is None and self.spec.freeze:
             frozen = FrozenEncoder(self.spec, self.encoder, task, self.device)
             if frozen.folder("train", "plain", 0).complete:
-                features = CachedInputs({"plain": frozen.features("train", "plain")}, draws=1)
+                features = frozen.plain("train")
                 self._features = features if self.scale is None else features.scaled(self.scale)
         return self._features
 

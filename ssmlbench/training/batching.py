@@ -122,10 +122,13 @@ class Batching:
         self.model = model
         self.transfer = Transfer(model.device)
         self.pools = pools
-        # Batches show what was observed, whatever the method did to its copy in the pools.
+        self.labels = torch.from_numpy(run_data.observation.labels)
+        # Batches show what was observed, whatever the method did to its copy in the pools. On the
+        # CPU they read it from the run's own matrix; another device has a second copy.
         self.observed = {
-            "labelled": pools.labelled.observed.clone(),
-            "unlabelled": pools.unlabelled.observed.clone(),
+            name: pool.observed.clone()
+            for name, pool in (("labelled", pools.labelled), ("unlabelled", pools.unlabelled))
+            if model.device.type != "cpu"
         }
 
     def steps_an_epoch(self, warming_up: bool) -> int:
@@ -183,6 +186,11 @@ class Batching:
         batches = {}
         for name, where in positions.items():
             where = where.to(device)
-            observed = self.observed[name][where]
-            batches[name] = Batch(name, where, observed, forward, ema_forward)
+            batches[name] = Batch(name, where, self._observed(name, where), forward, ema_forward)
         return batches["labelled"], batches.get("unlabelled")
+
+    def _observed(self, pool: str, where: Tensor) -> Tensor:
+        """What is observed of the rows at some positions of a pool."""
+        if pool in self.observed:
+            return self.observed[pool][where]
+        return self.labels[torch.from_numpy(self.rows[pool])[where]]

@@ -65,23 +65,25 @@ def _pool(run_data: RunData, rows: RowNumbers) -> FeaturePool:
 
 def features_of(inputs: SplitInputs, rows: RowNumbers) -> Features:
     """The plain view of some rows, N × D float32."""
-    parts = [rows[i : i + CHUNK_ROWS] for i in range(0, max(len(rows), 1), CHUNK_ROWS)]
-    views = [inputs.view(part, "plain", stream(0, "plain features")) for part in parts]
-    return np.concatenate([view.float().numpy() for view in views])
+    features: Features | None = None
+    for start in range(0, max(len(rows), 1), CHUNK_ROWS):
+        part = rows[start : start + CHUNK_ROWS]
+        view = inputs.view(part, "plain", stream(0, "plain features")).float().numpy()
+        if features is None:
+            features = np.empty((len(rows), *view.shape[1:]), dtype=np.float32)
+        features[start : start + CHUNK_ROWS] = view
+    assert features is not None
+    return features
 
 
 def _scores(estimator: Estimator, inputs: SplitInputs, rows: RowNumbers) -> Float32Array:
     """The estimator's scores of some rows, a chunk at a time."""
     if not len(rows):  # a run that is judged on nothing: scikit-learn refuses to score no rows
         return np.zeros((0, estimator.labels), dtype=np.float32)
-    parts = [rows[i : i + CHUNK_ROWS] for i in range(0, max(len(rows), 1), CHUNK_ROWS)]
-    return np.concatenate(
-        [
-            checked_scores(
-                estimator.scores(features_of(inputs, part)),
-                (len(part), estimator.labels),
-                estimator.name,
-            )
-            for part in parts
-        ]
-    )
+    scores = np.empty((len(rows), estimator.labels), dtype=np.float32)
+    for start in range(0, len(rows), CHUNK_ROWS):
+        part = rows[start : start + CHUNK_ROWS]
+        found = estimator.scores(features_of(inputs, part))
+        shape = (len(part), estimator.labels)
+        scores[start : start + CHUNK_ROWS] = checked_scores(found, shape, estimator.name)
+    return scores

@@ -83,6 +83,17 @@ class Progress:
     history: list[dict[str, Any]] = field(default_factory=list)  # a row for each epoch
 
 
+def put_rows(whole: Outputs, name: str, part: Tensor, start: int, rows: int) -> None:
+    """Copy an output of the rows from `start` on into that of all rows, which is made by the first.
+
+    Parts that are kept until all are there would take the memory of the whole a second time.
+    """
+    if name not in whole:
+        several = len(part) // rows if start == 0 and len(part) > rows > 0 else 1
+        whole[name] = part.new_empty((rows * several, *part.shape[1:]))
+    whole[name][start : start + len(part)] = part
+
+
 class Scorer:
     """Runs a model over rows of any number, in eval mode."""
 
@@ -114,7 +125,7 @@ class Scorer:
             raise no_such_view(view, inputs.views)
         was_training = network.training
         network.eval()
-        pieces: dict[str, list[Tensor]] = {name: [] for name in names}
+        gathered: Outputs = {}
         size = self.model.batch_rows
 
         def load(i: int) -> list[dict[str, Tensor | LaterView]]:
@@ -133,9 +144,9 @@ class Scorer:
                 if name not in outputs:
                     close = did_you_mean(name, outputs)
                     raise ContractError(f"the head has no output {name!r}.{close}")
-                pieces[name].append(outputs[name])
+                put_rows(gathered, name, outputs[name], number * size, len(rows))
         network.train(was_training)
-        return {name: torch.cat(piece) for name, piece in pieces.items()}
+        return gathered
 
     def scores(self, inputs: SplitInputs, rows: RowNumbers | None = None) -> Float32Array:
         """The method's scores of some rows of a split, or of all: n × K."""

@@ -22,11 +22,11 @@ from ssmlbench.core.events import Done, Encoding, Event
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import prepare
 from ssmlbench.inputs import frozen as features
+from ssmlbench.inputs.cached import CachedInputs
 from ssmlbench.inputs.encoders import find_encoder
 from ssmlbench.inputs.feature_cache import cached_features, features_root
 from ssmlbench.inputs.frozen import FrozenEncoder
 from ssmlbench.inputs.prepared import prepared_inputs
-from ssmlbench.inputs.splits import CachedInputs
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute

@@ -11,10 +11,11 @@ import torch
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.inputs.cached import CachedInputs
 from ssmlbench.inputs.encoders import Vector
 from ssmlbench.inputs.loader import SplitLoader
 from ssmlbench.inputs.scaling import CHUNK_ROWS, Scale
-from ssmlbench.inputs.splits import CachedInputs, Inputs, SplitInputs, StoredInputs
+from ssmlbench.inputs.splits import Inputs, SplitInputs, StoredInputs
 from ssmlbench.inputs.views import vector_views
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.resolve import resolve

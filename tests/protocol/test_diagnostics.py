@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 
 from ssmlbench.core.errors import RunFailed
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.protocol import matrices
 from ssmlbench.protocol.diagnostics import (
     ANGLE_COLUMNS,
     CALIBRATION_BINS,
@@ -27,6 +30,7 @@ from ssmlbench.protocol.diagnostics import (
 )
 from ssmlbench.protocol.judge import Judge
 from ssmlbench.protocol.observation import observe
+from ssmlbench.protocol.sealed import SealedTruth
 
 RANDOM = np.random.default_rng(5)
 FEATURES = RANDOM.normal(size=(60, 7)).astype(np.float32)
@@ -117,6 +121,40 @@ def test_labels_and_pairs_are_counted() -> None:
     counts = label_counts(truth)
     assert counts["label_counts"].tolist() == [2, 2, 1]
     assert counts["pair_counts"].tolist() == [[2, 1, 0], [1, 2, 1], [0, 1, 1]]
+
+
+def test_counts_of_many_rows_are_made_in_blocks_that_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    random = np.random.default_rng(0)
+    truth = random.integers(-1, 2, (4000, 20)).astype(np.int8)
+    positive, trusted = (random.random(truth.shape) < 0.3 for _ in range(2))
+    rows = random.permutation(4000)
+    sealed = SealedTruth(truth[np.argsort(rows)])
+
+    def found() -> list[Any]:
+        single = trusted[:, :1]
+        quality = [sealed.pseudo_label_quality(rows, positive, t) for t in (trusted, single)]
+        counts = [pseudo_label_counts(truth, positive, t) for t in (trusted, single)]
+        return [*quality, *counts, *label_counts(truth).values()]
+
+    whole = found()
+    right = (positive & trusted & (truth == 1)).sum()
+    assert whole[0] == {
+        "pseudo_precision": right / (positive & trusted).sum(),
+        "pseudo_recall": right / (truth == 1).sum(),
+        "pseudo_trusted": trusted.mean(),
+    }
+    monkeypatch.setattr(matrices, "BLOCK", 1000)
+    for before, after in zip(whole, found(), strict=True):
+        np.testing.assert_equal(after, before)
+    tracemalloc.start()
+    try:
+        found()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < truth.nbytes
 
 
 def test_a_small_pool_is_noted_whole_and_a_large_one_by_a_seeded_sample() -> None:
