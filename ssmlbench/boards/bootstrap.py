@@ -6,6 +6,7 @@ metrics take it as row weights.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -55,21 +56,30 @@ def bootstrap(
             values += share * np.asarray(found)
         return values.reshape(len(metrics), *drawn.shape[:-1])
 
-    found = stats.bootstrap(
-        (np.arange(rows),),
-        over_draws,
-        n_resamples=draws,
-        batch=max(1, BATCH_BYTES // (8 * rows)),
-        vectorized=True,
-        axis=-1,
-        confidence_level=level,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    return {
-        key: (float(low), float(high))
-        for key, low, high in zip(metrics, found.low, found.high, strict=True)
-    }
+    with warnings.catch_warnings():
+        # Of draws without a value, which scipy takes for a fault of its own.
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+        found = stats.bootstrap(
+            (np.arange(rows),),
+            over_draws,
+            n_resamples=draws,
+            batch=max(1, BATCH_BYTES // (8 * rows)),
+            vectorized=True,
+            axis=-1,
+            confidence_level=level,
+            method="percentile",
+            rng=np.random.default_rng(seed),
+        )
+    ends = found.confidence_interval
+    intervals = {}
+    for key, low, high, values in zip(
+        metrics, ends.low, ends.high, found.bootstrap_distribution, strict=True
+    ):
+        defined = values[np.isfinite(values)]
+        if 0 < len(defined) < len(values):  # a few draws have no positive at all
+            low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
+        intervals[key] = (float(low), float(high))
+    return intervals
 
 
 def _label_sets(

@@ -311,8 +311,8 @@ def test_numbers_stand_under_their_own_seed_where_another_run_has_no_scores(tmp_
     (lost / "scores.safetensors").unlink()
     for name in ("labels", "scores"):
         (found,) = analyses_by_name()[name].find(cells(tmp_path), Query(), {})
-        assert {record["seed"] for record in found.records} == {1, 2}
-        seed = next(r for r in found.records if r["seed"] == 2 and r["label"] == "1")
+        assert {record["seed"] for record in found.records if "label" in record} == {1, 2}
+        seed = next(r for r in found.records if r.get("seed") == 2 and r["label"] == "1")
         one = scores_of(0.5, 2)[:, 1]
         key, value = {
             "labels": ("average_precision", average_precision_score(TRUTH[:, 1], one)),

@@ -90,14 +90,14 @@ def test_correlation_and_gallery_are_found_and_written(tmp_path: Path) -> None:
     assert right["right"] == bool(TRUTH[right["row"], label])
     assert len(write_findings([correlation, gallery], tmp_path / "out")) == 10
     for bad, message in (
-        ({"of": "cat"}, "--of cat: no such row"),
+        ({"of": "cat"}, r"--of cat: no row .cat."),
         ({"threshold": 2.0}, "--threshold 2"),
         ({"threshold": 0.99}, "no label of"),
     ):
         with pytest.raises(UserError, match=message):
             analyses_by_name()["correlation"].find(found, Query(), bad)
     wrong = {"rows": 3, "seed": 1, "differ": "cap,cat", "top": 2}
-    with pytest.raises(UserError, match="--differ cat"):
+    with pytest.raises(UserError, match=r"--differ cap,cat: no row .cat."):
         analyses_by_name()["gallery"].find(found, Query(), wrong)
 
 

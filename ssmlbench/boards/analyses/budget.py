@@ -14,6 +14,7 @@ from ssmlbench.boards.analyses.contract import (
     Findings,
     Option,
     RunCell,
+    left_out,
     nothing,
     table,
     train_rows,
@@ -158,6 +159,7 @@ def _of_board(cells: Sequence[RunCell], query: Query, baseline: str) -> Findings
             for cell in cells
             if cell.board.separate_reason
         ),
+        left_out(curves),
     )
 
     def draw() -> Figure:

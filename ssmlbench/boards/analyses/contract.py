@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,6 +15,7 @@ from ssmlbench.boards.render.document import Panel, TableSection, texts
 from ssmlbench.boards.report.series import where
 from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.spec import REGIME_NUMBERS
+from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.runs.diagnostics import Diagnostics
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.scores import StoredScores
@@ -113,6 +114,23 @@ def run_cells(boards: Sequence[Board]) -> list[RunCell]:
     return found
 
 
+def cells_with(cells: Sequence[RunCell], names: Sequence[str], typed: str) -> list[RunCell]:
+    """The cells that have all these rows. typed: how they were named, `--of bbam`."""
+    rows = dict.fromkeys(name for cell in cells for name in cell.rows)
+    for name in names:
+        if name not in rows:
+            raise UserError(
+                f"{typed}: no row {name!r} among the finished runs.{did_you_mean(name, rows)}"
+            )
+    found = [cell for cell in cells if all(name in cell.rows for name in names)]
+    if not found:
+        raise UserError(
+            f"{typed}: {' and '.join(names)} were never run on the same data set, regime and π; "
+            f"`{cells[0].command} --method {','.join(names)}` makes such runs"
+        )
+    return found
+
+
 @dataclass
 class Missing:
     """Runs that lack a file, and the one line that says so."""
@@ -179,6 +197,15 @@ def side_file(run: Finished) -> Diagnostics | None:
         return Diagnostics.read(run.folder)
     except DamagedFile:
         return None
+
+
+def left_out(rows: Collection[str], most: int = MOST_LINES) -> str:
+    """A note that a figure shows some of the rows only; empty if it shows all."""
+    if len(rows) <= most:
+        return ""
+    return (
+        f"The figure shows the first {most} of {len(rows)} rows; the table and the files have all."
+    )
 
 
 def label_names(cell: RunCell, labels: int) -> list[str]:

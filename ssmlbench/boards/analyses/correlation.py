@@ -14,6 +14,7 @@ from ssmlbench.boards.analyses.contract import (
     Findings,
     Option,
     RunCell,
+    cells_with,
     label_names,
     nothing,
     table,
@@ -23,7 +24,6 @@ from ssmlbench.boards.analyses.drawing import panels
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import INK, plain_numbers
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.diagnostics import PAIRED_LABELS
 from ssmlbench.protocol.metrics import Values
 from ssmlbench.runs.finished import Finished
@@ -55,12 +55,13 @@ class Correlation(Analysis):
         if not 0 <= threshold <= 1:
             raise UserError(f"--threshold {threshold:g}: must lie in [0, 1]")
         found = []
-        for cell in cells:
+        of = str(options.get("of", ""))
+        for cell in cells_with(cells, [of], f"--of {of}") if of else cells:
             rows, _ = with_diagnostics(cell, "head_weights")
             rows = {n: [m for m in runs if "pair_counts" in m[1]] for n, runs in rows.items()}
             rows = {name: runs for name, runs in rows.items() if runs}
             if rows:
-                found.append(_of_cell(cell, rows, str(options.get("of", "")), threshold))
+                found.append(_of_cell(cell, rows, of, threshold))
         labels = max((_label_count(cell) for cell in cells), default=0)
         if not found and labels > PAIRED_LABELS:
             raise UserError(
@@ -133,7 +134,9 @@ def _of_cell(
     cell: RunCell, rows: Mapping[str, Sequence[Any]], of: str, threshold: float
 ) -> Findings:
     if of and of not in rows:
-        raise UserError(f"--of {of}: no such row in {cell.where}.{did_you_mean(of, rows)}")
+        raise UserError(
+            f"--of {of}: its runs in {cell.where} have noted no weights; {', '.join(rows)} have"
+        )
     shown = of or next(iter(rows))
     names = label_names(cell, len(next(iter(rows.values()))[0][1]["label_counts"]))
     body: list[list[object]] = []

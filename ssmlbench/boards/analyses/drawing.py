@@ -53,12 +53,14 @@ def save(draw: Callable[[], Figure], kind: str) -> bytes:
     return out.getvalue()
 
 
-def panels(count: int, height: float = 190, width: float = WIDTH) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` panels below each other, each `height` points high."""
+def panels(
+    count: int, height: float = 190, width: float = WIDTH, ratios: Sequence[float] | None = None
+) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` panels below each other, each `height` points high, or as `ratios` say."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width / 72, count * height / 72), layout="constrained")
-    axes = figure.subplots(count, 1, squeeze=False)[:, 0]
+    axes = figure.subplots(count, 1, squeeze=False, height_ratios=ratios)[:, 0]
     return figure, list(axes)
 
 

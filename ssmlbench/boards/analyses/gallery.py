@@ -16,7 +16,9 @@ from ssmlbench.boards.analyses.contract import (
     Option,
     RunCell,
     ScoredRuns,
+    cells_with,
     label_names,
+    left_out,
     nothing,
     table,
     with_scores,
@@ -28,7 +30,6 @@ from ssmlbench.boards.report.text import clean
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import cache_root
 from ssmlbench.core.sealed_files import CARD
-from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.data.task import Task
 
 if TYPE_CHECKING:
@@ -63,11 +64,16 @@ class Gallery(Analysis):
                 raise UserError(f"--{name} {options[name]}: must be at least 1")
         if options["rows"] > MOST_ROWS:
             raise UserError(f"--rows {options['rows']}: a figure shows at most {MOST_ROWS}")
+        pair = [part.strip() for part in str(options["differ"]).split(",") if part.strip()]
+        if pair:
+            if len(set(pair)) != 2:
+                raise UserError(f"--differ {options['differ']}: two rows of the board: bce,cap")
+            cells = cells_with(cells, pair, f"--differ {options['differ']}")
         found = []
         for cell in cells:
             stored, _ = with_scores(cell)
             if stored:
-                found.append(_of_cell(cell, stored, options))
+                found.append(_of_cell(cell, stored, pair, options))
         if not found:
             raise nothing(self.name, "no run here has scores.safetensors", cells[0].command)
         return found
@@ -91,22 +97,23 @@ def most_different(a: NDArray[Any], b: NDArray[Any], count: int) -> list[int]:
     return [int(row) for row in np.argsort(-apart, kind="stable")[:count]]
 
 
-def _of_cell(cell: RunCell, stored: ScoredRuns, options: Mapping[str, Any]) -> Findings:
-    firsts = {row: runs[0][1] for row, runs in stored.items()}
+def _of_cell(
+    cell: RunCell, stored: ScoredRuns, pair: Sequence[str], options: Mapping[str, Any]
+) -> Findings:
+    firsts = {row: runs[0][1] for row, runs in stored.items() if not pair or row in pair}
     truth = next(iter(firsts.values())).truth
+    # Each fold of --regime given has its own test rows.
+    firsts = {row: one for row, one in firsts.items() if np.array_equal(one.truth, truth)}
     names = label_names(cell, truth.shape[1])
     count = min(options["rows"], len(truth))
     shown = list(firsts)[:MOST_METHODS]
-    if options["differ"]:
-        pair = [part.strip() for part in str(options["differ"]).split(",")]
-        if len(pair) != 2:
-            raise UserError(f"--differ {options['differ']}: two rows of the board, e.g. bce,cap")
-        for name in pair:
-            if name not in firsts:
-                raise UserError(
-                    f"--differ {name}: no such row in {cell.where}.{did_you_mean(name, firsts)}"
-                )
-        shown = pair
+    if pair:
+        if len(firsts) < 2:
+            raise UserError(
+                f"--differ {','.join(pair)}: their first runs in {cell.where} have no scores of the same "
+                f"test rows; `{cell.command} --method {','.join(pair)}` makes them"
+            )
+        shown = list(pair)
         rows = most_different(firsts[pair[0]].scores, firsts[pair[1]].scores, count)
         how = f"the rows on which {pair[0]} and {pair[1]} differ most"
     else:
@@ -136,9 +143,8 @@ def _of_cell(cell: RunCell, stored: ScoredRuns, options: Mapping[str, Any]) -> F
         ["test row", "true labels", "method", f"its {options['top']} best labels"],
         body,
         f"{how[0].upper()}{how[1:]}; the first seed of each method. {RIGHT}: a true label; {WRONG}: not.",
-        ""
-        if inputs
-        else "The prepared data set is not in this machine's cache: no inputs are shown.",
+        _inputs_note(task, bool(inputs)),
+        left_out(firsts, MOST_METHODS),
         left=4,
     )
 
@@ -160,6 +166,15 @@ def _inputs(task: Task | None, rows: Sequence[int], count: int) -> dict[int, Any
         return {}
     inputs = task.inputs("test")
     return {row: inputs[row] for row in rows}
+
+
+def _inputs_note(task: Task | None, shown: bool) -> str:
+    """Why no inputs are shown; empty if they are."""
+    if shown:
+        return ""
+    if task is None:
+        return "The prepared data set is not in this machine's cache: no inputs are shown."
+    return "Inputs that are vectors, or rows of a fold, are not shown."
 
 
 def _draw_row(

@@ -14,6 +14,7 @@ from ssmlbench.boards.analyses.contract import (
     Findings,
     RunCell,
     label_names,
+    left_out,
     mean_text,
     nothing,
     side_file,
@@ -29,6 +30,7 @@ from ssmlbench.boards.analyses.drawing import (
     styles_for,
 )
 from ssmlbench.boards.query import Query
+from ssmlbench.core.errors import UserError
 from ssmlbench.protocol.decisions import decide
 from ssmlbench.protocol.metrics import Values, average_precision
 from ssmlbench.runs.scores import StoredScores
@@ -132,6 +134,7 @@ def _of_cell(cell: RunCell, decision: str) -> Findings | None:
         "mean over labels of the variance between its positives' and its negatives' accuracy. Lower "
         "is fairer; a method that finds nothing is fair too.",
         missing.text,
+        left_out(precisions),
     )
     order = np.argsort(-np.asarray(counts), kind="stable")
 
@@ -154,6 +157,11 @@ def _train_counts(cell: RunCell, truth: NDArray[np.bool_]) -> tuple[NDArray[Any]
 def _judge(
     one: StoredScores, decision: str, groups: Sequence[str]
 ) -> tuple[dict[str, Values], dict[str, float]]:
+    if one.lacking(decision):
+        raise UserError(
+            f"analyse labels: the runs are older than --decision {decision} and have no parameters of it; "
+            "type --decision threshold"
+        )
     predicted = decide(one.scores, decision, truth=one.truth, parameters=one.parameters)
     precision = np.asarray(average_precision(one.scores, one.truth), dtype=np.float64)
     positives, negatives = class_accuracies(predicted, one.truth)

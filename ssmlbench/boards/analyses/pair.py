@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ssmlbench.boards.analyses.contract import (
     Analysis,
     Findings,
     Option,
     RunCell,
+    cells_with,
     label_names,
     table,
     with_scores,
@@ -23,15 +25,19 @@ from ssmlbench.boards.bootstrap import bootstrap
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import HUES, INK
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.metrics import METRICS, average_precision
+from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.scores import StoredScores
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LEVEL, POWER = 0.05, 0.8
-MOST_SEEDS = 10_000
+MOST_SEEDS, MOST_LABELS = 10_000, 60
+
+Pairs = Mapping[str, Sequence[Finished]]
+"""Row → its runs, by seed."""
 
 
 class PairAnalysis(Analysis):
@@ -50,42 +56,43 @@ class PairAnalysis(Analysis):
         a, b = str(options["a"]), str(options["b"])
         if a == b:
             raise UserError(f"analyse pair {a} {b}: name two rows that differ")
-        names = dict.fromkeys(name for cell in cells for name in cell.rows)
-        for name in (a, b):
-            if name not in names:
-                raise UserError(
-                    f"analyse pair: no row {name!r} among the finished runs.{did_you_mean(name, names)}"
-                )
         if not options["bootstrap"] >= 100:
             raise UserError(f"--bootstrap {options['bootstrap']}: take at least 100 draws")
-        both = [cell for cell in cells if a in cell.rows and b in cell.rows]
-        if not both:
-            raise UserError(
-                f"analyse pair: {a} and {b} were never run on the same data set, regime and π; "
-                f"`{cells[0].command} --method {a},{b}` makes such runs"
-            )
-        return [_of_cell(cell, a, b, query, options["bootstrap"]) for cell in both]
+        if not any(key in METRICS for key in query.metrics):
+            raise UserError("analyse pair: --metric names costs only; name a metric, e.g. map")
+        found, reasons = [], []
+        for cell in cells_with(cells, (a, b), f"analyse pair {a} {b}"):
+            try:
+                found.append(_of_cell(cell, a, b, query, options["bootstrap"]))
+            except UserError as error:
+                reasons.append(str(error))
+        if not found:
+            raise UserError(reasons[0])
+        if reasons:
+            notes = [*found[-1].table.notes, *(f"Left out: {reason}" for reason in reasons)]
+            found[-1] = replace(found[-1], table=replace(found[-1].table, notes=notes))
+        return found
 
 
 def seeds_needed(difference: float, deviation: float) -> int | None:
-    """Seeds for a paired t test to see a difference with 80 % power at 0.05; None: never."""
-    for seeds in range(2, MOST_SEEDS + 1):
-        if detectable(seeds, deviation) <= abs(difference):
-            return seeds
-    return None
+    """Seeds for a paired t test to see a difference with 80 % power at 0.05; None: more than MOST_SEEDS."""
+    if difference == 0:
+        return None
+    seeds = np.arange(2, MOST_SEEDS + 1)
+    enough = np.flatnonzero(detectable(seeds, deviation) <= abs(difference))
+    return int(seeds[enough[0]]) if len(enough) else None
 
 
-def detectable(seeds: int, deviation: float) -> float:
+def detectable(seeds: ArrayLike, deviation: float) -> NDArray[np.float64]:
     """The smallest mean difference that a paired t test sees with 80 % power at 0.05.
 
     (t_{1 − 0.05/2} + t_{0.8}) · s / √n with n − 1 degrees of freedom.
     """
     from scipy.stats import t
 
-    freedom = seeds - 1
-    return float(
-        (t.ppf(1 - LEVEL / 2, freedom) + t.ppf(POWER, freedom)) * deviation / math.sqrt(seeds)
-    )
+    count = np.asarray(seeds, dtype=np.float64)
+    quantiles = t.ppf(1 - LEVEL / 2, count - 1) + t.ppf(POWER, count - 1)
+    return np.asarray(quantiles * deviation / np.sqrt(count))
 
 
 def label_wins(
@@ -105,20 +112,40 @@ def label_wins(
     return differences.mean(axis=0), deviation
 
 
-def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Findings:
+def _common_runs(cell: RunCell, a: str, b: str) -> tuple[Pairs, dict[str, list[StoredScores]]]:
+    """The runs of both rows with the seeds that both have, and their scores of the same test rows."""
     runs = {name: {run.spec.seed: run for run in cell.rows[name]} for name in (a, b)}
     seeds = sorted(runs[a].keys() & runs[b].keys())
+    again = f"`{cell.command} --method {a},{b}` makes"
     if not seeds:
-        raise UserError(f"analyse pair: {a} and {b} have no common seed in {cell.where}")
+        raise UserError(
+            f"analyse pair: {a} and {b} have no common seed in {cell.where}; {again} one"
+        )
     kept = {name: [runs[name][seed] for seed in seeds] for name in (a, b)}
     scored, missing = with_scores(RunCell(cell.board, cell.level, kept))
     if missing.rows:
-        raise UserError(
-            f"analyse pair: {next(iter(missing.rows.values()))} has no readable scores.safetensors; "
-            f"`{cell.command} --method {a},{b}` makes it"
-        )
+        folder = next(iter(missing.rows.values()))
+        raise UserError(f"analyse pair: {folder} has no readable scores.safetensors; {again} it")
     stored = {name: [scores for _, scores in found] for name, found in scored.items()}
-    metrics = [key for key in query.metrics if key in METRICS]
+    truth = stored[a][0].truth
+    if any(not np.array_equal(one.truth, truth) for one in (*stored[a], *stored[b])):
+        raise UserError(
+            f"analyse pair: the runs of {cell.where} were judged on different test rows, as each fold of "
+            "--regime given has its own; `ssmlbench compare --stats` compares them seed by seed"
+        )
+    return kept, stored
+
+
+def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Findings:
+    kept, stored = _common_runs(cell, a, b)
+    seeds = [run.spec.seed for run in kept[a]]
+    every = [*stored[a], *stored[b]]
+    old = any(one.lacking(query.decision) for one in every)
+    metrics = [k for k in query.metrics if k in METRICS and not (old and METRICS[k].uses_decision)]
+    if not metrics:
+        raise UserError(
+            f"analyse pair: the runs are older than --decision {query.decision}; type --decision threshold"
+        )
     intervals = bootstrap(
         stored[a], metrics, query.decision, query.convention, draws, baseline=stored[b]
     )
@@ -133,7 +160,7 @@ def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Finding
         deviation = float(apart.std(ddof=1)) if len(seeds) > 1 else math.nan
         mean, (low, high) = float(apart.mean()), intervals[key]
         wanted = seeds_needed(mean, deviation) if len(seeds) > 1 else None
-        least = detectable(len(seeds), deviation) if len(seeds) > 1 else math.nan
+        least = float(detectable(len(seeds), deviation)) if len(seeds) > 1 else math.nan
         facts = {
             "kind": "metric",
             "metric": key,
@@ -155,11 +182,8 @@ def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Finding
         side = a if low > 0 else b if high < 0 else "–"
         if side != "–" and not METRICS[key].higher_is_better:
             side = b if side == a else a
-        numbers = [
-            f"{facts['a']:.4f}",
-            f"{facts['b']:.4f}",
-            f"{mean:+.4f} [{low:+.4f}, {high:+.4f}]",
-        ]
+        interval = "" if math.isnan(low) else f" [{low:+.4f}, {high:+.4f}]"
+        numbers = [f"{facts['a']:.4f}", f"{facts['b']:.4f}", f"{mean:+.4f}{interval}"]
         shown = "–" if math.isnan(least) else f"{least:.4f}"
         body.append([METRICS[key].title, *numbers, side, shown, wanted or "–"])
     mean_by_label, deviation_by_label = label_wins(stored[a], stored[b])
@@ -191,28 +215,29 @@ def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Finding
 
     def draw() -> Figure:
         order = np.argsort(-np.nan_to_num(mean_by_label), kind="stable")
-        figure, axes = panels(1, height=max(190, 40 + 9.5 * min(len(order), 60)))
         order = order[np.isfinite(mean_by_label[order])]
-        shown = order if len(order) <= 60 else np.concatenate([order[:30], order[-30:]])
+        shown = order if len(order) <= MOST_LABELS else np.concatenate([order[:30], order[-30:]])
         some = "" if len(shown) == len(order) else f", {len(shown)} of {len(order)} labels"
-        for y, k in enumerate(shown):
-            ahead = mean_by_label[k] >= 0
-            axes[0].errorbar(
-                mean_by_label[k],
-                y,
-                xerr=deviation_by_label[k],
-                fmt="o" if ahead else "s",
-                color=HUES[0] if ahead else HUES[1],
-                mfc=HUES[0] if ahead else "white",
-                ms=4,
-                linewidth=0.9,
-            )
-        axes[0].axvline(0, color=INK, linewidth=0.8)
-        axes[0].set_yticks(range(len(shown)), [names[k][:22] for k in shown], fontsize=7.5)
-        axes[0].set_ylim(len(shown) - 0.4, -0.6)
+        heights = [40 + 17 * len(metrics), max(110, 40 + 9.5 * len(shown))]
+        figure, axes = panels(2, height=sum(heights) / 2 + 20, ratios=heights)
+        of_metrics = [record for record in records if record["kind"] == "metric"]
+        bars = [(r["difference"], r["low"], r["high"]) for r in of_metrics]
+        _differences(axes[0], bars, [METRICS[r["metric"]].title for r in of_metrics])
         finish(
             axes[0],
-            f"{a} − {b} per label{some}, {cell.where}",
+            f"{a} − {b} per metric, {cell.where}",
+            "difference\n(bar: 95 % over test rows)",
+            "",
+            named_rows=True,
+        )
+        bars = [
+            (m, m - d, m + d)
+            for m, d in zip(mean_by_label[shown], deviation_by_label[shown], strict=True)
+        ]
+        _differences(axes[1], bars, [names[k][:22] for k in shown])
+        finish(
+            axes[1],
+            f"{a} − {b} per label{some}",
             f"difference of average precision\n(filled: {a} ahead; bar: ± std over seeds)",
             "",
             named_rows=True,
@@ -220,3 +245,18 @@ def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Finding
         return figure
 
     return Findings(f"pair {a} {b}", cell.where, section, records, draw, f"{a} against {b}.")
+
+
+def _differences(
+    axis: Axes, bars: Sequence[tuple[float, float, float]], names: Sequence[str]
+) -> None:
+    """A row for each difference (value, low, high): filled where it is positive."""
+    for y, (value, low, high) in enumerate(bars):
+        ahead = value >= 0
+        colour = HUES[0] if ahead else HUES[1]
+        axis.plot([low, high], [y, y], color=colour, linewidth=0.9)
+        fill = colour if ahead else "white"
+        axis.plot([value], [y], "o" if ahead else "s", color=colour, mfc=fill, ms=4)
+    axis.axvline(0, color=INK, linewidth=0.8)
+    axis.set_yticks(range(len(names)), names, fontsize=7.5)
+    axis.set_ylim(len(names) - 0.4, -0.6)

@@ -14,6 +14,7 @@ from ssmlbench.boards.analyses.contract import (
     Findings,
     RunCell,
     label_names,
+    left_out,
     mean_text,
     nothing,
     table,
@@ -132,6 +133,7 @@ def _of_cell(cell: RunCell) -> Findings | None:
         "the hidden labels, which no method sees. Coverage: share of entries that are trusted. ECE: of the "
         "averaged network's scores of hidden entries, ten bins.",
         missing.text and f"no pseudo-labels of whole pools: {', '.join(missing.rows)}",
+        left_out(curves),
     )
 
     def draw() -> Figure:
@@ -164,7 +166,25 @@ def _calibration_records(
         for k, name in enumerate(names):
             facts = {"method": row, "seed": seed, "epoch": int(epoch), "label": name}
             found.append({"kind": "calibration", **facts, "ece": calibration_error(at[:, :, k])})
+    found += reliability_records(noted["calibration"][-1].sum(axis=2, dtype=np.float64), row, seed)
     return found
+
+
+def reliability_records(counts: NDArray[Any], row: str, seed: int) -> list[dict[str, Any]]:
+    """The reliability curve after the last epoch, all labels together; counts: 3 × bins."""
+    edges = np.linspace(0, 1, counts.shape[1] + 1)
+    facts = {"kind": "reliability", "method": row, "seed": seed}
+    return [
+        {
+            **facts,
+            "from": float(low),
+            "to": float(high),
+            "count": float(number),
+            "mean_score": float(total / number) if number else float("nan"),
+            "share_true": float(true / number) if number else float("nan"),
+        }
+        for low, high, number, total, true in zip(edges[:-1], edges[1:], *counts, strict=True)
+    ]
 
 
 def _figure(

@@ -14,6 +14,7 @@ from ssmlbench.boards.analyses.contract import (
     RunCell,
     ScoredRuns,
     label_names,
+    left_out,
     mean_text,
     nothing,
     table,
@@ -25,12 +26,14 @@ from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import numbered_style
 from ssmlbench.protocol.diagnostics import GROUPS, HISTOGRAM_BINS
 from ssmlbench.protocol.metrics import Values
+from ssmlbench.runs.scores import StoredScores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_PANELS = 4
+MOST_PANELS = 8
+"""Panels of a figure: one for each method, or two (of training entries)."""
 
 
 class ScoresAnalysis(Analysis):
@@ -80,19 +83,20 @@ def _test_scores(cell: RunCell, stored: ScoredRuns, lost: str) -> Findings:
                 means = [
                     float(part.mean()) if part.size else np.nan for part in (positive, negative)
                 ]
-                facts = {
-                    "method": row,
-                    "seed": run.spec.seed,
-                    "label": name,
-                    "wasserstein": apart[k],
-                }
-                records.append({**facts, "mean_positive": means[0], "mean_negative": means[1]})
+                facts = {"kind": "label", "method": row, "seed": run.spec.seed, "label": name}
+                facts |= {"wasserstein": apart[k], "mean_positive": means[0]}
+                records.append({**facts, "mean_negative": means[1]})
         spread = (
             f" ± {np.std(averages, ddof=1):.4f}"
             if len(averages) > 1 and np.isfinite(averages).all()
             else ""
         )
         body.append([row, len(averages), f"{mean_text(averages)}{spread}"])
+    densities = {row: _score_histograms([one for _, one in runs]) for row, runs in stored.items()}
+    for row, by_class in densities.items():
+        for label, counts in by_class.items():
+            facts = {"kind": "density", "method": row, "entries": label}
+            records += _histogram_records(facts, counts, 0.0)
     section = table(
         f"{cell.where} · scores of positives and negatives",
         ["method", "seeds", "1-Wasserstein distance"],
@@ -101,16 +105,14 @@ def _test_scores(cell: RunCell, stored: ScoredRuns, lost: str) -> Findings:
         "grows with separation and with the spread of the scores: compare methods whose scores mean "
         "the same.",
         lost,
+        left_out(stored, MOST_PANELS),
     )
 
     def draw() -> Figure:
         shown = list(stored)[:MOST_PANELS]
         figure, axes = panels(len(shown), height=140)
         for axis, row in zip(axes, shown, strict=True):
-            scores = np.concatenate([one.scores.ravel() for _, one in stored[row]])
-            truth = np.concatenate([one.truth.ravel() for _, one in stored[row]])
-            for i, (label, member) in enumerate((("positives", truth), ("negatives", ~truth))):
-                counts = np.histogram(scores[member], HISTOGRAM_BINS, (0, 1))[0]
+            for i, (label, counts) in enumerate(densities[row].items()):
                 _density(axis, counts, 0, 1, label, i)
             axis.set_yscale("log")
             place = f", {cell.where}" if axis is axes[0] else ""
@@ -120,6 +122,26 @@ def _test_scores(cell: RunCell, stored: ScoredRuns, lost: str) -> Findings:
         return figure
 
     return Findings("scores", cell.where, section, records, draw, "Densities of test scores.")
+
+
+def _score_histograms(runs: Sequence[StoredScores]) -> dict[str, NDArray[Any]]:
+    """Histograms of the scores of positives and of negatives, all labels and runs together."""
+    found: dict[str, NDArray[Any]] = {}
+    for name, positive in (("positives", True), ("negatives", False)):
+        parts = (one.scores[one.truth == positive] for one in runs)
+        found[name] = np.sum([np.histogram(p, HISTOGRAM_BINS, (0, 1))[0] for p in parts], axis=0)
+    return found
+
+
+def _histogram_records(
+    facts: Mapping[str, Any], counts: NDArray[Any], low: float
+) -> list[dict[str, Any]]:
+    """One record for each bin over [low, 1]."""
+    edges = np.linspace(low, 1, len(counts) + 1)
+    return [
+        {**facts, "from": float(a), "to": float(b), "count": float(n)}
+        for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)
+    ]
 
 
 def _density(axis: Axes, counts: NDArray[Any], low: float, high: float, label: str, i: int) -> None:
@@ -162,13 +184,9 @@ def _training_entries(cell: RunCell) -> Findings | None:
                     continue
                 last = counts if counts.ndim == 2 else counts[-1]
                 sums[row, kind] = sums.get((row, kind), 0) + last
-                edges = np.linspace(low, 1, HISTOGRAM_BINS + 1)
                 for group, bins in zip(GROUPS, last, strict=True):
                     facts = {"method": row, "seed": run.spec.seed, "kind": kind, "entries": group}
-                    records += [
-                        {**facts, "from": float(a), "to": float(b), "count": float(n)}
-                        for a, b, n in zip(edges[:-1], edges[1:], bins, strict=True)
-                    ]
+                    records += _histogram_records(facts, bins, low)
     centres = (np.arange(HISTOGRAM_BINS) + 0.5) / HISTOGRAM_BINS
     body = []
     for row in found:
@@ -185,6 +203,7 @@ def _training_entries(cell: RunCell) -> Findings | None:
         "Of at most 2,048 training rows after the last epoch. y is 1 for observed positives and 0 for all "
         "others, so that hidden positives are false negatives of a method that assumes them negative.",
         missing.text,
+        left_out(found, MOST_PANELS // 2),
     )
 
     def draw() -> Figure:

@@ -63,7 +63,7 @@ def theorem(ratio: float, mu: float, sigma: float, c: float) -> Errors:
     inside = a * a + q
     if (
         inside < 0
-    ):  # the wider class is nowhere denser than the other: it, or none else, is predicted
+    ):  # the class with the larger deviation is denser everywhere: it alone is predicted
         positive_only = ratio < 1
         return Errors(0.0 if positive_only else 1.0, 1.0 if positive_only else 0.0, one_class=True)
     root = math.sqrt(inside)

@@ -14,7 +14,9 @@ from ssmlbench.boards.analyses.contract import (
     Findings,
     Option,
     RunCell,
+    cells_with,
     label_names,
+    left_out,
     mean_text,
     nothing,
     table,
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 MANNERS = {"supervised": "by the true labels", "trained_on": "by labels and pseudo-labels"}
 """The two manners, and which labels they read."""
+MANNER_NAMES = {"supervised": "supervised", "trained_on": "semi-supervised"}
+"""The manners as the files name them."""
 FEW_LABELS = 4
 MOST_CHOSEN = 12
 """Labels of the second figure: by default, and at most."""
@@ -64,8 +68,9 @@ class Vdfd(Analysis):
     ) -> list[Findings]:
         """Two findings for each cell: methods side by side, and a few labels of one method."""
         found: list[Findings] = []
-        for cell in cells:
-            found += _of_cell(cell, str(options.get("labels", "")), str(options.get("of", "")))
+        of = str(options.get("of", ""))
+        for cell in cells_with(cells, [of], f"--of {of}") if of else cells:
+            found += _of_cell(cell, str(options.get("labels", "")), of)
         if not found:
             raise nothing(
                 self.name,
@@ -119,6 +124,7 @@ def _of_cell(cell: RunCell, labels: str, of: str) -> list[Findings]:
         "True labels: the supervised manner, which only the judge can compute. Trained on: labels and "
         "trusted pseudo-labels; for a method that decides them in each batch, labelled rows only.",
         missing.text,
+        left_out(curves),
     )
 
     def draw() -> Figure:
@@ -149,8 +155,8 @@ def _records(
         for k, name in enumerate(names):
             facts = {"method": row, "seed": seed, "epoch": int(epoch), "label": name}
             values = dict(zip(ANGLE_COLUMNS, map(float, statistics[e, :, k]), strict=True))
-            manner_name = "supervised" if manner == "supervised" else "semi-supervised"
-            found.append({**facts, "manner": manner_name, "vdfd": vdfd[e, k], **values})
+            facts["manner"] = MANNER_NAMES[manner]
+            found.append({**facts, "vdfd": vdfd[e, k], **values})
     return found
 
 
@@ -158,7 +164,9 @@ def _few_labels(
     cell: RunCell, found: Mapping[str, Any], names: Sequence[str], labels: str, of: str
 ) -> Findings:
     if of and of not in found:
-        raise UserError(f"--of {of}: no such row in {cell.where}.{did_you_mean(of, found)}")
+        raise UserError(
+            f"--of {of}: its runs in {cell.where} have noted no angles; {', '.join(found)} have"
+        )
     giving = [name for name, runs in found.items() if "pseudo_counts" in runs[0][1]]
     row = of or next(iter([*giving, *found]))
     members = found[row]
@@ -170,8 +178,18 @@ def _few_labels(
             end = float(np.mean(ends))
             body.append([names[k], about, f"{end:+.5f}" if np.isfinite(end) else "–"])
             records += [
-                {"label": names[k], "manner": manner, "seed": run.spec.seed, "vdfd": float(end)}
-                for (run, _), end in zip(members, ends, strict=True)
+                {
+                    "method": row,
+                    "seed": run.spec.seed,
+                    "epoch": int(epoch),
+                    "label": names[k],
+                    "manner": MANNER_NAMES[manner],
+                    "vdfd": float(value),
+                }
+                for run, noted in members
+                for epoch, value in zip(
+                    noted["sample_epochs"], variance_difference(noted[manner])[:, k], strict=True
+                )
             ]
     section = table(
         f"{cell.where} · VDFD of single labels, {row}",
