@@ -9,7 +9,7 @@ from dataclasses import replace
 from ssmlbench.boards.board import Board, BoardRow, Cell, Difference
 from ssmlbench.boards.columns import COSTS, Column
 from ssmlbench.boards.query import Query
-from ssmlbench.core.intervals import mean_with_interval
+from ssmlbench.core.intervals import fold_overlap, mean_with_interval
 from ssmlbench.protocol.regimes import REGIMES
 from ssmlbench.runs.finished import Finished
 
@@ -35,7 +35,7 @@ def add_differences(board: Board, runs: Runs, query: Query) -> None:
         for row in others:
             if row is not baseline:
                 ours, theirs = (each.cells[metric.key, level] for each in (row, baseline))
-                difference = paired_difference(ours, theirs)
+                difference = paired_difference(ours, theirs, board.setting["folds"])
                 if difference is not None:
                     row.differences[level] = difference
     if query.draws and metric.key not in COSTS:
@@ -67,8 +67,11 @@ def _baseline(board: Board, metric: Column, level: str, name: str) -> BoardRow |
     )
 
 
-def paired_difference(ours: Cell, theirs: Cell) -> Difference | None:
-    """The mean difference over common seeds with its 95 % t interval; None without a common seed."""
+def paired_difference(ours: Cell, theirs: Cell, folds: int | None) -> Difference | None:
+    """The mean difference over common seeds with its 95 % t interval; None without a common seed.
+
+    folds: of which the seeds are; None or 0: of none. Folds share training rows: a wider interval.
+    """
     before = dict(zip(theirs.seeds, theirs.values, strict=True))
     pairs = zip(ours.seeds, ours.values, strict=True)
     values = [value - before[seed] for seed, value in pairs if seed in before]
@@ -77,7 +80,7 @@ def paired_difference(ours: Cell, theirs: Cell) -> Difference | None:
     count = len(values)
     if count < LEAST_SEEDS:
         return Difference(math.fsum(values) / count, count)
-    mean, interval = mean_with_interval(values)
+    mean, interval = mean_with_interval(values, fold_overlap(folds))
     return Difference(mean, count, interval)
 
 

@@ -22,3 +22,8 @@ def mean_with_interval(
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
     reach = float(stdtrit(count - 1, 0.975)) * deviation * math.sqrt(1 / count + overlap)
     return mean, (mean - reach, mean + reach)
+
+
+def fold_overlap(folds: int | None) -> float:
+    """What differences on folds share, as `mean_with_interval` takes it; 0 for seeds without folds."""
+    return 1 / (folds - 1) if folds and folds > 1 else 0.0

@@ -55,6 +55,7 @@ def run(
     decoded_cache: bool = True,
     keep_model: bool | None = None,
     progress: bool = False,
+    log: str | None = None,
     **options: Scalar,
 ) -> RunResult: ...
 
@@ -82,6 +83,7 @@ def run(
     decoded_cache: bool = True,
     keep_model: bool | None = None,
     progress: bool = False,
+    log: str | None = None,
     **options: Any,
 ) -> RunResults: ...
 
@@ -108,6 +110,7 @@ def run(
     decoded_cache: bool = True,
     keep_model: bool | None = None,
     progress: bool = False,
+    log: str | None = None,
     **options: Any,
 ) -> RunResult | RunResults:
     """Make a run, or every combination of the lists given. Finished runs are never made twice.
@@ -134,10 +137,13 @@ def run(
     decoded_cache: whether large image sets are decoded once, and the pixels kept on disk for all runs.
     keep_model: whether each run's model is stored, for `predict`; by default unless it is large.
     progress: show the progress on the terminal.
+    log: copy finished runs to `tensorboard`, `mlflow` or `wandb`, or to several of them, with commas.
     options: every other option of `ssmlbench run`, with underscores: `epochs=20`, `freeze=True`.
     """
+    from ssmlbench.grid.loggers import logger_names
     from ssmlbench.grid.request import requested_specs
 
+    loggers = logger_names(log)
     axes = {"dataset": dataset, "pi": pi, "seed": seed, "regime": regime}
     files = [plugin] if isinstance(plugin, str | Path) else plugin
     request = _request({"method": method, **axes, **options}, seeds, settings, files, grid)
@@ -148,7 +154,7 @@ def run(
     dispatch = _dispatch(root, device, jobs, threads, workers, decoded_cache, keep_model)
     prepare_data = _preparer(data_dir, skip_bad)
     specs = requested_specs(request, plugins, dispatch, prepare_data, root if tuned else None)
-    failed = _make(specs, plugins, dispatch, progress)
+    failed = _make(specs, plugins, dispatch, progress, loggers)
     failed_hashes = {spec.hash for spec, _ in failed}
     finished = [spec for spec in specs if spec.hash not in failed_hashes]
     if not finished:
@@ -276,17 +282,27 @@ def _preparer(
 
 
 def _make(
-    specs: Sequence[RunSpec], plugins: Plugins, dispatch: Dispatch, progress: bool
+    specs: Sequence[RunSpec],
+    plugins: Plugins,
+    dispatch: Dispatch,
+    progress: bool,
+    loggers: Sequence[str],
 ) -> list[tuple[RunSpec, str]]:
     """Make the runs that are not finished; those that failed, and why."""
     from rich.console import Console
 
     from ssmlbench.grid.dispatch import ignore
     from ssmlbench.grid.display import Display
+    from ssmlbench.grid.loggers import LoggingThread
 
-    with _torch_state_restored(), Display(Console(), len(specs), quiet=not progress) as display:
+    troubles: list[str] = []  # a warning must not be raised in the thread of a logger
+    logs = LoggingThread(loggers, dispatch.context.results, troubles.append)
+    display = Display(Console(), len(specs), quiet=not progress)
+    with _torch_state_restored(), logs, display:
         listener: Listener = display.report if progress else ignore
-        summary = dispatch.run(dispatch.plan(specs, plugins), listener)
+        summary = dispatch.run(dispatch.plan(specs, plugins), logs.listening(listener))
+    for trouble in troubles:
+        warnings.warn(trouble, stacklevel=3)
     return list(getattr(summary, "failed", ()))
 
 

@@ -221,7 +221,7 @@ class LoggingThread:
             for logger in list(self.loggers):
                 try:
                     self._log(logger, spec)
-                except Exception as error:  # a library, a disk or a server
+                except (Exception, SystemExit) as error:  # a library, a disk or a server
                     self.loggers.remove(logger)
                     self.warn(
                         f"--log {logger.name}: {_reason(error, logger)}; runs are not logged there"
@@ -237,7 +237,7 @@ class LoggingThread:
         write_atomically(mark, "")
 
 
-def _reason(error: Exception, logger: RunLogger) -> str:
+def _reason(error: BaseException, logger: RunLogger) -> str:
     if isinstance(error, ImportError):
         return f"{error}; install it with `pip install 'ssmlbench[{logger.name}]'`"
     text = str(error).strip().partition("\n")[0]

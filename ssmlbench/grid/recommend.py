@@ -111,7 +111,8 @@ class Recommendation:
                 found = [other.first(judged) for other in found]
                 best = best and (best[0].first(judged), best[1])
             found.append(one)
-            if name != FLOOR and (best is None or one.mean > best[0].mean):
+            leads = best is None or math.isnan(best[0].mean) or one.mean > best[0].mean
+            if name != FLOOR and leads:
                 trained = self._train(one, listener, urgent=best is None)
                 best = best if trained is None else (one, trained)
         if best is None and found:  # the floor is better than nothing
@@ -119,7 +120,8 @@ class Recommendation:
             best = None if trained is None else (found[0], trained)
         if best is None:
             raise UserError("no learner could be run on this data set")
-        return Recommended(sorted(found, key=lambda one: -one.mean), *best)
+        by_mean = sorted(found, key=lambda one: (math.isnan(one.mean), -one.mean))
+        return Recommended(by_mean, *best)
 
     def specs(self, method: str, folds: int) -> list[RunSpec]:
         """The runs of one learner: a run for each fold; folds 0: one, on every labelled row."""

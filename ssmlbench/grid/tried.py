@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ssmlbench.core.intervals import mean_with_interval
+from ssmlbench.core.intervals import fold_overlap, mean_with_interval
 from ssmlbench.protocol.metrics import average_precision
 from ssmlbench.runs.metric_values import metric_value
 from ssmlbench.runs.scores import StoredScores
@@ -63,7 +63,7 @@ class Tried:
     @property
     def expected_micro_f1(self) -> tuple[float, LowHigh]:
         """Micro-F1 over folds, with its 95 % interval."""
-        return mean_with_interval(self.micro_f1, 1 / (self.folds - 1))
+        return mean_over_folds(self.micro_f1, self.folds)
 
     @property
     def expected_map(self) -> tuple[float, LowHigh]:
@@ -77,10 +77,13 @@ def training_seconds(run: Finished) -> float:
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and the standard deviation of some values."""
-    mean = math.fsum(values) / len(values)
-    squares = math.fsum((value - mean) ** 2 for value in values)
-    return mean, math.sqrt(squares / max(len(values) - 1, 1))
+    """The mean and the standard deviation of the values that are finite; NaN if none is."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return math.nan, math.nan
+    mean = math.fsum(finite) / len(finite)
+    squares = math.fsum((value - mean) ** 2 for value in finite)
+    return mean, math.sqrt(squares / max(len(finite) - 1, 1))
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,18 @@ class FoldDifference:
 def fold_difference(ours: Tried, theirs: Tried) -> FoldDifference:
     """The mean difference over folds, with its paired t interval."""
     each = [a - b for a, b in zip(ours.values, theirs.values, strict=True)]
-    return FoldDifference(*mean_with_interval(each, 1 / (ours.folds - 1)))
+    return FoldDifference(*mean_over_folds(each, ours.folds))
+
+
+def mean_over_folds(values: Sequence[float], folds: int) -> tuple[float, LowHigh]:
+    """The mean of some folds' values and its 95 % interval, which is unbounded for fewer than two.
+
+    A fold without a positive has no mAP: its value is NaN and does not count.
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    if len(finite) < 2:
+        return mean_and_deviation(values)[0], (-math.inf, math.inf)
+    return mean_with_interval(finite, fold_overlap(folds))
 
 
 def map_of_all(folds: Sequence[StoredScores]) -> tuple[float, LowHigh]:
@@ -114,15 +128,17 @@ def map_of_all(folds: Sequence[StoredScores]) -> tuple[float, LowHigh]:
 
     scores = np.concatenate([fold.scores for fold in folds])
     truth = np.concatenate([fold.truth for fold in folds])
+    judged = truth.any(axis=0)  # labels without a positive have no AP
+    scores, truth = scores[:, judged], truth[:, judged]
+    if not judged.any():
+        return math.nan, (0.0, 1.0)
     whole = float(np.nanmean(average_precision(scores, truth)))
     blocks = min(BLOCKS, len(scores))
     block_of = np.arange(len(scores)) % blocks
-    without = np.array(
-        [
-            np.nanmean(average_precision(scores[block_of != b], truth[block_of != b]))
-            for b in range(blocks)
-        ]
-    )
+    left = [(scores[block_of != b], truth[block_of != b]) for b in range(blocks)]
+    without = np.array([np.nanmean(average_precision(*rest)) for rest in left if rest[1].any()])
+    if len(without) < 2:
+        return whole, (0.0, 1.0)
     error = math.sqrt((blocks - 1) / blocks * float(((without - without.mean()) ** 2).sum()))
     reach = float(stdtrit(blocks - 1, 0.975)) * error
     return whole, (max(0.0, whole - reach), min(1.0, whole + reach))

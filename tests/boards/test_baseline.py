@@ -149,6 +149,21 @@ def test_the_report_has_the_table_of_differences(tmp_path: Path, levels: tuple[f
     assert {row.cells[0].text for row in last.rows} == {"forest °", "cap"}
 
 
+def test_intervals_of_folds_know_of_the_training_rows_that_folds_share(tmp_path: Path) -> None:
+    folds: dict[str, Any] = {"regime": "given", "pi": None, "folds": 5}
+    runs = [
+        *runs_of(tmp_path, "forest", [0.6, 0.6, 0.9, 0.5], LABELLED, estimator=True, **folds),
+        *runs_of(tmp_path, "cap", [0.7, 0.8, 0.9, 0.6], BOTH, **folds),
+    ]
+    board = one_board(runs)
+    (difference,) = next(row for row in board.rows if row.name == "cap").differences.values()
+    each = np.array([0.1, 0.2, 0.0, 0.1])
+    scale = each.std(ddof=1) * np.sqrt(1 / 4 + 1 / 4)  # test rows / training rows of a fold: 1 / 4
+    assert difference.interval == pytest.approx(stats.t.interval(0.95, 3, each.mean(), scale))
+    text = as_markdown(boards_document([board]))
+    assert "paired by fold, with a 95 % t interval, its variance corrected for the training" in text
+
+
 def test_differences_are_paired_by_seed(tmp_path: Path) -> None:
     forest = runs_of(tmp_path, "forest", [0.1, 0.2, 0.3, 0.9], LABELLED, estimator=True)
     cap = runs_of(tmp_path, "cap", [0.9, 0.3, 0.4, 0.5], BOTH)

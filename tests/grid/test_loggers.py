@@ -20,6 +20,8 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import AlreadyDone, Done, Failed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid import loggers
+from ssmlbench.grid.dispatch import Dispatch
+from ssmlbench.grid.from_python import _make
 from ssmlbench.grid.loggers import LOGGERS, LoggedRun, LoggingThread, RunLogger, logger_names
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
@@ -133,6 +135,29 @@ def test_a_failing_logger_is_one_warning_and_others_go_on(
     warned = log(["wandb", "kept"], copied, [(run.spec, Done(0.5, 1.0)) for run in runs])
     assert warned == ["--log wandb: OSError: the server said no; runs are not logged there"]
     assert len(kept) == 2
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), OSError(28, "No space left on device")])
+def test_runs_that_python_asks_for_are_logged_and_trouble_is_a_warning(
+    error: BaseException,
+    runs: list[Finished],
+    results: Path,
+    kept: list[LoggedRun],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(self: RunLogger, run: LoggedRun) -> None:
+        raise error
+
+    monkeypatch.setattr(LOGGERS["mlflow"], "log", fail)
+    copied = tmp_path / "results"
+    copied.symlink_to(results)
+    dispatch = Dispatch(RunContext(copied, "cpu"))
+    specs, plugins = [run.spec for run in runs], Plugins()
+    plugins.add(TinyNumbers)
+    with pytest.warns(UserWarning, match=f"--log mlflow: {type(error).__name__}"):
+        assert _make(specs, plugins, dispatch, False, logger_names("kept, mlflow")) == []
+    assert [run.spec for run in kept] == specs
 
 
 def test_a_package_that_is_missing_is_a_warning_with_the_command(

@@ -93,6 +93,22 @@ def judged(values: tuple[float, ...], folds: int) -> Tried:
     return Tried("a", "", (), folds, values, values, values)
 
 
+def test_folds_without_a_positive_do_not_count() -> None:
+    nan = float("nan")
+    ours, theirs = judged((0.5, nan, 0.7, 0.9), 4), judged((0.4, nan, 0.5, 0.6), 4)
+    assert ours.mean == pytest.approx(0.7)
+    found = fold_difference(ours, theirs)
+    assert found.mean == pytest.approx(0.2)
+    assert found.interval[0] < 0.2 < found.interval[1]
+    found = fold_difference(judged((0.5, nan), 2), judged((0.4, nan), 2))
+    assert (found.mean, found.clear) == (pytest.approx(0.1), False)
+    empty = StoredScores(np.full((4, 2), 0.5), np.zeros((4, 2), dtype=bool))
+    assert np.isnan(map_of_all([empty])[0])
+    one = StoredScores(np.eye(4)[:, :2], np.eye(4)[:, :2] == 1)
+    one.truth[1:] = False  # one positive of one label
+    assert map_of_all([one])[0] == 1
+
+
 def test_the_interval_of_all_held_out_rows_holds_the_truth_and_narrows_with_rows() -> None:
     random = np.random.default_rng(0)
 

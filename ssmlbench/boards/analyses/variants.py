@@ -16,7 +16,7 @@ from ssmlbench.boards.baseline import LEAST_SEEDS
 from ssmlbench.boards.columns import COLUMNS, Column
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import HUES, INK
-from ssmlbench.core.intervals import mean_with_interval
+from ssmlbench.core.intervals import fold_overlap, mean_with_interval
 from ssmlbench.runs.finished import Finished
 
 if TYPE_CHECKING:
@@ -44,15 +44,20 @@ class VariantRuns:
         return {run.spec.seed: query.value(run, metric) for run in self.runs}
 
 
-def paired(ours: Mapping[int, float], base: Mapping[int, float]) -> tuple[float, float, float, int]:
-    """Mean difference over common seeds, its 95 % t interval (NaN below 3 seeds), and their number."""
+def paired(
+    ours: Mapping[int, float], base: Mapping[int, float], folds: int | None = None
+) -> tuple[float, float, float, int]:
+    """Mean difference over common seeds, its 95 % t interval (NaN below 3 seeds), and their number.
+
+    folds: of which the seeds are; None or 0: of none.
+    """
     seeds = sorted(ours.keys() & base.keys())
     if not seeds:
         return math.nan, math.nan, math.nan, 0
     apart = [ours[seed] - base[seed] for seed in seeds]
     if len(seeds) < LEAST_SEEDS:
         return math.fsum(apart) / len(seeds), math.nan, math.nan, len(seeds)
-    mean, (low, high) = mean_with_interval(apart)
+    mean, (low, high) = mean_with_interval(apart, fold_overlap(folds))
     return mean, low, high, len(seeds)
 
 
@@ -68,7 +73,9 @@ def ablation_findings(
         cells: list[object] = []
         for metric in metrics:
             ours, theirs = (v.values(query, metric.key) for v in (variant, base))
-            mean, low, high, seeds = paired(ours, theirs)
+            mean, low, high, seeds = paired(
+                ours, theirs, base.runs[0].spec.folds if base.runs else None
+            )
             average = float(np.mean(list(ours.values()))) if ours else math.nan
             facts = {"method": method, "variant": variant.name, "metric": metric.key}
             changes = ", ".join(f"{k}={v}" for k, v in variant.changes.items())
