@@ -11,7 +11,8 @@ import numpy as np
 
 from ssmlbench.checks.statements import Broken, Statement
 from ssmlbench.data import SPLITS, BadRow, DatasetAdapter, Row
-from ssmlbench.data.row_contract import sound_label_names, sound_rows
+from ssmlbench.data.row_checks import RowChecker
+from ssmlbench.data.row_contract import adapter_error, sound_label_names, sound_rows
 from ssmlbench.plugins.contract import check_contract
 
 FIRST_ROWS = 200
@@ -28,33 +29,22 @@ def names_labels(cls: type[DatasetAdapter]) -> None:
     adapter = cls()
     if not adapter.files_there and adapter.hub is None:
         raise adapter.missing("its files are not there")
-    names = sound_label_names(adapter)
-    if not names or len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise Broken(f"label {twice[0]!r} comes twice" if twice else "there are no labels")
+    sound_label_names(adapter)
 
 
 def yields_rows(cls: type[DatasetAdapter], split: str) -> None:
-    """Check that a split has rows, and that each is of the declared kind."""
+    """Check that a split has rows, and that a run would take each of them."""
+    adapter = cls()
     rows = first_rows(cls, split)
     if not rows:
-        raise Broken(f"rows({split!r}) yields no row")
-    count = len(sound_label_names(cls()))
-    widths = set()
+        raise adapter_error(adapter, "rows", f"its {split} split has no rows")
+    checker = RowChecker(adapter, len(sound_label_names(adapter)))
     for number, row in enumerate(rows, start=1):
-        if isinstance(row, BadRow):
-            raise Broken(f"{row.where}: {row.reason}")
-        if row.labels is None and split == "test":
-            raise Broken(f"test row {number}: labels is None; a test row must be labelled")
-        outside = [k for k in row.labels or () if not 0 <= k < count]
-        if outside:
-            raise Broken(
-                f"{split} row {number}: label position {outside[0]} outside 0..{count - 1}"
-            )
-        if cls.kind == "vector":
-            widths.add(len(row.input))
-    if len(widths) > 1:
-        raise Broken(f"vectors have {min(widths)} to {max(widths)} values; expected one length")
+        checked = checker.checked(row, split, row.where or f"{split} row {number}")
+        if isinstance(checked, BadRow):
+            raise adapter_error(adapter, "rows", f"{checked.where}: {checked.reason}")
+        if isinstance(row, Row) and row.id:
+            checker.ids.add(row.id)
 
 
 def repeats_itself(cls: type[DatasetAdapter], split: str) -> None:
@@ -63,7 +53,8 @@ def repeats_itself(cls: type[DatasetAdapter], split: str) -> None:
         zip(first_rows(cls, split), first_rows(cls, split), strict=False), start=1
     ):
         if not _same(*pair):
-            raise Broken(f"{split} row {number} differs when it is read a second time")
+            what = f"{split} row {number} differs when it is read a second time"
+            raise adapter_error(cls(), "rows", what)
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -41,7 +41,7 @@ def findings(cls: type[Any], statements: Iterable[Statement]) -> Iterator[Findin
             statement.check()
         except Broken as problem:
             reason = str(problem)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a plugin may call sys.exit
             reason = explain(error, cls)
         else:
             yield Finding(statement, "ok")

@@ -10,7 +10,6 @@ import json
 import shutil
 import tempfile
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -22,14 +21,14 @@ from ssmlbench.core.checksums import file_facts
 from ssmlbench.core.errors import DamagedFile, DamageWarning, UserError
 from ssmlbench.core.files import publish_folder, read_own_json, write_json
 from ssmlbench.core.locks import Lock
-from ssmlbench.core.names import check_label, check_name
+from ssmlbench.core.names import check_name
 from ssmlbench.core.paths import cache_root
 from ssmlbench.core.sealed_files import LABELS
 from ssmlbench.data.adapter import DatasetAdapter, Kind
 from ssmlbench.data.label_lists import LabelCounts, LabelList
 from ssmlbench.data.published import differences_to_published
 from ssmlbench.data.row_checks import RowChecker, StoredRow
-from ssmlbench.data.row_contract import sound_label_names
+from ssmlbench.data.row_contract import adapter_error, sound_label_names
 from ssmlbench.data.task import Card, Task, card_file, inputs_file, labels_file, read_card
 from ssmlbench.data.traps import label_notes
 
@@ -155,14 +154,7 @@ def _label_names(adapter: DatasetAdapter) -> list[str]:
     if not adapter.files_there and adapter.hub is None:
         raise adapter.missing("its files are not there")
     check_name(adapter.name, "data set")
-    names = sound_label_names(adapter)
-    for name in names:
-        check_label(name, f"data set {adapter.name}")
-    twice = sorted(name for name, count in Counter(names).items() if count > 1)
-    if twice or not names:
-        what = f"label {twice[0]!r} comes twice" if twice else "there are no labels"
-        raise UserError(f"data set {adapter.name}: {what}")
-    return names
+    return sound_label_names(adapter)
 
 
 def _write_task(
@@ -190,10 +182,8 @@ def _write_task(
     for split, count in counts.items():
         if not count.rows:
             left = f" (bad rows left out: {sum(problems.counts.values()):,})"
-            raise UserError(
-                f"data set {adapter.name}: its {split} split has no rows"
-                + (left if problems.counts else "")
-            )
+            what = f"its {split} split has no rows{left if problems.counts else ''}"
+            raise adapter_error(adapter, "rows", what)
     return Card(
         name=adapter.name,
         kind=adapter.kind,

@@ -135,7 +135,7 @@ class RowChecker:
         leaks = self._test_inputs() if split == "train" and self.adapter.drop_leaks else set[int]()
         rows = sound_rows(self.adapter, split, self.label_count)
         for number, row in enumerate(rows, start=1):
-            checked = self._checked(row, split, row.where or f"{split} row {number}")
+            checked = self.checked(row, split, row.where or f"{split} row {number}")
             if isinstance(checked, BadRow):
                 self.problems.add(checked)
                 continue
@@ -158,7 +158,8 @@ class RowChecker:
         )
         return {s.digest for s in stored if isinstance(s, StoredInput)}
 
-    def _checked(self, row: Row | BadRow, split: str, where: str) -> StoredRow | BadRow:
+    def checked(self, row: Row | BadRow, split: str, where: str) -> StoredRow | BadRow:
+        """The row as it is written, or what is wrong with it. where: how to call it."""
         if isinstance(row, BadRow):
             return row
         try:

@@ -6,13 +6,16 @@ Faults of single rows in the raw files are BadRows, and not judged here.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+import operator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.names import check_label
 from ssmlbench.core.paths import near
 from ssmlbench.data.adapter import BadRow, DatasetAdapter, Kind, Row
 
@@ -21,21 +24,26 @@ def sound_label_names(adapter: DatasetAdapter) -> list[str]:
     """The adapter's label names; a UserError if they are not a list of texts."""
     try:
         names = adapter.label_names()
-    except Exception as error:
-        raise _raised(adapter, "label_names", error) from error
+    except (Exception, SystemExit) as error:
+        raise _raised(adapter, error) from error
     if isinstance(names, str) or not isinstance(names, Sequence):
-        raise _wrong(
+        raise adapter_error(
             adapter,
             "label_names",
             f"label_names returned {_shown(names)}; expected a list of texts",
         )
     for name in names:
         if not isinstance(name, str):
-            raise _wrong(
+            raise adapter_error(
                 adapter,
                 "label_names",
                 f"label_names returned {_shown(name)} as a name; expected a text",
             )
+        check_label(name, f"{_place(adapter, 'label_names')}data set {adapter.name}")
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice or not names:
+        what = f"label {twice[0]!r} comes twice" if twice else "there are no labels"
+        raise adapter_error(adapter, "label_names", what)
     return list(names)
 
 
@@ -44,43 +52,76 @@ def sound_rows(adapter: DatasetAdapter, split: str, labels: int) -> Iterator[Row
     number = 0
     try:
         rows = adapter.rows(split)
-        if rows is None:
-            raise _wrong(
-                adapter, "rows", "rows returned nothing; expected `yield Row(input, labels)`"
+        if isinstance(rows, str) or not isinstance(rows, Iterable):
+            what = "nothing" if rows is None else _shown(rows)
+            raise adapter_error(
+                adapter, "rows", f"rows returned {what}; expected `yield Row(input, labels)`"
             )
         for number, row in enumerate(rows, start=1):
             if not isinstance(row, BadRow) and (fault := _fault(row, adapter.kind, labels)):
                 where = getattr(row, "where", "") or f"{split} row {number}"
-                raise _wrong(adapter, "rows", f"{where}: {fault}")
+                raise adapter_error(adapter, "rows", f"{where}: {fault}")
             yield row
-    except (UserError, GeneratorExit):
+    except UserError:
         raise
-    except Exception as error:
-        raise _raised(adapter, "rows", error, f"after {split} row {number}: ") from error
+    except (Exception, SystemExit) as error:
+        raise _raised(adapter, error, f"after {split} row {number}: ") from error
 
 
 def _fault(row: object, kind: Kind, labels: int) -> str:
     """What is wrong with something that an adapter yielded; empty for a row."""
     if not isinstance(row, Row):
         return f"rows yielded {_shown(row)}; expected Row(input, labels)"
-    unknown = _label_fault(row.labels, labels) if row.labels is not None else ""
-    return unknown or _input_fault(row.input, kind)
+    for name in ("id", "where", "back_translation"):
+        if not isinstance(value := getattr(row, name), str):
+            return f"{name} is {_shown(value)}; expected a text"
+    known = _label_fault(row.labels, labels) if row.labels is not None else ""
+    return known or _position_fault("unknown", row.unknown) or _input_fault(row.input, kind)
+
+
+EXPECTED = {
+    "labels": "expected the positions of the positive labels, e.g. (0, 3)",
+    "unknown": "expected the positions of the labels that are not known, e.g. (0, 3)",
+}
 
 
 def _label_fault(given: Any, labels: int) -> str:
-    expected = "expected the positions of the positive labels, e.g. (0, 3)"
-    if isinstance(given, str) or not isinstance(given, Sequence | set | frozenset | np.ndarray):
-        return f"labels is {_shown(given)}; {expected}"
+    if fault := _position_fault("labels", given):
+        return fault
+    if labels > 2 and len(given) == labels and {int(k) for k in given} <= {0, 1}:
+        return f"labels is a row of {labels} zeros and ones; {EXPECTED['labels']}"
+    return ""
+
+
+def _position_fault(field: str, given: Any) -> str:
+    """What is wrong with the positions in a field of a row; empty if nothing is."""
+    expected = EXPECTED[field]
+    several = isinstance(given, Sequence | set | frozenset) or (
+        isinstance(given, np.ndarray) and given.ndim == 1
+    )
+    if isinstance(given, str) or not several:
+        return f"{field} is {_shown(given)}; {expected}"
     for position in given:
         if isinstance(position, str):
             return (
-                f"labels has the name {position!r}; {expected}: label_names().index({position!r})"
+                f"{field} has the name {position!r}; {expected}: label_names().index({position!r})"
             )
-        if isinstance(position, bool | np.bool_) or int(position) != position:
-            return f"labels has {_shown(position)}; {expected}"
-    if labels > 2 and len(given) == labels and {int(k) for k in given} <= {0, 1}:
-        return f"labels is a row of {labels} zeros and ones; {expected}"
+        if not _is_whole(position):
+            return f"{field} has {_shown(position)}; {expected}"
     return ""
+
+
+def _is_whole(number: object) -> bool:
+    """Whether it is a whole number; 3.0 is one, True is none."""
+    if isinstance(number, bool | np.bool_):
+        return False
+    if isinstance(number, float | np.floating):
+        return float(number).is_integer()
+    try:
+        operator.index(number)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return True
 
 
 def _input_fault(value: Any, kind: Kind) -> str:
@@ -88,10 +129,12 @@ def _input_fault(value: Any, kind: Kind) -> str:
         return "" if isinstance(value, str) else f"input is {_shown(value)}; expected a text"
     if kind == "vector":
         try:
-            dimensions = np.asarray(value, dtype=np.float32).ndim
-        except (TypeError, ValueError):
-            dimensions = -1
-        return "" if dimensions == 1 else f"input is {_shown(value)}; expected a vector of numbers"
+            given = np.asarray(value)
+            shape = () if given.dtype.kind == "c" else given.astype(np.float32, copy=False).shape
+        except Exception:  # a library's own kind of array may raise anything
+            shape = ()
+        sound = len(shape) == 1 and shape[0] > 0
+        return "" if sound else f"input is {_shown(value)}; expected a vector of numbers"
     if isinstance(value, Path | bytes):
         return ""
     if isinstance(value, np.ndarray):
@@ -111,12 +154,15 @@ def _shown(value: Any) -> str:
     return f"{text if len(text) < 40 else f'{text[:37]}…'} ({type(value).__name__})"
 
 
-def _wrong(adapter: DatasetAdapter, function: str, text: str) -> UserError:
+def adapter_error(adapter: DatasetAdapter, function: str, text: str) -> UserError:
+    """The error for what a function of the adapter gives, with the function's file and line."""
     return UserError(f"{_place(adapter, function)}data set {adapter.name}: {text}")
 
 
 def _place(adapter: DatasetAdapter, function: str) -> str:
-    """`file:line: ` of the adapter's function, if it has a file."""
+    """`file:line: ` of the adapter's function, if its author wrote one in a file."""
+    if type(adapter).__module__.split(".")[0] == "ssmlbench":
+        return ""  # a reader of users' files: their lines are in the rows' own messages
     try:
         file = Path(inspect.getfile(type(adapter)))
         line = inspect.getsourcelines(getattr(type(adapter), function))[1]
@@ -125,7 +171,7 @@ def _place(adapter: DatasetAdapter, function: str) -> str:
     return f"{near(file)}:{line}: "
 
 
-def _raised(adapter: DatasetAdapter, function: str, error: Exception, when: str = "") -> Exception:
+def _raised(adapter: DatasetAdapter, error: BaseException, when: str = "") -> BaseException:
     """An exception of the adapter's own code as a UserError with its line; others as they are."""
     if isinstance(error, UserError):
         return error

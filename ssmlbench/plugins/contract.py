@@ -284,14 +284,33 @@ def _parameters(cls: type[Any]) -> None:
     bases = [*engine_bases(cls), _library_base(cls)]
     for owner in own_classes(cls):
         for name, value in vars(owner).items():
-            if not inspect.isfunction(value) or (name.startswith("_") and name != "__init__"):
+            if name.startswith("_") and name != "__init__":
                 continue
             contract = next((vars(b)[name] for b in bases if name in vars(b)), None)
+            if isinstance(value, classmethod | staticmethod) and inspect.isfunction(contract):
+                _bound_parameters(cls, name, value, contract)
+            if not inspect.isfunction(value):
+                continue
             if isinstance(contract, classmethod | staticmethod):
                 kind = type(contract).__name__
                 raise wrong(cls, name, f"{name} must be a {kind}: write @{kind} above it")
             if inspect.isfunction(contract) and not inspect.getfullargspec(contract).varargs:
                 _same_parameters(cls, name, value, contract)
+
+
+def _bound_parameters(
+    cls: type[Any],
+    name: str,
+    value: classmethod[Any, Any, Any] | staticmethod[Any, Any],
+    contract: Any,
+) -> None:
+    """A static or class method gets no self: it must take the rest."""
+    given = [p for p in inspect.signature(contract).parameters.values() if p.default is p.empty][1:]
+    try:
+        inspect.signature(value.__get__(None, cls)).bind(*[None] * len(given))
+    except TypeError:
+        kind = type(value).__name__
+        raise wrong(cls, name, f"{name} is a {kind}, and gets no self: leave out @{kind}") from None
 
 
 def _same_parameters(cls: type[Any], name: str, given: Any, contract: Any) -> None:

@@ -256,18 +256,18 @@ def load_file(file: Path) -> ModuleType:
             spec.loader.exec_module(module)
         if tried := attempts_of(file):
             raise PermissionError(f"it {tried[0]}: labels are sealed")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         number = _line_in(error, file)
         where = f"{near(file)}:{number}" if number else str(near(file))
-        text = error.msg if isinstance(error, SyntaxError) else str(error)
+        text = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())
         raise UserError(
             f"{where}: does not import: {type(error).__name__}: {text}{_import_advice(error, file)}"
         ) from error
     return module
 
 
-def _import_advice(error: Exception, file: Path) -> str:
+def _import_advice(error: BaseException, file: Path) -> str:
     """What to write instead of an import that fails in a plugin file."""
     if not isinstance(error, ImportError):
         return ""

@@ -71,6 +71,11 @@ def explain(error: BaseException, *plugins: type[Any]) -> str:
     return f"{place}: {text}{advice}" if place else f"{text}{advice}"
 
 
+def passed_through(error: BaseException, *plugins: type[Any]) -> bool:
+    """Whether the exception passed through a line of one of the plugins' files."""
+    return bool(_raised_at(error, plugins))
+
+
 def _advice(error: BaseException, text: str) -> tuple[str, str]:
     """What to do about it, and the function to look at if no line of the plugin raised it."""
     if isinstance(error, AttributeError) and error.name is not None:

@@ -24,6 +24,7 @@ from ssmlbench.kit.estimator import Estimator
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.plugins.source_lines import explain
 from ssmlbench.protocol.regimes import REGIMES, Regime
 from ssmlbench.runs.recipes import Request, fitted_to_rows, with_recipe
 
@@ -72,9 +73,8 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
         raise UserError("--strong-views is for --freeze: without it every step draws a new view")
     typed |= _tuning(encoder, typed, on_vectors=freeze or encoder is Vector)
     options = _encoder_options(encoder, typed)
-    config = parse_config(method.Config, _own(settings, method, plugins), f"method {method.name}")
-    values = dataclasses.asdict(config)
-    defaults = dataclasses.asdict(method.Config())
+    config, default = _configs(method, _own(settings, method, plugins))
+    values, defaults = dataclasses.asdict(config), dataclasses.asdict(default)
     epochs = typed.setdefault("epochs", RunSpec.epochs)
     typed.setdefault("warmup_epochs", round(epochs * RunSpec.warmup_epochs / RunSpec.epochs))
     on_vectors = freeze or adapter.kind == "vector"
@@ -183,6 +183,16 @@ def default_encoder_notes(specs: Sequence[RunSpec], plugins: Plugins) -> list[st
         if note := about_default(name, adapter.kind, backbone, preferred):
             notes.append(note)
     return notes
+
+
+def _configs(method: type[Method | Estimator], texts: Mapping[str, str]) -> tuple[Any, Any]:
+    """The hyper-parameters of a run, and the method's defaults."""
+    try:
+        return parse_config(method.Config, texts, f"method {method.name}"), method.Config()
+    except UserError:
+        raise
+    except Exception as error:  # a Config may check its values, and raise anything
+        raise UserError(explain(error, method)) from error
 
 
 def _own(

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ssmlbench.core.errors import RunFailed, UserError
+from ssmlbench.core.errors import DISK_ERRORS, RunFailed, UserError
 from ssmlbench.core.events import Notify, TrainingStarted, Warned
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
@@ -25,7 +25,7 @@ from ssmlbench.kit.estimator import Estimator, Uses
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.plugins.source_lines import explain
+from ssmlbench.plugins.source_lines import explain, passed_through
 from ssmlbench.protocol.judge import JudgeDesk
 from ssmlbench.protocol.observation import Observation
 from ssmlbench.runs.context import RunContext
@@ -89,11 +89,16 @@ def train_run(
     spec = assignment.spec
     try:
         return _train(assignment, plugins, judge, notify, processes)
-    except (UserError, OSError):
+    except UserError:
         raise
     except Exception as error:
         encoder = find_encoder(plugins.encoders, spec.backbone, assignment.card.kind)
-        text = explain(error, plugins.methods[spec.method], encoder)
+        classes = (plugins.methods[spec.method], encoder)
+        if isinstance(error, OSError) and (
+            error.errno in DISK_ERRORS or not passed_through(error, *classes)
+        ):
+            raise
+        text = explain(error, *classes)
         failed = type(error) if isinstance(error, RunFailed) else RunFailed
         raise failed(text) from error
 

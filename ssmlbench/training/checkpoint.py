@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from ssmlbench.core.checksums import FIELD, UNSTAMPED, stamp, verify_stamp
-from ssmlbench.core.errors import DamagedFile, DamageWarning
+from ssmlbench.core.errors import ContractError, DamagedFile, DamageWarning
 from ssmlbench.core.files import atomic
 from ssmlbench.kit.method import Method
 from ssmlbench.training.evaluation import Progress
@@ -108,7 +108,7 @@ class TrainingState:
             {
                 "network": model.network.state_dict(),
                 "ema": model.ema.network.state_dict(),
-                "method": self.method.state_dict(),
+                "method": self._method_state(),
                 **{f"optimiser {k}": _optimiser_tensors(o) for k, o in optimisers.items()},
             },
             {
@@ -138,6 +138,18 @@ class TrainingState:
         if model.scaler:
             model.scaler.load_state_dict(facts["scaler"])
         self.progress.steps, self.progress.history = facts["steps"], facts["history"]
+
+    def _method_state(self) -> dict[str, Tensor]:
+        """The method's tensors by name; a ContractError if a `state_dict` of its own gives others."""
+        state = self.method.state_dict()
+        for name, value in state.items():
+            if not isinstance(value, Tensor):
+                raise ContractError(
+                    f"state_dict: {name!r} is a {type(value).__name__}, expected a tensor; leave "
+                    "state_dict out: every tensor on self is saved",
+                    "state_dict",
+                )
+        return state
 
     def _optimisers(self) -> dict[str, Optimizer]:
         return {"trainer": self.optimiser, **self.method.optimisers}

@@ -10,8 +10,12 @@ import pytest
 from rich.console import Console
 
 from ssmlbench.cli.check import check_plugins, suite
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import RunFailed, UserError
+from ssmlbench.data import prepare
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs.context import RunContext
+from ssmlbench.runs.execute import execute
+from ssmlbench.runs.resolve import resolve
 
 METHOD = '''
 import random
@@ -152,6 +156,18 @@ METHOD_MISTAKES = {
     "numpy-global": ('terms["unlabelled"] = trusted.mean() * np.random.rand()  #!', 'terms["unlabelled"] = self.config.weight * trusted.mean()', "draws from NumPy's generator, which the run does not seed"),
     "numpy-generator": ('terms["unlabelled"] = trusted.mean() * np.random.default_rng().random()  #!', 'terms["unlabelled"] = self.config.weight * trusted.mean()', "draws from NumPy's generator"),
     "python-random": ('terms["unlabelled"] = trusted.mean() * random.random()  #!', 'terms["unlabelled"] = self.config.weight * trusted.mean()', "draws from Python's `random`"),
+    "exits": ('raise SystemExit("done")  #!', 'terms["unlabelled"] = self.config.weight * trusted.mean()', "SystemExit: done"),
+    "exits-at-import": ("import time\nraise SystemExit(3)  #!", "import time\n", "does not import: SystemExit: 3"),
+    "import-of-a-file": ("import time\nopen('/nowhere/labels.txt')  #!", "import time\n", "does not import: FileNotFoundError"),
+    "import-says-much": ("import time\nraise ValueError('one\\ntwo')  #!", "import time\n", "does not import: ValueError: one two"),
+    "reads-a-file": ('terms["unlabelled"] = float(open("/nowhere/weight.txt").read()) * trusted.mean()  #!', 'terms["unlabelled"] = self.config.weight * trusted.mean()', "FileNotFoundError"),
+    "static-loss": ("    @staticmethod\n    def loss(self, labelled, unlabelled):", "    def loss(self, labelled, unlabelled):", "loss is a staticmethod, and gets no self: leave out @staticmethod", "def loss("),
+    "scores-a-property": ("    @property\n    def scores(self):", "    def scores(self, logits):", "expected a function: def scores(self, …)", "def scores("),
+    "state-dict-of-lists": ("    def state_dict(self):  #!\n        return {'count': [1, 2]}\n\n    def scores(self, logits):", "    def scores(self, logits):", "state_dict: 'count' is a list, expected a tensor"),
+    "config-asserts": ('weight: float = option(1.0, "λ: weight", search=between(0.1, 10.0))\n\n        def __post_init__(self):\n            assert self.weight > 2, "too small"  #!', 'weight: float = option(1.0, "λ: weight", search=between(0.1, 10.0))', "AssertionError: too small"),
+    "search-a-tuple": ('weight: float = option(1.0, "λ", search=(0.1, 10.0))  #!', 'weight: float = option(1.0, "λ: weight", search=between(0.1, 10.0))', "search must be between(…) or choice(…)"),
+    "term-names": ('        return dict(enumerate(terms.values()))', RETURN, "loss returned a term called 0; expected a text", "def loss("),
+    "loss-yields": ("        yield terms", RETURN, "loss returned a generator; expected a dictionary", "def loss("),
     "clock": ('terms["unlabelled"] = trusted.mean() * time.perf_counter()  #!', 'terms["unlabelled"] = self.config.weight * trusted.mean()', "draws from the clock"),
 }
 # fmt: on
@@ -355,6 +371,35 @@ DATASET_MISTAKES = {
     "label-floats": ('yield Row(f"text {i}", (0.5,))', 'yield Row(f"text {i}", (i % 3,))', "labels has 0.5", "def rows("),
     "text-bytes": ('yield Row(b"text", (i % 3,))', 'yield Row(f"text {i}", (i % 3,))', "expected a text", "def rows("),
     "text-none": ("yield Row(None, (i % 3,))", 'yield Row(f"text {i}", (i % 3,))', "input is None; expected a text", "def rows("),
+    "label-nested": ('yield Row(f"text {i}", [[0], [1]])', ROW, "labels has [0] (list); expected the positions", "def rows("),
+    "label-matrix": ('yield Row(f"text {i}", np.zeros((3, 3), int))', ROW, "labels is an array of int64 with shape (3, 3)", "def rows("),
+    "label-scalar": ('yield Row(f"text {i}", np.array(1))', ROW, "labels is an array of int64 with shape ()", "def rows("),
+    "label-none-inside": ('yield Row(f"text {i}", (None,))', ROW, "labels has None; expected the positions", "def rows("),
+    "label-nan": ('yield Row(f"text {i}", (float("nan"),))', ROW, "labels has nan (float)", "def rows("),
+    "label-outside": ('yield Row(f"text {i}", (0, 3))', ROW, "train row 1: label position 3 outside 0..2", "def rows("),
+    "label-negative": ('yield Row(f"text {i}", (-1,))', ROW, "label position -1 outside 0..2", "def rows("),
+    "unknown-names": ('yield Row(f"text {i}", (0,), unknown="b")', ROW, "unknown is 'b' (str); expected the positions of the labels that are not known", "def rows("),
+    "id-a-number": ('yield Row(f"text {i}", (i % 3,), i)', ROW, "id is 0 (int); expected a text", "def rows("),
+    "id-twice": ('yield Row(f"text {i}", (i % 3,), id="same")', ROW, "train row 2: id 'same' comes a second time", "def rows("),
+    "test-unlabelled": ('yield Row(f"text {i}", None if split == "test" else (0,))', ROW, "test row 1: a test row must be labelled", "def rows("),
+    "text-empty": ('yield Row("", (i % 3,))', ROW, "train row 1: the text is empty", "def rows("),
+    "row-of-other-names": ('yield Row(text=f"text {i}", label=(0,))  #!', ROW, "TypeError: Row.__init__() got an unexpected keyword argument 'text'"),
+    "yields-the-class": ("yield Row", ROW, "rows yielded <class", "def rows("),
+    "returns-a-row": ("        return Row('text', (0,))", ROWS, "rows returned Row(input='text', labels=(0,)", "def rows("),
+    "returns-a-text": ("        return 'train.tsv'", ROWS, "rows returned 'train.tsv' (str); expected `yield Row(input, labels)`", "def rows("),
+    "no-rows": ("        yield from ()", ROWS, "its train split has no rows", "def rows("),
+    "no-test-rows": ("for i in range(4 if split == 'train' else 0):", "for i in range(4):", "its test split has no rows", "def rows("),
+    "other-split": ("for i in range({'train': 4, 'valid': 4}[split]):  #!", "for i in range(4):", "KeyError: 'test'"),
+    "raises-later": ("if i == 2:\n                raise OSError(2, 'No such file', 'two.txt')  #!\n            yield Row(f'text {i}', (0,))", ROW, "after train row 2: FileNotFoundError: [Errno 2] No such file: 'two.txt'"),
+    "exits": ("raise SystemExit('no licence')  #!\n            yield", ROW, "after train row 0: SystemExit: no licence"),
+    "names-twice": ('        return ["a", "b", "a"]', '        return ["a", "b", "c"]', "label 'a' comes twice", "def label_names("),
+    "names-none": ("        return []", '        return ["a", "b", "c"]', "there are no labels", "def label_names("),
+    "names-blank": ('        return ["a", " ", "c"]', '        return ["a", "b", "c"]', "label ' ' is empty; rename it", "def label_names("),
+    "names-yielded": ('        yield from "abc"', '        return ["a", "b", "c"]', "expected a list of texts", "def label_names("),
+    "names-file": ('        return open("/nowhere/labels.txt").read().split()  #!', '        return ["a", "b", "c"]', "FileNotFoundError"),
+    "splits-a-tuple": ('    splits = ("train", "test")  #!\n\n    def label_names(self):', "    def label_names(self):", "expected a function: def splits(self, …)"),
+    "published-a-dictionary": ('    published = {"train": 4}  #!\n\n    def label_names(self):', "    def label_names(self):", "expected PublishedStatistics or None"),
+    "differs": ('yield Row(f"text {np.random.rand()}", (i % 3,))', ROW, "train row 1 differs when it is read a second time", "def rows("),
     "code-raises": ('yield Row({}["text"], (i % 3,))  #!', 'yield Row(f"text {i}", (i % 3,))', "KeyError: 'text'"),
 }
 # fmt: on
@@ -367,12 +412,52 @@ def test_a_mistake_in_a_data_set_is_one_line(tmp_path: Path, mistake: tuple[str,
     assert_one_line(file, checked(file), expected, *marker)
 
 
+def test_what_check_says_of_rows_stops_a_run_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never a traceback: `prepare` refuses each mistake with a UserError, in the words of `check`."""
+    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+    for name, (new, old, expected, *_) in DATASET_MISTAKES.items():
+        if name == "differs":  # a run reads its data once
+            continue
+        folder = tmp_path / name
+        folder.mkdir()
+        with pytest.raises(UserError) as refused:
+            prepare(Plugins([mistaken(folder, DATASET, new, old)]).datasets["mine"]())
+        assert expected in str(refused.value), name
+
+
+@pytest.mark.parametrize("name", ["config-asserts", "reads-a-file", "term-names"])
+def test_what_a_config_or_a_loss_does_wrong_stops_a_run_in_one_line(
+    tmp_path: Path, name: str
+) -> None:
+    vectors = (
+        DATASET.replace("Mine", "Tiny").replace('"mine"', '"tiny"').replace('"text"', '"vector"')
+    )
+    vectors = vectors.replace(ROW, "yield Row(np.arange(3.0) + i, (i % 3,))")
+    (tmp_path / "tiny.py").write_text(vectors.replace("bert-base-uncased", "vector"))
+    new, old, expected, *marker = METHOD_MISTAKES[name]
+    plugins = Plugins([file := mistaken(tmp_path, METHOD, new, old), tmp_path / "tiny.py"])
+    fields = {"method": "mine", "dataset": "tiny", "pi": 0.5, "epochs": 2, "warmup_epochs": 1}
+
+    def run() -> None:
+        execute(resolve(plugins, {}, **fields), plugins, RunContext(tmp_path / "r", "cpu", 1))
+
+    with pytest.raises((UserError, RunFailed)) as stopped:
+        run()
+    assert_one_line(file, str(stopped.value), expected, *marker)
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "expected"),
     [
         ("vector", "[[1.0, 2.0]]", "expected a vector of numbers"),
         ("vector", "['a', 'b']", "expected a vector of numbers"),
         ("vector", "3.0", "expected a vector of numbers"),
+        ("vector", "[]", "expected a vector of numbers"),
+        ("vector", "np.zeros(3, complex)", "expected a vector of numbers"),
+        ("vector", "np.array([1.0, np.nan])", "train row 1: a value of the vector is not a finite"),
+        ("vector", "np.zeros(2 + i % 2)", "train row 2: a vector of 3 numbers, others have 2"),
         ("image", "'image.png'", "write Path(…)"),
         ("image", "np.zeros((4, 4))", "expected uint8, H × W or H × W × 3"),
         ("image", "np.zeros((3, 4, 4, 1), np.uint8)", "expected uint8, H × W or H × W × 3"),

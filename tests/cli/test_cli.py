@@ -164,16 +164,13 @@ def test_what_there_is_can_be_listed_and_read(ssmlbench: Call) -> None:
     assert "multidigits" in ssmlbench("datasets").stdout
 
 
-def test_a_new_method_works_as_written_and_passes_the_check(
+def test_a_new_method_works_as_written(
     ssmlbench: Call, tiny: tuple[str, str], tmp_path: Path
 ) -> None:
     made = ssmlbench("new", "method", "my-method")
     assert made.returncode == 0
     assert (tmp_path / "my_method.py").is_file()
     assert ssmlbench("new", "method", "my-method").returncode == 2  # nothing is overwritten
-    checked = ssmlbench("check", "my_method.py")
-    assert checked.returncode == 0, checked.stdout
-    assert "everything holds" in checked.stdout
     run = ssmlbench(*RUN, *tiny, "--plugin", "my_method.py", "--method", "my-method")
     assert run.returncode == 0
     assert "mAP" in run.stdout
