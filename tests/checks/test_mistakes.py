@@ -432,13 +432,13 @@ def test_what_a_config_or_a_loss_does_wrong_stops_a_run_in_one_line(
     tmp_path: Path, name: str
 ) -> None:
     vectors = (
-        DATASET.replace("Mine", "Tiny").replace('"mine"', '"tiny"').replace('"text"', '"vector"')
+        DATASET.replace("Mine", "Few").replace('"mine"', '"few"').replace('"text"', '"vector"')
     )
     vectors = vectors.replace(ROW, "yield Row(np.arange(3.0) + i, (i % 3,))")
-    (tmp_path / "tiny.py").write_text(vectors.replace("bert-base-uncased", "vector"))
+    (tmp_path / "few.py").write_text(vectors.replace("bert-base-uncased", "vector"))
     new, old, expected, *marker = METHOD_MISTAKES[name]
-    plugins = Plugins([file := mistaken(tmp_path, METHOD, new, old), tmp_path / "tiny.py"])
-    fields = {"method": "mine", "dataset": "tiny", "pi": 0.5, "epochs": 2, "warmup_epochs": 1}
+    plugins = Plugins([file := mistaken(tmp_path, METHOD, new, old), tmp_path / "few.py"])
+    fields = {"method": "mine", "dataset": "few", "pi": 0.5, "epochs": 2, "warmup_epochs": 1}
 
     def run() -> None:
         execute(resolve(plugins, {}, **fields), plugins, RunContext(tmp_path / "r", "cpu", 1))
