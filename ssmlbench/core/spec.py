@@ -148,6 +148,13 @@ class RunSpec:
         least=1,
         setting=True,
     )
+    scaled_decoding: bool = run_option(
+        False,
+        "Decode JPEG files at a half, a quarter or an eighth where that is enough: quicker, other pixels.",
+        panel=ENCODER,
+        setting=True,
+        added_later=True,
+    )
     normalise: bool | None = run_option(
         None,
         "Images as the weights expect.",

@@ -79,12 +79,18 @@ def eight_bit(image: Image) -> Image:
     return image.convert("L" if image.mode == "1" else "RGB")
 
 
-def opened(content: bytes) -> Image:
-    """A stored image file, decoded, and turned as its EXIF orientation says."""
+def opened(content: bytes, least: int | None = None) -> Image:
+    """A stored image file, decoded, and turned as its EXIF orientation says.
+
+    least: pixels that suffice for both sides. JPEG files are then decoded at the smallest of their own
+    scales that has them; None: as they are.
+    """
     from PIL import Image, ImageOps
     from PIL.ExifTags import Base
 
     image: Image.Image = Image.open(io.BytesIO(content))
+    if least is not None:
+        image.draft(image.mode, (least, least))
     image.load()
     if image.getexif().get(Base.Orientation) is None:
         return image

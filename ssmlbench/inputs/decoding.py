@@ -26,6 +26,7 @@ class SquareDecoder:
     files: ImageFiles
     size: int
     interpolation: str = "bilinear"
+    scaled: bool = False  # JPEG files are decoded at a smaller scale where that has enough pixels
 
     def __len__(self) -> int:
         return len(self.files)
@@ -46,14 +47,16 @@ class SquareDecoder:
         from PIL import __version__, features
 
         jpeg = features.version("libjpeg_turbo") or features.version("jpg")
-        how = {"size": self.size, "interpolation": self.interpolation}
+        how: dict[str, Any] = {"size": self.size, "interpolation": self.interpolation}
+        how |= {"scaled": True} if self.scaled else {}
         return {**how, "pillow": __version__, "jpeg": jpeg}
 
     def decode(self, rows: NDArray[np.int64], out: Squares | None = None) -> Squares:
         """The rows, n × 3 × S × S, in a new array or in `out`."""
         squares = np.empty((len(rows), *self.shape), dtype=np.uint8) if out is None else out
+        least = self.size if self.scaled else None
         for square, row in zip(squares, rows, strict=True):
-            image = opened(self.files[int(row)])
+            image = opened(self.files[int(row)], least)
             square[...] = squashed(image, self.size, self.interpolation).transpose(2, 0, 1)
         return squares
 

@@ -151,6 +151,7 @@ class FrozenEncoder:
             "split": split,
             "view": view,
             "draw": draw,
+            **({"scaled_decoding": True} if spec.scaled_decoding else {}),
         }
 
     def folder(self, split: str, view: str, draw: int) -> FeatureFolder:
@@ -259,7 +260,8 @@ class FrozenEncoder:
         if self._loaded is None or self._loaded[0] != split:
             self._loaded = None  # free the other split's first
             reading = Reading(self.workers, self.decoded_cache, True, self.notify)
-            inputs = prepared_inputs(self.fitted, self.options, self.task, split, reading)
+            scaled = self.spec.scaled_decoding
+            inputs = prepared_inputs(self.fitted, self.options, self.task, split, reading, scaled)
             self._loaded = split, inputs
         return self._loaded[1]
 

@@ -49,7 +49,8 @@ class SplitLoader:
     def raw(self, split: str) -> SplitInputs:
         """The split as the encoder takes it."""
         options = EncoderOptions.of(self.spec)
-        return prepared_inputs(self.encoder, options, self.task, split, self.reading)
+        scaled = self.spec.scaled_decoding
+        return prepared_inputs(self.encoder, options, self.task, split, self.reading, scaled)
 
     def features(self, split: str) -> CachedInputs:
         """The frozen encoder's features of the split."""

@@ -41,13 +41,17 @@ def prepared_inputs(
     task: Task,
     split: str,
     reading: Reading | None = None,
+    scaled_decoding: bool = False,
 ) -> SplitInputs:
-    """A split prepared for an encoder, with its back-translations if it has any."""
+    """A split prepared for an encoder, with its back-translations if it has any.
+
+    scaled_decoding: whether JPEG files may be decoded at a smaller scale of their own.
+    """
     reading = reading or Reading()
     views = encoder.views(task.card.kind, task.card.flips, options)
-    files = task.image_files(split) if _is_plain(encoder) and options.image_size else None
+    files = task.image_files(split) if takes_squares(encoder, options) else None
     if files is not None and options.image_size:
-        decoder = SquareDecoder(files, options.image_size, encoder.interpolation)
+        decoder = SquareDecoder(files, options.image_size, encoder.interpolation, scaled_decoding)
         return _images(DecodedImages(decoder, task.card, split, reading.workers, reading.notify),
                        views, reading)  # fmt: skip
     if task.card.kind == "vector" and _is_plain(encoder):
@@ -59,6 +63,11 @@ def prepared_inputs(
     if translations is None:
         return inputs
     return BackTranslated(inputs, _prepared(encoder, options, translations, views))
+
+
+def takes_squares(encoder: type[Encoder], options: EncoderOptions) -> bool:
+    """Whether images are decoded and squashed for an encoder here, and not by itself."""
+    return bool(_is_plain(encoder) and options.image_size)
 
 
 def _is_plain(encoder: type[Encoder]) -> bool:

@@ -20,6 +20,7 @@ from ssmlbench.inputs.encoders import (
     find_encoder,
 )
 from ssmlbench.inputs.encoders.tuning import LORA_ALPHA, LORA_LR, LORA_RANK, require_peft
+from ssmlbench.inputs.prepared import takes_squares
 from ssmlbench.kit.estimator import Estimator
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
@@ -73,6 +74,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
         raise UserError("--strong-views is for --freeze: without it every step draws a new view")
     typed |= _tuning(encoder, typed, on_vectors=freeze or encoder is Vector)
     options = _encoder_options(encoder, typed)
+    _check_scaled_decoding(typed, encoder, options, adapter.kind)
     config, default = _configs(method, _own(settings, method, plugins))
     values, defaults = dataclasses.asdict(config), dataclasses.asdict(default)
     epochs = typed.setdefault("epochs", RunSpec.epochs)
@@ -116,6 +118,18 @@ def _labelled_rows(spec: RunSpec, card: Card) -> int:
     if regime.as_given:
         return card.labelled.get("train", 0) + card.partly_labelled.get("train", 0)
     return regime.labelled_count(card.rows["train"], spec.regime_number)
+
+
+def _check_scaled_decoding(
+    typed: Mapping[str, Any], encoder: type[Encoder], options: EncoderOptions, kind: str
+) -> None:
+    """Raise a UserError for such decoding of what ssmlbench itself does not decode and squash."""
+    squashed = kind == "image" and takes_squares(encoder, options)
+    if typed.get("scaled_decoding") and not squashed:
+        raise UserError(
+            f"--scaled-decoding is for image files that are squashed to --image-size; --backbone "
+            f"{encoder.name} takes its inputs as they are; leave it out"
+        )
 
 
 def check_label_count(

@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 from safetensors.numpy import load_file
 
+from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Decoding, Done, Event, Waiting, Warned
 from ssmlbench.core.locks import Lock
 from ssmlbench.data import Card, Task, images, prepare
@@ -27,6 +28,7 @@ from ssmlbench.inputs.decoding import SquareDecoder
 from ssmlbench.inputs.encoders import EncoderOptions
 from ssmlbench.inputs.encoders.base import Encoder
 from ssmlbench.inputs.encoders.small import SmallCnn
+from ssmlbench.inputs.frozen import FrozenEncoder
 from ssmlbench.inputs.prepared import Reading, prepared_inputs
 from ssmlbench.inputs.shards import ShardFolder
 from ssmlbench.inputs.splits import Inputs, PreparedRows, StoredInputs
@@ -128,6 +130,60 @@ def test_files_are_decoded_as_prepare_does(mode: str, interpolation: str) -> Non
 
 
 # ------------------------------------------------------------------------ decoded once, and shared
+
+
+def scaled_squares(contents: list[bytes], scaled: bool = True) -> np.ndarray:
+    decoder = SquareDecoder(contents, SIZE, scaled=scaled)  # type: ignore[arg-type]
+    return decoder.decode(np.arange(len(contents)))
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("saved", [{}, {"progressive": True}])
+def test_scaled_decoding_reads_fewer_pixels_of_a_large_jpeg(
+    mode: str, saved: dict[str, Any]
+) -> None:
+    drawn = Image.open(io.BytesIO(photograph(0, (8 * SIZE, 6 * SIZE)))).convert(mode)
+    content = io.BytesIO()
+    drawn.save(content, "JPEG", quality=95, **saved)
+    file = content.getvalue()
+    assert images.opened(file, SIZE).size == (2 * SIZE, 3 * SIZE // 2)  # a quarter
+    assert images.opened(file).size == (8 * SIZE, 6 * SIZE)
+    whole, scaled = (scaled_squares([file], s).astype(int) for s in (False, True))
+    assert np.abs(whole - scaled).mean() < 3
+    assert not np.array_equal(whole, scaled)
+
+
+def test_scaled_decoding_turns_images_as_their_orientation_says() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    upright, turned = photograph(1, (64, 96)), photograph(1, (64, 96), exif=exif)
+    expected = np.rot90(scaled_squares([upright])[0], k=-1, axes=(1, 2)).astype(int)
+    assert np.abs(expected - scaled_squares([turned])[0]).mean() < 3
+
+
+def test_scaled_decoding_leaves_small_and_other_files_as_they_are() -> None:
+    content = io.BytesIO()
+    Image.open(io.BytesIO(photograph(2, (90, 80)))).save(content, "PNG")
+    contents = [content.getvalue(), photograph(3, (SIZE + 3, SIZE + 1)), photograph(4, (5, 400))]
+    np.testing.assert_array_equal(scaled_squares(contents), scaled_squares(contents, False))
+
+
+def test_scaled_decoding_is_a_setting_of_its_own_and_for_squashed_images_only(
+    tiny: Plugins,
+) -> None:
+    fields: dict[str, Any] = {"method": "bce", "pi": 0.3, "dataset": "tiny-images"}
+    squashed = {"backbone": "squeezenet1_1", "weights": "none", "image_size": 32}
+    plain = resolve(tiny, {}, **fields, **squashed)
+    scaled = resolve(tiny, {}, **fields, **squashed, scaled_decoding=True)
+    assert resolve(tiny, {}, **fields, **squashed, scaled_decoding=False).hash == plain.hash
+    assert scaled.hash != plain.hash
+    keys = [
+        FrozenEncoder(spec, Squares, task_of(tiny), torch.device("cpu")).key("train", "plain", 0)
+        for spec in (plain, scaled)
+    ]
+    assert keys[1] == keys[0] | {"scaled_decoding": True}
+    with pytest.raises(UserError, match="--scaled-decoding is for image files that are squashed"):
+        resolve(tiny, {}, **fields, backbone="small-cnn", scaled_decoding=True)
 
 
 def test_a_second_run_decodes_nothing(

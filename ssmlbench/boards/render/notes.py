@@ -162,6 +162,7 @@ def _encoder_text(setting: Mapping[str, Any]) -> str:
     choices = ["frozen"] if setting["freeze"] else []
     choices += ["from scratch"] if setting["weights"].partition("@")[0] == "none" else []
     choices += [f"{setting['image_size']} px"] if setting["image_size"] else []
+    choices += ["scaled decoding"] if setting.get("scaled_decoding") else []
     choices += ["not normalised"] if setting["normalise"] is False else []
     choices += [f"{setting['max_tokens']} tokens"] if setting["max_tokens"] else []
     choices += ["padding pooled"] if setting["pooling"] == "all" else []
