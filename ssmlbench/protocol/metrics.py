@@ -19,6 +19,11 @@ from ssmlbench.protocol.matrices import as_labels, as_scores, blocks, by_label, 
 
 Values = NDArray[np.float64]
 
+SMALL_COLUMN = 4096
+"""Rows below which a column is simply sorted."""
+MOST_CELLS = 2**20
+"""Cells that a column is cut into: as floats, their numbers are exact."""
+
 CONVENTIONS = {
     "default": "",
     "released": "Released conventions: labels without a test positive count 0, One loss ties favour "
@@ -155,9 +160,7 @@ def _average_precision(
     first = np.flatnonzero(np.concatenate(([True], own[1:] != own[:-1])))
     levels = own[first]  # the distinct scores of positives, ascending
     if weights is None:
-        # a sort of values and a search for the few positives: half the time of an argsort
-        column = np.sort(column)
-        reach = (len(column) - np.searchsorted(column, levels)).astype(np.float64)[:, None]
+        reach = reaching(column, levels).astype(np.float64)[:, None]
         hits = (own.size - first).astype(np.float64)[:, None]
         group = np.diff(first, append=own.size).astype(np.float64)[:, None]
     else:
@@ -170,6 +173,40 @@ def _average_precision(
     total = group.sum(axis=0)
     precision = (group * hits / np.maximum(reach, 1)).sum(axis=0)
     return np.where(total > 0, precision / np.maximum(total, 1), np.nan)
+
+
+def reaching(column: NDArray[Any], levels: NDArray[Any]) -> NDArray[np.intp]:
+    """How many entries of a column reach each level; the levels ascend, and are entries themselves.
+
+    Entries are put into cells of equal width. Only those in the cells of levels, mostly few, are then
+    sorted and compared: less than half the time of sorting all.
+    """
+    rows, cells = len(column), min(len(column) // 2, MOST_CELLS)
+    low, width = levels[0], float(levels[-1]) - float(levels[0])
+    ratio = cells / width if width > 0 else np.inf
+    wide = column.dtype in (np.float32, np.float64) and 0 < ratio < np.finfo(column.dtype).max
+    if rows < SMALL_COLUMN or not wide:
+        sorted_out: NDArray[np.intp] = rows - np.searchsorted(np.sort(column), levels)
+        return sorted_out
+
+    scale = column.dtype.type(ratio)
+
+    def cell_of(values: NDArray[Any]) -> NDArray[np.intp]:
+        """Never a smaller one for a larger value: rounding keeps the order."""
+        with np.errstate(over="ignore"):
+            place = (values - low) * scale
+        cell: NDArray[np.intp] = np.clip(place, -1, cells, out=place).astype(np.intp) + 1
+        return cell
+
+    cell, at = cell_of(column), cell_of(levels)
+    shared = np.zeros(cells + 2, np.bool_)
+    shared[at] = True
+    near = np.sort(column.compress(shared.take(cell)))
+    counts = np.bincount(cell, minlength=cells + 2)
+    counts[at] = 0  # they are in `near`
+    above = np.add.reduceat(counts, at)[::-1].cumsum()[::-1]
+    reached: NDArray[np.intp] = len(near) - np.searchsorted(near, levels) + above
+    return reached
 
 
 def _sums(rows: NDArray[np.intp], start: NDArray[np.intp], weights: Values) -> Values:

@@ -26,6 +26,7 @@ from ssmlbench.protocol.metrics import (
     empty_labels,
     evaluate,
     evaluate_rules,
+    reaching,
 )
 
 VECTOR = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["metrics.oracle_topk"]
@@ -431,3 +432,31 @@ def test_large_label_spaces_are_measured_in_blocks(monkeypatch: pytest.MonkeyPat
     tracemalloc.stop()
     assert in_blocks == together
     assert peak < 1.6 * scores.nbytes  # a copy in double would be 2
+
+
+COLUMNS = {
+    "uniform": lambda draw: draw.random(9000),
+    "nearly all 0": lambda draw: draw.random(9000) ** 40,
+    "few values": lambda draw: draw.integers(0, 5, 9000) / 4,
+    "two values": lambda draw: draw.integers(0, 2, 9000) * 1e-30,
+    "far apart": lambda draw: draw.normal(size=9000) * 1e300 ** draw.random(9000),
+    "close together": lambda draw: 1 + draw.random(9000) * 1e-15,
+    "not finite": lambda draw: np.where(draw.random(9000) < 0.1, np.inf, draw.normal(size=9000)),
+    "negative infinity": lambda draw: np.where(draw.random(9000) < 0.1, -np.inf, draw.random(9000)),
+}
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int64])
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("share", [0.0005, 0.05, 1.0])
+def test_what_reaches_a_level_is_counted_exactly(name: str, kind: type, share: float) -> None:
+    draw = np.random.default_rng(0)
+    values = COLUMNS[name](draw)
+    if kind is np.int64:
+        values = np.nan_to_num(values, posinf=9, neginf=-9).clip(-(2**40), 2**40)
+    with np.errstate(over="ignore"):
+        column = values.astype(kind)
+    levels = np.unique(column[draw.random(len(column)) < share])
+    expected = [(column >= level).sum() for level in levels[:50]]
+    assert reaching(column, levels)[:50].tolist() == expected
+    assert reaching(column, levels[-1:]).tolist() == [(column >= levels[-1]).sum()]
