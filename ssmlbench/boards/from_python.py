@@ -33,9 +33,16 @@ Paths = str | Path | Iterable[str | Path]
 class Boards(Sequence[Board]):
     """Leaderboards: one for each data set, regime and setting. A notebook shows them as tables."""
 
-    def __init__(self, boards: Iterable[Board], metrics_chosen: bool = True):
+    def __init__(
+        self,
+        boards: Iterable[Board],
+        metrics_chosen: bool = True,
+        beside: tuple[Query, Sequence[Path]] | None = None,
+    ):
+        """beside: the papers' numbers to show with them, as a query and folders of further papers."""
         self._boards = tuple(boards)
         self._metrics_chosen = metrics_chosen
+        self._beside = beside
 
     @overload
     def __getitem__(self, index: int) -> Board: ...
@@ -45,7 +52,9 @@ class Boards(Sequence[Board]):
 
     def __getitem__(self, index: int | slice) -> Board | Boards:
         found = self._boards[index]
-        return found if isinstance(found, Board) else Boards(found, self._metrics_chosen)
+        if isinstance(found, Board):
+            return found
+        return Boards(found, self._metrics_chosen, self._beside)
 
     def __len__(self) -> int:
         return len(self._boards)
@@ -126,10 +135,17 @@ class Boards(Sequence[Board]):
         from ssmlbench.boards.render.numbers import NumberStyle
 
         boards = list(self._boards)
-        if layout == SETS and not self._metrics_chosen:
+        style, names = NumberStyle(digits, percent), RowNames(display_names, rename or {})
+        only_map = layout == SETS and not self._metrics_chosen
+        if only_map:
             boards = [replace(board, metrics=[METRICS["map"]]) for board in boards]
-        style = NumberStyle(digits, percent)
-        return table_document(boards, layout, style, RowNames(display_names, rename or {}))
+        if self._beside is None:
+            return table_document(boards, layout, style, names)
+        from ssmlbench.boards.render.beside_papers import papers_document
+
+        query, papers = self._beside
+        query = replace(query, metrics=("map",)) if only_map else query
+        return papers_document(boards, query, papers, layout, style, names)
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -146,13 +162,15 @@ def compare(
     regime: Several = None,
     pi: Numbers = None,
     metric: Several = None,
-    decision: str = "calibrated",
+    decision: str | None = None,
     selection: Several = None,
     convention: str = "default",
     bootstrap: int = 0,
     baseline: str = "auto",
     versions: Several = "newest",
     prefer: str | Path | None = None,
+    published: bool = False,
+    papers: Paths = (),
     **numbers: Numbers,
 ) -> Boards:
     """Build the leaderboards of the finished runs, as `ssmlbench compare` prints them.
@@ -161,7 +179,8 @@ def compare(
     dataset, method, regime, pi, selection: only these runs; one value, a list, or `"a,b"`.
     metric: the columns, e.g. `micro_f1`, `macro_f1`, `map`, `hamming`, `one_loss`, `seconds_per_epoch`,
         `peak_memory_mb`. By default the five metrics.
-    decision: the rule that turns scores into label sets, e.g. `calibrated`, `threshold`, `top-k`.
+    decision: the rule that turns scores into label sets: `calibrated` by default, `threshold`, `top-k`
+        (the default with `published`, as most papers use it).
     convention: `default`, or `released` (labels without a test positive count 0, ties favour the
         model).
     bootstrap: this many draws for 95 % intervals over test rows; 0 for none.
@@ -170,12 +189,16 @@ def compare(
     versions: of a method's code: `newest`, `all` (older ones as separate rows), or the first digits of
         digests.
     prefer: the results folder that counts where one run has different numbers in two.
+    published: show the papers' numbers beside ours, in every layout; without runs, theirs alone.
+    papers: folders with further published tables; gives `published`.
     numbers: other regimes' numbers, as pi is that of `semi`: `share=0.5`.
     """
     known = {option.name for option in NUMBERS}
     for name in numbers:
         if name not in known:
             raise UserError(f"compare() has no argument {name!r}.{did_you_mean(name, known)}")
+    further = [Path(papers)] if isinstance(papers, str | Path) else [Path(p) for p in papers]
+    published = published or bool(further)
     requested: dict[str, Any] = {"pi": pi, **numbers}
     query = Query(
         datasets=several(dataset, str, "dataset"),
@@ -184,21 +207,23 @@ def compare(
         methods=several(method, str, "method"),
         selections=several(selection, str, "selection"),
         metrics=several(metric, str, "metric") or tuple(METRICS),
-        decision=decision,
+        decision=decision or ("top-k" if published else "calibrated"),
         convention=convention,
         draws=bootstrap,
         baseline=baseline,
         versions=several(versions, str, "versions"),
     )
-    roots = [results] if isinstance(results, str | Path) else results
-    runs, complaints = read_finished(map(Path, roots))
+    roots = [Path(r) for r in ([results] if isinstance(results, str | Path) else results)]
+    if published and roots == [Path("results")] and not roots[0].is_dir():
+        roots = []  # the papers alone
+    runs, complaints = read_finished(roots)
     for complaint in complaints:
         warnings.warn(complaint, stacklevel=2)
     runs = merge_runs(runs, Path(prefer) if prefer is not None else None)
     boards = build_boards(runs, query)
-    if not boards:
+    if not boards and not published:
         raise nothing_fits(runs)
-    return Boards(boards, metric is not None)
+    return Boards(boards, metric is not None, (query, further) if published else None)
 
 
 def nothing_fits(runs: Sequence[Finished]) -> UserError:

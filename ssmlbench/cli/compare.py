@@ -76,6 +76,7 @@ def compare(
     from ssmlbench.boards.from_python import nothing_fits
     from ssmlbench.boards.layout import LAYOUTS, SETS
     from ssmlbench.boards.render import TEXT_FORMATS, print_document, table_document
+    from ssmlbench.boards.render.beside_papers import papers_document
 
     one_of(table.layout, LAYOUTS, "--layout")
     one_of(format_, ("table", *TEXT_FORMATS), "--format")
@@ -103,7 +104,9 @@ def compare(
     if not boards and not published:
         raise nothing_fits(runs)
     if published:
-        document = _beside_the_papers(boards, query, papers or (), table)
+        document = papers_document(
+            boards, query, papers or (), table.layout, table.numbers, table.names
+        )
     else:
         document = table_document(boards, table.layout, table.numbers, table.names)
     if stats:
@@ -150,35 +153,6 @@ def _audit(query: Query, papers: Sequence[Path]) -> Document:
             "differently; leave --dataset or --method out to see all"
         )
     return audit_document(rows, [m for m in misprints if wanted(m.value)], differing)
-
-
-def _beside_the_papers(
-    boards: list[Board], query: Query, papers: Sequence[Path], table: TableOptions
-) -> Document:
-    from ssmlbench.boards.layout import BOARDS
-    from ssmlbench.boards.published import filtered, read_published
-    from ssmlbench.boards.render import boards_document, check_names
-    from ssmlbench.boards.render.published_tables import published_layout_document
-    from ssmlbench.boards.render.side_by_side import side_by_side_document
-    from ssmlbench.boards.rule_audit import audit_rules
-    from ssmlbench.boards.side_by_side import side_by_side
-
-    values = read_published(papers)
-    tables = side_by_side(filtered(values, query), boards)
-    if not tables:
-        raise UserError(
-            "--published: no paper here has such numbers; without --published compare shows ours"
-        )
-    style, names = table.numbers, table.names
-    check_names(boards, names)
-    audited = audit_rules(values)
-    if table.layout != BOARDS:
-        return published_layout_document(tables, boards, audited, table.layout, style, names)
-    document = side_by_side_document(tables, audited, query.decision, style, names)
-    joined = [each.board for each in tables]
-    others = [board for board in boards if board not in joined]
-    document.add(boards_document(others, style, names))
-    return document
 
 
 def _statistics(boards: list[Board], query: Query, over: str) -> Document:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ssmlbench.boards.build import build_boards
+from ssmlbench.boards.from_python import compare
 from ssmlbench.boards.layout import METRICS, SETS
 from ssmlbench.boards.published import PublishedValue, filtered, read_published
 from ssmlbench.boards.query import Query
@@ -19,6 +20,7 @@ from ssmlbench.boards.render.published_tables import published_layout_document
 from ssmlbench.boards.render.side_by_side import side_by_side_document
 from ssmlbench.boards.rule_audit import audit_rules
 from ssmlbench.boards.side_by_side import side_by_side
+from ssmlbench.core.errors import UserError
 from ssmlbench.runs.finished import Finished
 from tests.boards.test_layout import call
 from tests.support.board_runs import grid
@@ -63,6 +65,7 @@ def test_papers_rows_stand_above_ours_in_one_table(
     assert rows["CAP", "BBAM"][:2] == ["0.7616†", "0.8216†"]  # BBAM's Table 2
     assert rows["cap", "ours"] == ["–", "0.5500 ± 0.0707", "–", "–"]
     assert panel.rows[panel.breaks[0]][1].text == "ours"
+    assert "rank" not in panel.headers  # one column of ours: its order is the rank
     # ours less theirs: 0.55 - 0.8216
     shown = {(row[0].text, row[1].text): row[3].text for row in differences.rows}
     assert shown == {("CAP", "BBAM"): "-0.2716"}
@@ -82,6 +85,39 @@ def test_a_table_of_metrics_marks_each_number_by_its_rule(
     assert not rows["DRML", "BBAM"][0].endswith("‡")
     assert rows["cap", "ours"][0].endswith("‡")
     assert not rows["cap", "ours"][1].endswith("‡")
+
+
+def test_ours_have_an_average_rank_over_our_columns(
+    tmp_path: Path, values: list[PublishedValue]
+) -> None:
+    runs = [
+        *grid(tmp_path / "a", {"cap": [0.5], "bce": [0.4]}, dataset="voc2012", pi=0.05),
+        *grid(tmp_path / "b", {"cap": [0.5], "bce": [0.6], "bbam": [0.7]}, dataset="voc2012"),
+    ]
+    found = document(values, runs, SETS)
+    panel = found.sections[0].panels[0]
+    assert panel.headers[-1] == "rank"
+    ranks = {row[0].text: row[-1].text for row in panel.rows if row[1].text == "ours"}
+    # cap: first and second of the two that every column has; bbam has one column only
+    assert ranks == {"bce": "1.50", "cap": "1.50", "bbam": "–"}
+    assert {row[-1].text for row in panel.rows if row[1].text != "ours"} == {"–"}
+    record = next(r for r in found.records if (r["method"], r["source"]) == ("cap", "ours"))
+    assert record["rank"] == 1.5
+
+
+def test_python_puts_papers_beside_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid(tmp_path / "results", {"cap": [0.5, 0.6]}, dataset="voc2012")
+    found = compare(tmp_path / "results", dataset="voc2012", published=True)
+    assert found[0].decision == "top-k"
+    assert "| cap | ours |" in found.to_markdown(layout="sets")
+    assert "CAP †" in found.to_markdown()
+    assert "tabular" in found.to_latex(layout="metrics")
+    monkeypatch.chdir(tmp_path.parent)  # no results folder: the papers alone
+    alone = compare(dataset="voc2012", regime="semi", published=True)
+    assert len(alone) == 0
+    assert "papers" in alone.to_markdown(layout="sets")
+    with pytest.raises(UserError, match="no paper here has such numbers"):
+        compare(tmp_path / "results", dataset="nowhere", published=True).to_markdown()
 
 
 def test_digits_never_exceed_what_a_paper_prints(

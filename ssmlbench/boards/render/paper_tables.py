@@ -92,10 +92,9 @@ def _value_panel(table: PaperTable, style: NumberStyle, names: RowNames) -> Pane
             cell = column.cell(name)
             text = style.cell(cell, column.metric)
             cells.append(Entry(text, cell.place if cell else 0))
-        rank = rank_text(table.ranks[name]) if name in table.ranks else DASH
-        more = [rank] if _has_rank(table) else []
+        more = [rank_of(table, name)] if has_rank(table) else []
         rows.append(texts(table_row_name(table, name, names), *cells, *more))
-    ranks = ["rank"] if _has_rank(table) else []
+    ranks = ["rank"] if has_rank(table) else []
     headers = ["method", *(_header(table, column) for column in table.columns), *ranks]
     groups = ["", *(_group(table, column) for column in table.columns), *(["" for _ in ranks])]
     return Panel(headers, rows, groups=_if_any(groups), title=_panel_title(table))
@@ -105,8 +104,14 @@ def _panel_title(table: PaperTable) -> str:
     return ", ".join(metric.title for metric in table.metrics)
 
 
-def _has_rank(table: PaperTable) -> bool:
+def has_rank(table: PaperTable) -> bool:
+    """Whether an average rank says more than the one column there is."""
     return len(table.columns) > 1
+
+
+def rank_of(table: PaperTable, name: str) -> str:
+    """The average rank of a row over the columns; a dash where it has not all of them."""
+    return rank_text(table.ranks[name]) if name in table.ranks else DASH
 
 
 def _if_any(groups: Sequence[str]) -> Sequence[str]:

@@ -19,7 +19,7 @@ from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, Table
 from ssmlbench.boards.render.names import RowNames
 from ssmlbench.boards.render.notes import data_notes, rule_mark
 from ssmlbench.boards.render.numbers import PLAIN, NumberStyle
-from ssmlbench.boards.render.paper_tables import table_notes, table_row_name
+from ssmlbench.boards.render.paper_tables import has_rank, rank_of, table_notes, table_row_name
 from ssmlbench.boards.render.side_by_side import (
     DELTA_NOTE,
     NO_RUN_NOTE,
@@ -102,18 +102,32 @@ class _Writer:
         return headers, groups
 
     def _panel(
-        self, first: Sequence[str], rows: list[list[Entry]], title: str, breaks: Sequence[int] = ()
+        self,
+        first: Sequence[str],
+        rows: list[list[Entry]],
+        title: str,
+        breaks: Sequence[int] = (),
+        last: Sequence[str] = (),
     ) -> Panel:
         headers, groups = self._heads()
-        above = [*[""] * len(first), *groups] if any(groups) else []
+        above = [*[""] * len(first), *groups, *[""] * len(last)] if any(groups) else []
         return Panel(
-            [*first, *headers], rows, left=len(first), groups=above, title=title, breaks=breaks
+            [*first, *headers, *last],
+            rows,
+            left=len(first),
+            groups=above,
+            title=title,
+            breaks=breaks,
         )
 
     def _values(self) -> Panel:
         papers = [self._paper_column(column) for column in self.table.columns]
         rows = [
-            [*texts(row[1], self._source(row)), *(cells[i] for cells in papers)]
+            [
+                *texts(row[1], self._source(row)),
+                *(cells[i] for cells in papers),
+                *texts(*(DASH for _ in self._rank_header)),
+            ]
             for i, row in enumerate(self.table.papers)
         ]
         ours = [] if self.table.ours is None else list(self.table.ours.rows)
@@ -121,11 +135,17 @@ class _Writer:
         for name in ours:
             assert self.table.ours is not None
             shown = table_row_name(self.table.ours, name, self.names)
-            rows.append(
-                [*texts(shown, OURS), *(self._our_cell(c, name) for c in self.table.columns)]
-            )
+            ranks = texts(*(rank_of(self.table.ours, name) for _ in self._rank_header))
+            cells = [self._our_cell(column, name) for column in self.table.columns]
+            rows.append([*texts(shown, OURS), *cells, *ranks])
         metrics = dict.fromkeys(column.metric.title for column in self.table.columns)
-        return self._panel(["method", "source"], rows, ", ".join(metrics), breaks)
+        first, title = ["method", "source"], ", ".join(metrics)
+        return self._panel(first, rows, title, breaks, self._rank_header)
+
+    @property
+    def _rank_header(self) -> list[str]:
+        """The header of the average rank of ours over our columns, where there are several."""
+        return ["rank"] if self.table.ours and has_rank(self.table.ours) else []
 
     def _source(self, row: PaperRow) -> str:
         return next(
@@ -197,6 +217,7 @@ class _Writer:
                 cell = column.ours.cell(name) if column.ours else None
                 mean, std = (cell.mean, cell.std) if cell else (None, None)
                 record |= self._fields(column, mean, std, None)
+            record["rank"] = self.table.ours.ranks.get(name) if self.table.ours else None
             found.append(record)
         return found
 
