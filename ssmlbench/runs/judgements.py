@@ -47,7 +47,11 @@ class StoredJudge(Judge):
 
 
 def _tensors(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+    # What came from another process may be read-only, of which torch warns.
+    return {
+        name: torch.from_numpy(array if array.flags.writeable else array.copy())
+        for name, array in arrays.items()
+    }
 
 
 def _read(file: Checkpoint) -> Judgements:
