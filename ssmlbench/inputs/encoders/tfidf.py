@@ -18,6 +18,8 @@ TERMS = 20_000
 """Words that are kept: the most frequent ones."""
 RARE_AND_COMMON = {"min_df": 2, "max_df": 0.5}
 """Words of a single text, or of more than half of them, are left out."""
+ROTATED_TOGETHER = 32
+"""Columns of the SVD that are mixed with each other."""
 FEW_TEXTS = 100
 """Fewer texts than this keep every word."""
 
@@ -25,9 +27,9 @@ FEW_TEXTS = 100
 class TfIdf(Encoder):
     """TF-IDF of words, reduced by a truncated SVD (latent semantic analysis), in rows of one length.
 
-    The SVD's columns are rotated at random, so that each has an equal part of the variance. Linear
-    models with an L2 penalty and distances stay as they are. Adam and feature dropout treat all
-    columns alike, and lose on columns that differ as much as those of an SVD (docs/recipe.md).
+    The SVD's columns are rotated at random within groups, each of which has major and minor columns.
+    Linear models with an L2 penalty and distances stay as they are. Adam and feature dropout treat
+    all columns alike, and lose on columns that differ as much as those of an SVD (docs/recipe.md).
 
     Vocabulary, document frequencies and SVD are those of the training rows' texts, labelled or not.
     """
@@ -114,9 +116,15 @@ class TfIdf(Encoder):
 
 
 def _rotation(width: int) -> np.ndarray[Any, Any]:
-    """A random orthogonal matrix, the same one in every process."""
-    gaussian = np.random.default_rng(0).normal(size=(width, width))
-    return np.linalg.qr(gaussian)[0]
+    """An orthogonal matrix that mixes each group of columns at random, the same in every process."""
+    random = np.random.default_rng(0)
+    rotation = np.zeros((width, width))
+    groups = max(width // ROTATED_TOGETHER, 1)
+    for first in range(groups):
+        group = np.arange(first, width, groups)  # every so many columns: major and minor ones
+        gaussian = random.normal(size=(len(group), len(group)))
+        rotation[np.ix_(group, group)] = np.linalg.qr(gaussian)[0]
+    return rotation
 
 
 def _vectorizer(**options: Any) -> Any:
