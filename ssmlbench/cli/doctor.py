@@ -1,4 +1,7 @@
-"""`ssmlbench doctor`: verify the results and the cache, repair what is damaged, sweep leftovers."""
+"""`ssmlbench doctor`: verify the results and the cache, repair what is damaged, sweep leftovers.
+
+With `--gpu` it looks at the device instead.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import typer
 from rich.console import Console
 
 from ssmlbench.cli.options import PluginFiles, ResultsFolders, load_plugins
+from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import near
 
 if TYPE_CHECKING:
@@ -25,13 +29,29 @@ def doctor(
     rerun: Annotated[
         bool, typer.Option("--rerun", help="Make runs with damaged files again.")
     ] = False,
+    gpu: Annotated[
+        bool,
+        typer.Option(
+            "--gpu",
+            help="Look at the device instead: methods beside the CPU, precision, speed, as one page.",
+        ),
+    ] = False,
+    device: Annotated[str, typer.Option(help="--gpu: auto, cuda, cuda:1, mps, cpu.")] = "auto",
+    out: Annotated[Path | None, typer.Option(help="--gpu: write the page to this file.")] = None,
     plugin: PluginFiles = None,
 ) -> None:
     """Verify every file of the results folders and of the cache against its checksum.
 
     Damaged files are named and, where possible, made again; leftovers of killed processes are deleted.
-    Exit code 1 when something is left to do.
+    Exit code 1 when something is left to do. --gpu prints a page to paste into an issue.
     """
+    if gpu:
+        if results or dry_run or rerun:
+            raise UserError("--gpu looks at the device alone; leave the other options out")
+        _look_at_device(load_plugins(plugin), device, out)
+        return
+    if out is not None or device != "auto":
+        raise UserError("--out and --device belong to doctor --gpu; add --gpu")
     from ssmlbench.grid.doctor import Checkup
 
     console = Console()
@@ -79,6 +99,30 @@ def _rerun(checkup: Checkup, plugins: Plugins, roots: list[Path]) -> None:
             specs = list(reruns(findings))
             if specs:
                 GridCommand(Dispatch(RunContext(folder))).make(specs, plugins)
+
+
+def _look_at_device(plugins: Plugins, device: str, out: Path | None) -> None:
+    """Print the page about a device; exit code 1 if a part of it differs or failed."""
+    from ssmlbench.checks.gpu.report import GpuReport
+    from ssmlbench.checks.gpu.subject import Subject
+    from ssmlbench.runs.execute import quieten
+    from ssmlbench.training.device import pick_device
+
+    if out is not None and not out.resolve().parent.is_dir():
+        raise UserError(f"--out {out}: there is no folder {out.parent}")
+    subject = Subject.of(pick_device(device))
+    quieten()
+    progress = Console(stderr=True)
+    page = GpuReport(
+        plugins, subject, say=lambda line: _print(progress, f"{line.part}: {line.state}")
+    ).page()
+    if out is None:
+        typer.echo(page.markdown(), nl=False)
+    else:
+        out.write_text(page.markdown())
+        _print(Console(), f"{page.summary}; the page is in {out}")
+    if not page.sound:
+        raise typer.Exit(1)
 
 
 def _print(console: Console, line: str) -> None:

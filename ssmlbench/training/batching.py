@@ -170,7 +170,7 @@ class Batching:
         averaged = {"labelled": (), "unlabelled": method.unlabelled_ema_views}
         later = self.transfer.sees
         seen = [_views(read, names, generator, later) for names in (views, averaged)]
-        return self.transfer.pinned(seen)
+        return self.transfer.pinned([self.transfer.cut(self.model.encoder, one) for one in seen])
 
     def step_batches(
         self, positions: Mapping[str, Tensor], inputs: Moved[tuple[str, str]]

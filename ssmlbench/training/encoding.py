@@ -18,8 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 from ssmlbench.core.errors import RunFailed, UserError
-
-CONTAINERS = (nn.Sequential, nn.ModuleList)
+from ssmlbench.inputs.encoders import Encoder
 
 
 class EncoderPass:
@@ -105,12 +104,12 @@ def _without_statistics(module: nn.Module) -> Iterator[None]:
 # ------------------------------------------------------------------------ activation checkpointing
 
 
-def recompute_blocks(encoder: nn.Module) -> None:
+def recompute_blocks(encoder: Encoder) -> None:
     """Keep only the inputs of an encoder's blocks for the backward pass, over the whole batch.
 
     The loss and its gradients stay those of the whole batch, batch normalisation included.
     """
-    blocks = list(blocks_of(encoder))
+    blocks = encoder.blocks()
     if not blocks:
         raise UserError(
             "--checkpoint-activations: this encoder is no stack of blocks; --micro-batch N saves memory "
@@ -118,22 +117,6 @@ def recompute_blocks(encoder: nn.Module) -> None:
         )
     for block in blocks:
         _recompute(block)
-
-
-def blocks_of(module: nn.Module) -> Iterator[nn.Module]:
-    """The blocks that an encoder is a stack of: of a ResNet its bottlenecks, of BERT its layers."""
-    for child in module.children():
-        is_block = isinstance(module, CONTAINERS) and not _holds_blocks(child)
-        if is_block and any(True for _ in child.children()):
-            yield child
-        elif not is_block:
-            yield from blocks_of(child)
-
-
-def _holds_blocks(module: nn.Module) -> bool:
-    return isinstance(module, CONTAINERS) and any(
-        True for child in module.children() for _ in child.children()
-    )
 
 
 def _recompute(block: nn.Module) -> None:

@@ -132,7 +132,8 @@ class Scorer:
             generator = stream(self.spec.seed, *purpose, i)
             read = inputs.read(rows[i * size : (i + 1) * size])
             take = read.later if self.transfer.sees else read.view
-            return self.transfer.pinned([{view: take(view, generator)}])
+            seen = self.transfer.cut(self.model.encoder, {view: take(view, generator)})
+            return self.transfer.pinned([seen])
 
         threads = self.workers if inputs.on_the_fly else 0
         batches = ahead(load, max(math.ceil(len(rows) / size), 1), threads)

@@ -52,7 +52,7 @@ class Model:
         if isinstance(self.encoding, SharedPass) and self.encoding.micro_batch is None:
             self.network.encoder = share_statistics(encoder, device)
         if self.encoding.recomputes:
-            recompute_blocks(self.network.encoder)
+            recompute_blocks(cast(Encoder, self.network.encoder))
 
     @property
     def averaged_network(self) -> Network:

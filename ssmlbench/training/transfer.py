@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from ssmlbench.inputs.encoders import Encoder
 from ssmlbench.inputs.splits import LaterView
 
 PartName = TypeVar("PartName", bound=Hashable)
@@ -74,6 +75,15 @@ class Transfer:
     def sees(self) -> bool:
         """Whether the device applies the views that can be applied there."""
         return self.device.type not in SEEN_ON_CPU
+
+    def cut(
+        self, encoder: Encoder, parts: dict[PartName, Tensor | LaterView]
+    ) -> dict[PartName, Tensor | LaterView]:
+        """The inputs of one pass as small as the encoder needs them; as they are on the CPU."""
+        seen = {key: part for key, part in parts.items() if isinstance(part, Tensor)}
+        if self.device.type == "cpu" or len(seen) < len(parts):
+            return parts
+        return dict(zip(seen, encoder.cut(list(seen.values())), strict=True))
 
     def pinned(
         self, batch: list[dict[PartName, Tensor | LaterView]]

@@ -19,8 +19,10 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
+from tests.support.tiny_models import save_tiny_bert, write_data_plugin
 
 PLUGINS = Path(__file__).with_name("several_plugins.py")
+QUICK = {("cap", "image"), ("flatmatch", "text")}
 TOLERANCE = 1e-3
 """Of scores after a short run: sums of the same numbers in another order, in single precision."""
 
@@ -32,9 +34,9 @@ def make(
     fields: dict[str, Any] | None = None,
     **context: Any,
 ) -> tuple[Closing, RunFolder, list[Event]]:
-    plugins, events = Plugins([PLUGINS]), []
-    chosen: dict[str, Any] = {"epochs": 3, "warmup_epochs": 1, "batch_size": 16, **(fields or {})}
-    chosen |= {"labelled_batch_size": 7, "dataset": "strips", "pi": 0.4}
+    plugins, events = Plugins([PLUGINS, write_data_plugin(folder.parent)]), []
+    chosen: dict[str, Any] = {"epochs": 3, "warmup_epochs": 1, "batch_size": 16}
+    chosen |= {"labelled_batch_size": 7, "dataset": "strips", "pi": 0.4, **(fields or {})}
     spec = resolve(plugins, settings or {}, method=method, **chosen)
     where = RunContext(folder, "cpu", 1, **context)
     last = run_one(spec, plugins, where, events.append)
@@ -45,11 +47,29 @@ def scores_of(folder: RunFolder) -> Any:
     return load_file(folder.scores_file)["scores"]
 
 
-@pytest.mark.parametrize("method", ["cap", "flatmatch"])
-def test_two_processes_give_the_numbers_of_one(tmp_path: Path, cache: Path, method: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        pytest.param(
+            method,
+            kind,
+            marks=() if (method, kind) in QUICK else pytest.mark.slow,
+            id=f"{method}-{kind}",
+        )
+        for method in ("bce", "cap", "bbam", "flatmatch", "drml")
+        for kind in ("image", "text")
+    ],
+)
+def test_two_processes_give_the_numbers_of_one(
+    tmp_path: Path, cache: Path, method: str, kind: str
+) -> None:
     """Batch normalisation, quotas of whole pools and two backward passes included."""
-    alone, one, _ = make(tmp_path / "one", method)
-    together, two, _ = make(tmp_path / "two", method, gpus=2)
+    fields: dict[str, Any] = {}
+    if kind == "text":  # without dropout, of which each process draws its own numbers
+        bert = save_tiny_bert(tmp_path / "bert", dropout=0.0)
+        fields = {"dataset": "tiny-text", "backbone": str(bert), "max_tokens": 16, "lr": 1e-3}
+    alone, one, _ = make(tmp_path / "one", method, fields=fields)
+    together, two, _ = make(tmp_path / "two", method, fields=fields, gpus=2)
     assert isinstance(alone, Done), alone
     assert isinstance(together, Done), together
     assert np.abs(scores_of(one) - scores_of(two)).max() < TOLERANCE
@@ -110,3 +130,14 @@ def test_several_gpus_that_are_not_there_and_several_jobs_are_refused(
     monkeypatch.setattr(Machine, "here", lambda device: Machine("cuda", 4, 1))
     with pytest.raises(UserError, match="--gpus 2: there are 1 here"):
         LocalEngine().check(RunContext(tmp_path, "auto", gpus=2))
+
+
+def test_a_command_under_torchrun_says_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match="without torchrun, with --gpus 2"):
+        LocalEngine().check(RunContext(tmp_path, "cpu"))
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    LocalEngine().check(RunContext(tmp_path, "cpu"))

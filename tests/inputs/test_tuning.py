@@ -14,7 +14,7 @@ from torch import nn
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import CheckpointSaved, Event
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.inputs.encoders import Encoder, EncoderOptions, find_encoder
+from ssmlbench.inputs.encoders import Encoder, EncoderOptions, SmallCnn, find_encoder
 from ssmlbench.inputs.encoders.base import repeated_blocks
 from ssmlbench.inputs.encoders.tuning import tune_encoder
 from ssmlbench.inputs.torchvision_compat import declare_missing_operators
@@ -102,6 +102,10 @@ def test_what_runs_after_the_last_block_is_trained_too() -> None:
         ("convnext_tiny", 3 + 3 + 9 + 3),
         ("vit_b_16", 12),
         ("swin_t", 12),
+        ("mobilenet_v2", 17),
+        ("mobilenet_v3_small", 11),
+        ("efficientnet_b0", 16),
+        ("densenet121", 4),
     ],
 )
 def test_blocks_are_residual_blocks_and_layers(name: str, blocks: int) -> None:
@@ -125,8 +129,10 @@ def test_a_method_that_frees_the_encoder_frees_what_is_trained_only(bert: Path) 
 def test_what_cannot_be_tuned_is_one_line(tiny: Plugins, bert: Path) -> None:
     with pytest.raises(UserError, match="has 2 blocks"):
         text_encoder(bert, layers=3)
+    small = torch.zeros(3, 32, 32)
+    spec = RunSpec(method="bce", dataset="tiny-images", layers=1)
     with pytest.raises(UserError, match="no stack of blocks"):
-        image_encoder("squeezenet1_1", layers=1)
+        tune_encoder(SmallCnn(small), spec, small)
     text = {"dataset": "tiny-text", "backbone": str(bert)}
     vectors = {"dataset": "tiny-vectors"}
     with pytest.raises(UserError, match="leave out --freeze"):

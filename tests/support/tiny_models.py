@@ -13,7 +13,7 @@ from ssmlbench.runs.resolve import resolve
 SOUNDS = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
 
 
-def save_tiny_bert(folder: Path, seed: int = 0) -> Path:
+def save_tiny_bert(folder: Path, seed: int = 0, dropout: float = 0.1) -> Path:
     """A randomly initialised two-layer BERT with a WordPiece tokenizer, as save_pretrained does."""
     import torch
 
@@ -48,6 +48,8 @@ def save_tiny_bert(folder: Path, seed: int = 0) -> Path:
         num_attention_heads=2,
         intermediate_size=32,
         max_position_embeddings=64,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
     )
     BertModel(config).save_pretrained(folder)
     return folder

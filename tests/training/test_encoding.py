@@ -20,7 +20,7 @@ from ssmlbench.kit.heads import Network
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.judge import Judge
-from ssmlbench.training.encoding import EncoderPass, blocks_of, interleaved, recompute_blocks
+from ssmlbench.training.encoding import EncoderPass, interleaved, recompute_blocks
 from ssmlbench.training.evaluation import Trained
 from ssmlbench.training.out_of_memory import BeforeStep, suppress_out_of_memory
 from ssmlbench.training.run_data import RunData
@@ -57,12 +57,12 @@ class Stack(Encoder):
     kinds = {"image"}
     features = 8
     norm: type[nn.Module] = nn.Identity
-    blocks = 4
+    count = 4
 
     def __init__(self, example: Tensor, options: Any = None):
         super().__init__(example, options)
         self.first = nn.Conv2d(example.shape[0], 8, 3, padding=1)
-        self.layers = nn.Sequential(*[Block(self.norm) for _ in range(self.blocks)])
+        self.layers = nn.Sequential(*[Block(self.norm) for _ in range(self.count)])
 
     def forward(self, images: Tensor) -> Tensor:
         maps: Tensor = self.layers(self.first(images))
@@ -149,7 +149,7 @@ def test_recomputed_blocks_keep_less_and_give_the_gradient_of_the_whole_batch(
     images: Tensor,
 ) -> None:
     encoder = NormalisedStack(images[0])
-    assert len(list(blocks_of(encoder))) == Stack.blocks
+    assert len(encoder.blocks()) == Stack.count
     state = {name: value.clone() for name, value in encoder.state_dict().items()}
     whole, kept = gradients(encoder, encoder, images), saved_bytes(lambda: encoder(images))
     statistics = encoder.layers[0].norm.running_mean.clone()  # type: ignore[union-attr, operator]

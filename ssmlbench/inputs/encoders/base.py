@@ -69,8 +69,18 @@ class Encoder(nn.Module):
         super().__init__()
 
     def blocks(self) -> Sequence[nn.Module]:
-        """The blocks that the encoder is a stack of, for `--layers`: found by their repetition."""
+        """The blocks that the encoder is a stack of: found by their repetition.
+
+        `--layers` trains the last of them, `--checkpoint-activations` computes each again.
+        """
         return list(repeated_blocks(self))
+
+    def cut(self, views: Sequence[Tensor]) -> list[Tensor]:
+        """The inputs of one pass, on the host, without what no row of them needs, as padding.
+
+        Called before inputs go to another device, where looking at them would wait for it.
+        """
+        return list(views)
 
     def train_only(self, roots: Sequence[nn.Module], part: str = "") -> None:
         """Fix all weights but those in `roots` with `part` in their name."""
@@ -179,7 +189,10 @@ def square(raw: Any, size: int, interpolation: str = "bilinear") -> Tensor:
 
 
 def repeated_blocks(module: nn.Module) -> Iterator[nn.Module]:
-    """Modules of one class in a list or sequence; of stages that hold such a list, the inner ones."""
+    """Modules of a class that a list or sequence repeats; of stages that hold such a list, the inner ones.
+
+    Of a ResNet its bottlenecks, of a MobileNet its inverted residuals, of a transformer its layers.
+    """
     for child in module.children():
         inner = list(repeated_blocks(child))
         if inner or not _is_repeated(child, module):
@@ -193,4 +206,5 @@ def _is_repeated(child: nn.Module, parent: nn.Module) -> bool:
     alone = not any(True for _ in child.children())
     if alone or isinstance(child, lists) or not isinstance(parent, lists):
         return False
-    return all(type(other) is type(child) for other in parent.children())
+    alike = [type(other) is type(child) for other in parent.children()]
+    return all(alike) or sum(alike) > 1  # a stem and a last layer may stand beside the blocks

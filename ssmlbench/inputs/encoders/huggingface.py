@@ -83,20 +83,36 @@ class HuggingFaceEncoder(Encoder):
         if not len(ids):  # an empty unlabelled pool: transformers cannot reshape an empty batch
             return torch.zeros(0, self.features, device=ids.device)
         if torch.is_grad_enabled() or len(ids) <= PASS_ROWS:
-            return self._encode(ids)
+            # On another device padding was cut before (`cut`): its length is not read back there.
+            return self._encode(ids, self._longest([ids]) if ids.is_cpu else ids.shape[1])
         # Sort by length, so that a part has little padding: padding is most of the work otherwise.
-        order = (ids != self.pad).sum(1).argsort(stable=True)
-        done = torch.cat([self._encode(part) for part in ids[order].split(PASS_ROWS)])
+        lengths = (ids != self.pad).sum(1)
+        order = lengths.argsort(stable=True)
+        parts = ids[order].split(PASS_ROWS)
+        longest = torch.stack([part.max() for part in lengths[order].split(PASS_ROWS)]).tolist()
+        done = torch.cat(
+            [self._encode(part, max(n, 1)) for part, n in zip(parts, longest, strict=True)]
+        )
         return torch.empty_like(done).index_copy_(0, order, done)
 
-    def _encode(self, ids: Tensor) -> Tensor:
+    def cut(self, views: Sequence[Tensor]) -> list[Tensor]:
+        """Token ids up to the longest text of all views."""
+        if not self.masked or not any(map(len, views)):
+            return list(views)
+        longest = self._longest(views)
+        return [ids[:, :longest].contiguous() for ids in views]
+
+    def _longest(self, views: Sequence[Tensor]) -> int:
+        """Tokens of the longest text."""
+        return max(1, *(int((ids != self.pad).sum(1).max()) for ids in views if len(ids)))
+
+    def _encode(self, ids: Tensor, longest: int) -> Tensor:
         ids = ids.long()
         if not self.masked:
             whole: Tensor = self.model(input_ids=ids).last_hidden_state
             return whole.mean(1)
+        ids = ids[:, :longest]
         mask = ids != self.pad
-        longest = max(int(mask.sum(1).max()), 1)
-        ids, mask = ids[:, :longest], mask[:, :longest]
         hidden: Tensor = self.model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
         if self.sentence is not None:
             own: Tensor = self.sentence(hidden, mask)

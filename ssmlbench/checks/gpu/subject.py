@@ -1,0 +1,93 @@
+"""The device that is looked at: its name, and how one learns that a step waited for it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ssmlbench.training.device import device_name
+from ssmlbench.training.trainer import Trainer
+
+Watch = Callable[[], AbstractContextManager[list[str]]]
+"""A block that gives, when it has ended, what waited for the device inside it."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A device, and what can be asked about it."""
+
+    device: torch.device
+    waits: Watch
+    draws: Callable[[], bool]  # whether random numbers were drawn on it since the last seed
+
+    @classmethod
+    def of(cls, device: torch.device) -> Subject:
+        """A device of this machine."""
+        if device.type == "cuda":
+            return cls(device, _cuda_waits, lambda: _cuda_draws(device))
+        return cls(device, _no_waits, lambda: device.type != "cpu")
+
+    @property
+    def name(self) -> str:
+        """As results name it."""
+        return device_name(self.device)
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it is the CPU: then nothing is compared between two devices."""
+        return self.device.type == "cpu"
+
+
+@contextmanager
+def _no_waits() -> Iterator[list[str]]:
+    yield []
+
+
+@contextmanager
+def _cuda_waits() -> Iterator[list[str]]:
+    """The lines of code that made the host wait for CUDA, as torch's own debug mode tells."""
+    found: list[str] = []
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield found
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+    places = {
+        f"{Path(w.filename).name}:{w.lineno}": None
+        for w in said
+        if "synchronizing CUDA operation" in str(w.message)
+    }
+    found.extend(places)
+
+
+def _cuda_draws(device: torch.device) -> bool:
+    generator = torch.cuda.default_generators[device.index or 0]
+    fresh = torch.Generator(device).manual_seed(generator.initial_seed())
+    return not torch.equal(generator.get_state(), fresh.get_state())
+
+
+@contextmanager
+def steps_watched(trainer: Trainer, waits: Watch) -> Iterator[list[str]]:
+    """What waited for the device in the gradient steps that are taken inside the block."""
+    found: list[str] = []
+    batches = trainer.batching.batches
+
+    def watched(*arguments: Any) -> Iterator[Any]:
+        with waits() as waited:  # between its batches the trainer takes the steps
+            yield from batches(*arguments)
+        found.extend(waited)
+
+    trainer.batching.batches = watched  # type: ignore[method-assign, assignment]
+    try:
+        yield found
+    finally:
+        trainer.batching.batches = batches  # type: ignore[method-assign]
