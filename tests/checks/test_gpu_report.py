@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from ssmlbench.checks.gpu import several
 from ssmlbench.checks.gpu.methods import check_heads, check_on_device
-from ssmlbench.checks.gpu.page import Differs, Line, Page, Skipped, line_of
+from ssmlbench.checks.gpu.page import Differs, PageLine, Page, Skipped, line_of
 from ssmlbench.checks.gpu.report import GpuReport
 from ssmlbench.checks.gpu.speed import Workload, measure_decoding
 from ssmlbench.checks.gpu.subject import Subject
@@ -58,7 +58,7 @@ def settings_are_put_back() -> Iterator[None]:
 
 
 def test_the_page_of_a_device_has_a_line_for_each_part(plugins: Plugins) -> None:
-    said: list[Line] = []
+    said: list[PageLine] = []
     with SimulatedDevice() as sim:
         names = ("bce", "cap")
         page = GpuReport(plugins, subject_of(sim), SMALL, said.append, names).page()

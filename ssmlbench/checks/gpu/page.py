@@ -22,7 +22,7 @@ class Skipped(Exception):
 
 
 @dataclass(frozen=True)
-class Line:
+class PageLine:
     """One part of the page: how it ended, and what was measured or went wrong."""
 
     part: str
@@ -30,16 +30,16 @@ class Line:
     text: str
 
 
-def line_of(part: str, check: Callable[[], str]) -> Line:
+def line_of(part: str, check: Callable[[], str]) -> PageLine:
     """Run one part. It returns what was measured; an exception of any kind is a line too."""
     try:
-        return Line(part, "OK", check())
+        return PageLine(part, "OK", check())
     except Differs as found:
-        return Line(part, "differs", str(found))
+        return PageLine(part, "differs", str(found))
     except Skipped as found:
-        return Line(part, "skipped", str(found))
+        return PageLine(part, "skipped", str(found))
     except Exception as error:
-        return Line(part, "failed", _reason(error))
+        return PageLine(part, "failed", _reason(error))
 
 
 def _reason(error: BaseException) -> str:
@@ -56,11 +56,11 @@ class Page:
 
     title: str
     facts: dict[str, str]
-    sections: dict[str, list[Line]] = field(default_factory=dict)
+    sections: dict[str, list[PageLine]] = field(default_factory=dict)
     about: dict[str, str] = field(default_factory=dict)  # section → what its lines say
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[PageLine]:
         """The lines of all sections."""
         return [line for lines in self.sections.values() for line in lines]
 

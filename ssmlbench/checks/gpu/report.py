@@ -16,7 +16,7 @@ from ssmlbench.checks.gpu.methods import (
     check_on_device,
     check_precision_of,
 )
-from ssmlbench.checks.gpu.page import Line, Page, line_of
+from ssmlbench.checks.gpu.page import PageLine, Page, line_of
 from ssmlbench.checks.gpu.several import check_two_processes
 from ssmlbench.checks.gpu.speed import ON_CPU, ON_GPU, Workload, measure, measure_decoding
 from ssmlbench.checks.gpu.subject import Subject
@@ -26,8 +26,8 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.training.device import default_precision, precisions_of
 from ssmlbench.training.repeatable import make_repeatable
 
-Say = Callable[[Line], None]
-Part = tuple[str, Callable[[], str]]
+Say = Callable[[PageLine], None]
+NamedCheck = tuple[str, Callable[[], str]]
 
 
 class GpuReport:
@@ -89,17 +89,17 @@ class GpuReport:
         )
         return found
 
-    def method_parts(self) -> list[Part]:
+    def method_parts(self) -> list[NamedCheck]:
         """Each method on the device and on the CPU."""
         return [
             (name, partial(check_on_device, cls, self.subject))
             for name, cls in self.methods.items()
         ]
 
-    def precision_parts(self) -> list[Part]:
+    def precision_parts(self) -> list[NamedCheck]:
         """The precisions of the device but float32."""
         cap = self.methods.get("cap") or next(iter(self.methods.values()))
-        parts: list[Part] = []
+        parts: list[NamedCheck] = []
         for precision in precisions_of(self.subject.device):
             if precision != "float32":
                 run = partial(check_precision_of, cap, self.subject, precision)
@@ -107,14 +107,14 @@ class GpuReport:
                 parts += [(precision, run), (f"{precision}: heads", heads)]
         return parts
 
-    def process_parts(self) -> list[Part]:
+    def process_parts(self) -> list[NamedCheck]:
         """One run in two processes."""
         return [("--gpus 2", partial(check_two_processes, self.subject))]
 
-    def speed_parts(self) -> list[Part]:
+    def speed_parts(self) -> list[NamedCheck]:
         """Each workload; with CUDA with `--fast` too."""
         device = self.subject.device
-        parts: list[Part] = []
+        parts: list[NamedCheck] = []
         method = self.methods.get("bce") or next(iter(self.methods.values()))
         precision = default_precision(str(device)) if device.type == "cuda" else "float32"
         for work in self.workloads:

@@ -14,7 +14,7 @@ import torch
 from ssmlbench.training.device import device_name
 from ssmlbench.training.trainer import Trainer
 
-Watch = Callable[[], AbstractContextManager[list[str]]]
+WaitWatch = Callable[[], AbstractContextManager[list[str]]]
 """A block that gives, when it has ended, what waited for the device inside it."""
 
 
@@ -23,7 +23,7 @@ class Subject:
     """A device, and what can be asked about it."""
 
     device: torch.device
-    waits: Watch
+    waits: WaitWatch
     draws: Callable[[], bool]  # whether random numbers were drawn on it since the last seed
 
     @classmethod
@@ -76,7 +76,7 @@ def _cuda_draws(device: torch.device) -> bool:
 
 
 @contextmanager
-def steps_watched(trainer: Trainer, waits: Watch) -> Iterator[list[str]]:
+def steps_watched(trainer: Trainer, waits: WaitWatch) -> Iterator[list[str]]:
     """What waited for the device in the gradient steps that are taken inside the block."""
     found: list[str] = []
     batches = trainer.batching.batches
