@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from ssmlbench.checks.gpu import several
 from ssmlbench.checks.gpu.methods import check_heads, check_on_device
-from ssmlbench.checks.gpu.page import Differs, PageLine, Page, Skipped, line_of
+from ssmlbench.checks.gpu.page import Differs, Page, PageLine, Skipped, line_of
 from ssmlbench.checks.gpu.report import GpuReport
 from ssmlbench.checks.gpu.speed import Workload, measure_decoding
 from ssmlbench.checks.gpu.subject import Subject

@@ -16,7 +16,7 @@ from ssmlbench.checks.gpu.methods import (
     check_on_device,
     check_precision_of,
 )
-from ssmlbench.checks.gpu.page import PageLine, Page, line_of
+from ssmlbench.checks.gpu.page import Page, PageLine, line_of
 from ssmlbench.checks.gpu.several import check_two_processes
 from ssmlbench.checks.gpu.speed import ON_CPU, ON_GPU, Workload, measure, measure_decoding
 from ssmlbench.checks.gpu.subject import Subject
