@@ -99,7 +99,7 @@ def measure(trainer: Trainer, steps: int) -> dict[str, float]:
         start = clock()
         step = i % len(plan)
         inputs = batching.transfer.moved(batching.step_inputs(plan, step))
-        labelled, unlabelled = batching.step_batches(plan.positions(step), inputs)
+        labelled, unlabelled = batching.step_batches(inputs)
         views = clock() - start
         together, averaged_inputs = (list(parts.values()) for parts in inputs)
 

@@ -24,6 +24,8 @@ LEAST_EPOCH_STEPS, MOST_EPOCH_STEPS = 25, 150
 
 StepInputs = dict[tuple[str, str], Tensor | LaterView]
 """Inputs by (pool, view)."""
+ROWS = "rows"
+"""The key of positions, in the place of a view."""
 
 
 @dataclass
@@ -152,11 +154,11 @@ class Batching:
         """Yield the labelled and the unlabelled batch of each step; threads read inputs ahead."""
         threads = workers if self.inputs.on_the_fly else 0
         loaded = ahead(lambda step: self.step_inputs(plan, step), len(plan), threads)
-        for step, inputs in enumerate(self.transfer.ahead(loaded)):
-            yield self.step_batches(plan.positions(step), inputs)
+        for inputs in self.transfer.ahead(loaded):
+            yield self.step_batches(inputs)
 
     def step_inputs(self, plan: EpochPlan, step: int) -> list[StepInputs]:
-        """The inputs of the network and of the averaged network in one step.
+        """The inputs of the network and of the averaged network in one step, and the rows' positions.
 
         They depend on the seed, the epoch and the step alone: steps can be prepared in any order.
         """
@@ -170,22 +172,21 @@ class Batching:
         averaged = {"labelled": (), "unlabelled": method.unlabelled_ema_views}
         later = self.transfer.sees
         seen = [_views(read, names, generator, later) for names in (views, averaged)]
-        return self.transfer.pinned([self.transfer.cut(self.model.encoder, one) for one in seen])
+        seen = [self.transfer.cut(self.model.encoder, one) for one in seen]
+        return self.transfer.pinned(
+            [*seen, {(pool, ROWS): where for pool, where in positions.items()}]
+        )
 
-    def step_batches(
-        self, positions: Mapping[str, Tensor], inputs: Moved[tuple[str, str]]
-    ) -> tuple[Batch, Batch | None]:
+    def step_batches(self, inputs: Moved[tuple[str, str]]) -> tuple[Batch, Batch | None]:
         """The labelled and the unlabelled batch of a step, on the model's device.
 
-        inputs: of the network and of the averaged network, there already.
+        inputs: what `step_inputs` gave, there already.
         """
-        device = self.model.device
-        raw, averaged = inputs
+        raw, averaged, places = inputs
         forward = Forward(self.model.run, raw, known=self.inputs.views)
         ema_forward = Forward(self.model.run_averaged, averaged, "ema_views", self.inputs.views)
         batches = {}
-        for name, where in positions.items():
-            where = where.to(device)
+        for (name, _), where in places.items():
             batches[name] = Batch(name, where, self._observed(name, where), forward, ema_forward)
         return batches["labelled"], batches.get("unlabelled")
 

@@ -21,7 +21,7 @@ Parts = Mapping[PartName, Tensor | LaterView]
 Moved = list[dict[PartName, Tensor]]
 
 SEEN_ON_CPU = ("cpu", "mps")
-"""Devices whose views are applied on the CPU."""
+"""Devices whose views are applied on the CPU, from memory that is not pinned."""
 
 
 class SideStream(Protocol):
@@ -88,8 +88,8 @@ class Transfer:
     def pinned(
         self, batch: list[dict[PartName, Tensor | LaterView]]
     ) -> list[dict[PartName, Tensor | LaterView]]:
-        """The batch in memory that can be copied while the CPU goes on; as it is without CUDA."""
-        if self.device.type != "cuda":
+        """The batch in memory that can be copied while the CPU goes on; as it is without a GPU."""
+        if self.device.type in SEEN_ON_CPU:
             return batch
         copies: dict[int, Tensor] = {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,7 @@ def test_heads_inside_autocast_are_found(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "20,000 rows" in check_heads(subject, "bfloat16", 20_000)
     monkeypatch.setattr(
         "ssmlbench.kit.heads.single_precision",
-        lambda device: torch.autocast(device.type, torch.bfloat16),
+        lambda device: nullcontext(),
     )
     with pytest.raises(Differs):
         check_heads(subject, "bfloat16", 20_000)
@@ -173,5 +173,6 @@ def test_the_command_writes_the_page_and_its_exit_code_says_whether_all_is_well(
     ],
 )
 def test_options_that_do_not_fit_are_one_line(typed: list[str], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        CliRunner().invoke(app, ["doctor", *typed], catch_exceptions=False)
+    done = CliRunner().invoke(app, ["doctor", *typed])
+    assert isinstance(done.exception, UserError)
+    assert said in str(done.exception)

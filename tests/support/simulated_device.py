@@ -43,7 +43,12 @@ WAITS = {  # the host needs a value, or the size of the result, before it can go
     ATEN.equal,
     ATEN.is_nonzero,
     ATEN.bincount,
+    ATEN.repeat_interleave,
+    ATEN._linalg_check_errors,
+    ATEN._linalg_eigh,
+    ATEN._linalg_svd,
 }
+INDEXING = {ATEN.index, ATEN.index_put, ATEN.index_put_, ATEN._index_put_impl_}
 MASKS = (torch.bool, torch.uint8)
 
 
@@ -87,9 +92,13 @@ class SimulatedTensor(Tensor):
 
 @dataclass
 class Traffic:
-    """Copies between host and device, and waits of the host, by operation."""
+    """Copies between host and device, and waits of the host, by operation.
+
+    A copy to the device that is not asked for as `non_blocking` is a wait too.
+    """
 
     to_device: Counter[str] = field(default_factory=Counter)
+    unpinned: Counter[str] = field(default_factory=Counter)  # of those, from memory not pinned
     to_host: Counter[str] = field(default_factory=Counter)
     waits: Counter[str] = field(default_factory=Counter)
 
@@ -97,13 +106,15 @@ class Traffic:
         """What was added since a copy was taken."""
         return Traffic(
             self.to_device - before.to_device,
+            self.unpinned - before.unpinned,
             self.to_host - before.to_host,
             self.waits - before.waits,
         )
 
     def copied(self) -> Traffic:
         """A copy, for a later `since`."""
-        return Traffic(Counter(self.to_device), Counter(self.to_host), Counter(self.waits))
+        counts = (self.to_device, self.unpinned, self.to_host, self.waits)
+        return Traffic(*map(Counter, counts))
 
 
 class SimulatedDevice(TorchDispatchMode):
@@ -120,6 +131,7 @@ class SimulatedDevice(TorchDispatchMode):
         known = [*_foreach_utils._get_fused_kernels_supported_devices(), NAME]
         for module in (_foreach_utils, optimizer):
             self._patch.setattr(module, "_get_fused_kernels_supported_devices", lambda: known)
+        self._patch.setattr(Tensor, "pin_memory", _pinned)
         super().__enter__()
         return self
 
@@ -143,13 +155,13 @@ class SimulatedDevice(TorchDispatchMode):
             lands_there = made_there if packet is ATEN._to_copy else _on(args[0])
             comes_from_there = _on(args[0] if packet is ATEN._to_copy else args[1])
             if lands_there and not comes_from_there:
-                self.traffic.to_device[name] += 1
+                self._count_copy(name, args, kwargs, packet is ATEN._to_copy)
             elif comes_from_there and not lands_there:
                 self.traffic.to_host[name] += 1
             made_there = lands_there
         elif there and any(x.dim() for x in given if not isinstance(x, SimulatedTensor)):
             raise MixedDevices(f"{name}: expected all tensors on one device, found cpu and {NAME}")
-        elif packet in WAITS or (packet is ATEN.index and _has_mask(args[1])):
+        elif packet in WAITS or (packet in INDEXING and _has_mask(args[1])):
             self.traffic.waits[name] += 1
         known = {id(x.raw): x for x in there}
         result = func(*tree_map(_raw, args), **tree_map(_raw, kwargs))
@@ -163,6 +175,23 @@ class SimulatedDevice(TorchDispatchMode):
             return known[id(value)] if id(value) in known else SimulatedTensor(value)
 
         return tree_map(wrapped, result)
+
+    def _count_copy(self, name: str, args: Any, kwargs: Any, made: bool) -> None:
+        """Count a copy to the device. made: its result is new, and its source the first argument."""
+        self.traffic.to_device[name] += 1
+        source = args[0] if made else args[1]
+        asked = kwargs.get("non_blocking", args[2] if not made and len(args) > 2 else False)
+        if not asked:
+            self.traffic.waits[f"blocking {name}"] += 1
+        if not all(getattr(x, "pinned", False) for x in tree_leaves(source)):
+            self.traffic.unpinned[name] += 1
+
+
+def _pinned(tensor: Tensor) -> Tensor:
+    """A copy that counts as one in memory from which the device copies by itself."""
+    copied = tensor.clone()
+    copied.pinned = True  # type: ignore[attr-defined]
+    return copied
 
 
 def _on(value: Any) -> bool:

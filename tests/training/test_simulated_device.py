@@ -18,8 +18,10 @@ from ssmlbench.checks.toy import Toy, same_bits, spec_for, toy, toy_trainer, tra
 from ssmlbench.core.events import EpochEnded, Event
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.training.ema import Ema
 from ssmlbench.training.evaluation import Outcome
 from ssmlbench.training.trainer import StepLog, Trainer
+from ssmlbench.training.transfer import Transfer
 from tests.support.simulated_device import MixedDevices, SimulatedDevice, traffic_of_steps
 
 ALL = {
@@ -83,6 +85,7 @@ def test_a_run_has_the_bits_of_the_cpu_and_no_step_waits(name: str, kind: str) -
     for step in steps:
         assert not step.waits, f"a step waits: {dict(step.waits)}"
         assert not step.to_host, f"a step copies to the host: {dict(step.to_host)}"
+        assert not step.unpinned, f"a step copies memory that is not pinned: {dict(step.unpinned)}"
 
 
 class Killed(Exception):
@@ -114,49 +117,106 @@ def test_a_killed_run_resumes_on_the_device(name: str, kind: str, tmp_path: Path
 # --------------------------------------------------------------------- the device itself is tested
 
 
-def reads_a_term(log: StepLog, terms: dict[str, Tensor], diagnostics: dict[str, Tensor]) -> None:
-    for term in terms.values():
-        float(term)
+Fault = Callable[[Any], None]
 
 
-def asks_a_term(log: StepLog, terms: dict[str, Tensor], diagnostics: dict[str, Tensor]) -> None:
-    if any(term > 1e9 for term in terms.values()):
+def reads_a_term(terms: list[Tensor]) -> None:
+    float(terms[0])
+
+
+def asks_a_term(terms: list[Tensor]) -> None:
+    if terms[0] > 1e9:
         raise ValueError
 
 
-def copies_a_term(log: StepLog, terms: dict[str, Tensor], diagnostics: dict[str, Tensor]) -> None:
-    for term in terms.values():
-        term.detach().cpu()
+def copies_a_term(terms: list[Tensor]) -> None:
+    terms[0].cpu()
 
 
-def selects_by_mask(log: StepLog, terms: dict[str, Tensor], diagnostics: dict[str, Tensor]) -> None:
-    values = torch.stack([term.detach() for term in terms.values()])
+def selects_by_mask(terms: list[Tensor]) -> None:
+    values = torch.stack(terms)
     values[values > 0].sum()
 
 
+def writes_by_mask(terms: list[Tensor]) -> None:
+    values = torch.stack(terms)
+    values[values > 0] = values.detach().abs()
+
+
+def counts_what_is_set(terms: list[Tensor]) -> None:
+    torch.stack(terms).nonzero()
+
+
+def makes_a_tensor_of_a_list(terms: list[Tensor]) -> None:
+    torch.tensor([0.1, 0.2]).to(terms[0].device)
+
+
+def reads_the_average(ema: Ema) -> None:
+    ema._averaged[0].mean().item()
+
+
+def follows_a_value(trainer: Trainer) -> None:
+    """A schedule that looks at a weight, as one on a plateau looks at the loss."""
+    trainer.optimiser.param_groups[0]["lr"] *= 1 + 0 * float(trainer.parameters[0].sum())
+
+
+def test_the_trainer_without_a_fault_has_none_of_what_is_counted_below() -> None:
+    with SimulatedDevice() as sim:
+        _, steps = run_on(sim, ALL["bce"], toy("vector"), fault_spec())
+    assert not any(step.waits or step.to_host or step.unpinned for step in steps)
+
+
+def fault_spec() -> Any:
+    return spec_for(ALL["bce"], "semi", epochs=1, warmup_epochs=0)
+
+
 @pytest.mark.parametrize(
-    ("fault", "where"),
+    ("fault", "owner", "function", "where"),
     [
-        (reads_a_term, "waits"),
-        (asks_a_term, "waits"),
-        (selects_by_mask, "waits"),
-        (copies_a_term, "to_host"),
+        (reads_a_term, StepLog, "add", "waits"),
+        (asks_a_term, StepLog, "add", "waits"),
+        (selects_by_mask, StepLog, "add", "waits"),
+        (writes_by_mask, StepLog, "add", "waits"),
+        (counts_what_is_set, StepLog, "add", "waits"),
+        (makes_a_tensor_of_a_list, StepLog, "add", "waits"),
+        (copies_a_term, StepLog, "add", "to_host"),
+        (reads_the_average, Ema, "update", "waits"),
+        (follows_a_value, Trainer, "apply", "waits"),
     ],
 )
 def test_a_fault_put_into_the_trainers_step_is_found(
-    monkeypatch: pytest.MonkeyPatch, fault: Any, where: str
+    monkeypatch: pytest.MonkeyPatch, fault: Fault, owner: type, function: str, where: str
 ) -> None:
-    add = StepLog.add
+    right = getattr(owner, function)
 
-    def faulty(log: StepLog, terms: Any, diagnostics: Any) -> None:
-        fault(log, terms, diagnostics)
-        add(log, terms, diagnostics)
+    def faulty(self: Any, *given: Any) -> Any:
+        fault([term.detach() for term in given[0].values()] if owner is StepLog else self)
+        return right(self, *given)
 
-    monkeypatch.setattr(StepLog, "add", faulty)
-    cls = ALL["bce"]
+    monkeypatch.setattr(owner, function, faulty)
     with SimulatedDevice() as sim:
-        _, steps = run_on(sim, cls, toy("vector"), short_spec(cls))
+        _, steps = run_on(sim, ALL["bce"], toy("vector"), fault_spec(), extra_copies=1)
     assert all(getattr(step, where).total() >= 1 for step in steps)
+
+
+def test_a_batch_that_is_not_pinned_or_is_copied_row_by_row_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cls, data = ALL["bce"], toy("vector")
+    with SimulatedDevice() as sim, monkeypatch.context() as patched:
+        patched.setattr(Transfer, "pinned", lambda self, batch: batch)
+        _, steps = run_on(sim, cls, data, fault_spec())
+    assert all(step.unpinned.total() >= 2 for step in steps)  # rows and their positions
+
+    def row_by_row(self: Transfer, batch: Any) -> Any:
+        return [
+            {k: torch.stack([row.to(self.device) for row in part]) for k, part in parts.items()}
+            for parts in batch
+        ]
+
+    monkeypatch.setattr(Transfer, "moved", row_by_row)
+    with SimulatedDevice() as sim, pytest.raises(AssertionError, match="copies to the device"):
+        run_on(sim, cls, data, fault_spec())
 
 
 def test_an_extra_copy_to_the_device_in_every_step_is_found(
@@ -170,9 +230,9 @@ def test_an_extra_copy_to_the_device_in_every_step_is_found(
 
     cls = ALL["bce"]
     with SimulatedDevice() as sim:
-        _, before = run_on(sim, cls, toy("vector"), short_spec(cls))
+        _, before = run_on(sim, cls, toy("vector"), fault_spec())
         monkeypatch.setattr(Trainer, "apply", copying)
-        _, after = run_on(sim, cls, toy("vector"), short_spec(cls), extra_copies=1)
+        _, after = run_on(sim, cls, toy("vector"), fault_spec(), extra_copies=1)
     more = [b.to_device.total() - a.to_device.total() for a, b in zip(before, after, strict=True)]
     assert set(more) == {1}
 
@@ -186,7 +246,7 @@ def test_a_tensor_left_on_the_host_stops_the_run(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(StepLog, "add", mixing)
     cls = ALL["bce"]
     with SimulatedDevice() as sim, pytest.raises(MixedDevices, match="found cpu and meta"):
-        run_on(sim, cls, toy("vector"), short_spec(cls))
+        run_on(sim, cls, toy("vector"), fault_spec())
 
 
 def test_values_views_and_gradients_are_those_of_the_cpu() -> None:

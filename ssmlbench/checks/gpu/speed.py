@@ -214,7 +214,7 @@ def _resident(trainer: Trainer, plan: Any) -> Iterator[Any]:
     batching = trainer.batching
     (inputs,) = batching.transfer.ahead(iter([batching.step_inputs(plan, 0)]))
     for _ in range(len(plan)):
-        yield batching.step_batches(plan.positions(0), inputs)
+        yield batching.step_batches(inputs)
 
 
 def measure_decoding(size: int, images: int = 128, workers: int | None = None) -> str:

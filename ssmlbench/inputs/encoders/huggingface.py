@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from pickle import UnpicklingError
@@ -67,6 +68,7 @@ class HuggingFaceEncoder(Encoder):
         self.masked = options.pooling != "all"
         self.pad = _pad_id(self.name)
         self.model = _load_model(self.name, pretrained)
+        self.takes_whole_masks = _takes_whole_masks(self.model)
         self.features = self.model.config.hidden_size
         self.sentence: SentenceHead | None = None
         if options.pooling == "own":
@@ -113,7 +115,9 @@ class HuggingFaceEncoder(Encoder):
             return whole.mean(1)
         ids = ids[:, :longest]
         mask = ids != self.pad
-        hidden: Tensor = self.model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        # Of the usual mask, transformers asks the device whether all of it is set.
+        seen = mask.long() if ids.is_cpu or not self.takes_whole_masks else _whole(mask)
+        hidden: Tensor = self.model(input_ids=ids, attention_mask=seen).last_hidden_state
         if self.sentence is not None:
             own: Tensor = self.sentence(hidden, mask)
             return own
@@ -216,6 +220,21 @@ def _load_model(name: str, pretrained: bool) -> Any:
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # forward pools the last layer itself; this one is never used
     return model
+
+
+def _takes_whole_masks(model: Any) -> bool:
+    """Whether a model passes a mask B × 1 × T × T on to all of its layers as it is."""
+    code = vars(sys.modules[type(model).__module__])
+    one_mask = "create_bidirectional_mask" in code
+    windows = "create_bidirectional_sliding_window_mask" in code
+    implementation = getattr(model.config, "_attn_implementation", None)
+    return one_mask and not windows and implementation == "sdpa"
+
+
+def _whole(mask: Tensor) -> Tensor:
+    """B × T → B × 1 × T × T; a row without tokens attends to its first place, or it would be NaN."""
+    first = torch.arange(mask.shape[1], device=mask.device) == 0
+    return (mask | first)[:, None, None, :].expand(-1, 1, mask.shape[1], -1)
 
 
 def _longest(model: Any) -> int | None:

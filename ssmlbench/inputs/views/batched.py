@@ -47,7 +47,8 @@ def augment_batch(images: Tensor, drawn: Augmentation) -> Tensor:
                 images[rows[part]] = changed
                 start += count
     boxes = _boxes(drawn.centres[:, -1], torch.full((len(images),), CUTOUT_SIDE), images)
-    return _fill(images, boxes.to(images.device), drawn.colours.to(images.device))
+    there = [tensor.to(images.device, non_blocking=True) for tensor in (boxes, drawn.colours)]
+    return _fill(images, *there)
 
 
 def _numbers(drawn: Augmentation, turn: int, order: Tensor, images: Tensor) -> OperationNumbers:
@@ -190,8 +191,7 @@ def _fill(images: Tensor, boxes: Tensor, colours: Tensor | int) -> Tensor:
     inside = ((y >= top) & (y < bottom))[:, None, :, None] & ((x >= left) & (x < right))[
         :, None, None
     ]
-    colour = torch.as_tensor(colours, dtype=images.dtype, device=images.device)
-    return torch.where(inside, colour, images)
+    return torch.where(inside, colours, images)
 
 
 BATCH_OPERATIONS: dict[str, BatchOperation] = {

@@ -87,7 +87,8 @@ def _mirrored(images: Tensor, chosen: Tensor | None) -> Tensor:
     if chosen is None:
         return images
     if images.device.type != "cpu":  # without asking the device how many are chosen
-        return torch.where(chosen.to(images.device)[:, None, None, None], images.flip(3), images)
+        there = chosen.to(images.device, non_blocking=True)[:, None, None, None]
+        return torch.where(there, images.flip(3), images)
     seen = images.clone()
     seen[chosen] = images[chosen].flip(3)
     return seen
