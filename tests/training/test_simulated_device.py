@@ -270,4 +270,4 @@ def test_values_views_and_gradients_are_those_of_the_cpu() -> None:
     assert here.grad is not None
     assert torch.equal(gradient, here.grad)
     assert sim.traffic.to_device.total() == 1
-    assert sim.traffic.waits.total() == 1
+    assert sim.traffic.waits.total() == 2  # the copy, which blocks, and `item`
