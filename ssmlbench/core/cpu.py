@@ -5,6 +5,12 @@ from __future__ import annotations
 import os
 
 
+def cores_of_job() -> int:
+    """The cores that Slurm gave this job, or all that this process may use."""
+    given = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return min(core_count(), max(1, int(given))) if given.isdecimal() else core_count()
+
+
 def core_count() -> int:
     """The cores this process may use, not the ones the machine has."""
     try:

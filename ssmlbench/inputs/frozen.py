@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -34,6 +34,7 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
 from ssmlbench.inputs.cached import CachedInputs, ViewFeatures
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, check_weights, load_encoder
+from ssmlbench.inputs.encoders.layout import placed
 from ssmlbench.inputs.feature_cache import FeatureFolder, features_root
 from ssmlbench.inputs.mapped import MAPPED_BYTES, MappedFeatures, MappedRows, mapped_array
 from ssmlbench.inputs.prepared import Reading, prepared_inputs
@@ -152,7 +153,16 @@ class FrozenEncoder:
             "view": view,
             "draw": draw,
             **({"scaled_decoding": True} if spec.scaled_decoding else {}),
+            **self._arithmetic,
         }
+
+    @property
+    def _arithmetic(self) -> dict[str, Any]:
+        """What changes the last bits of features: the CPU's, in float32, are those without a name."""
+        if self.device.type == "cpu":
+            return {}
+        spec = self.spec
+        return {"device": self.device.type, "precision": spec.precision, "fast": spec.fast}
 
     def folder(self, split: str, view: str, draw: int) -> FeatureFolder:
         """Where the features of one view of one split are kept."""
@@ -234,7 +244,9 @@ class FrozenEncoder:
 
         def load(i: int) -> Tensor:
             _, start, stop = batches[i]
-            return inputs.view(np.arange(start, stop), view, stream(0, "frozen", view, draw, start))
+            generator = stream(0, "frozen", view, draw, start)
+            seen = inputs.view(np.arange(start, stop), view, generator)
+            return seen.pin_memory() if self.device.type == "cuda" else seen
 
         if self._built is None:
             self._built = self._build(inputs)
@@ -244,16 +256,18 @@ class FrozenEncoder:
         for (shard, _, stop), batch in zip(
             batches, ahead(load, len(batches), threads), strict=True
         ):
-            features = encoder(batch.to(self.device)).float()
-            parts.append(features.half().cpu())
-            if not parts[-1].isfinite().all():
+            with encoding_precision(self.device, self.spec):
+                features = encoder(batch.to(self.device, non_blocking=True))
+            parts.append(features.float().half())
+            if stop < min((shard + 1) * SHARD_ROWS, len(inputs)):
+                continue  # nothing is read back before the shard is complete
+            whole, parts = torch.cat(parts).cpu(), []
+            if not whole.isfinite().all():
                 raise RunFailed(
                     f"--freeze: features of --backbone {self.spec.backbone} are not finite in half "
                     "precision"
                 )
-            if stop == min((shard + 1) * SHARD_ROWS, len(inputs)):
-                yield shard, torch.cat(parts).numpy()
-                parts = []
+            yield shard, whole.numpy()
 
     def _raw(self, split: str) -> SplitInputs:
         """The encoder's inputs; those of one split at a time are in memory."""
@@ -267,7 +281,7 @@ class FrozenEncoder:
 
     def _build(self, inputs: SplitInputs) -> Encoder:
         example = inputs.view(np.zeros(1, dtype=np.int64), "plain", stream(0, "example"))[0]
-        return frozen_network(self.fitted, self.spec, example).to(self.device)
+        return placed(frozen_network(self.fitted, self.spec, example), self.device)
 
 
 def frozen_network(encoder: type[Encoder], spec: RunSpec, example: Tensor) -> Encoder:
@@ -281,6 +295,14 @@ def frozen_network(encoder: type[Encoder], spec: RunSpec, example: Tensor) -> En
 
 def _in_memory(folder: FeatureFolder) -> Tensor:
     return torch.cat([torch.from_numpy(np.load(file)) for file in folder.shards()])
+
+
+def encoding_precision(device: torch.device, spec: RunSpec) -> AbstractContextManager[Any]:
+    """What a frozen encoder computes in: the precision asked for, and float32 on a CPU."""
+    if device.type == "cpu" or spec.precision == "float32":
+        return nullcontext()
+    kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}[spec.precision]
+    return torch.autocast(device.type, kind)
 
 
 def _name(split: str, view: str, draw: int) -> str:

@@ -13,7 +13,7 @@ class RunContext:
     results: Path
     device: str = "auto"
     threads: int | None = None  # CPU threads of a run; None: the number its encoder declares
-    workers: int = 0  # threads that read inputs which do not fit in memory
+    workers: int | None = 0  # threads that read and decode inputs; None: the cores of its machine
     time_limit: float | None = None  # seconds that a run may train; None: as long as it takes
     cores: int | None = None  # the run's share of the cores, for an encoder that declares no number
     decoded_cache: bool = True  # decoded images are kept on disk, for all runs

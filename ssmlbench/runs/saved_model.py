@@ -14,10 +14,12 @@ from torch import Generator, Tensor
 from ssmlbench.core.backbones import absolute_backbone
 from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.seeds import stream
+from ssmlbench.core.spec import RunSpec
 from ssmlbench.data.task import Task
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, Vector, find_encoder
+from ssmlbench.inputs.encoders.layout import placed
 from ssmlbench.inputs.encoders.tuning import is_partly_trained, load_tuned
-from ssmlbench.inputs.frozen import FrozenEncoder, frozen_network
+from ssmlbench.inputs.frozen import FrozenEncoder, encoding_precision, frozen_network
 from ssmlbench.inputs.scaling import Scale
 from ssmlbench.inputs.splits import (
     Inputs,
@@ -136,8 +138,8 @@ class SavedModel:
         if self._frozen is None:
             rows = np.zeros(1, dtype=np.int64)
             example = inputs.view(rows, "plain", stream(0, "example"))[0]
-            self._frozen = frozen_network(self.encoder, self.spec, example).to(self.device)
-        return EncodedInputs(inputs, self._frozen, self.device, self.scale)
+            self._frozen = placed(frozen_network(self.encoder, self.spec, example), self.device)
+        return EncodedInputs(inputs, self._frozen, self.device, self.spec, self.scale)
 
     def _network(self, inputs: SplitInputs) -> Scorer:
         """The trained network, built for inputs of this shape."""
@@ -186,11 +188,17 @@ class EncodedInputs:
     on_the_fly = False
 
     def __init__(
-        self, inputs: Inputs, encoder: Encoder, device: torch.device, scale: Scale | None = None
+        self,
+        inputs: Inputs,
+        encoder: Encoder,
+        device: torch.device,
+        spec: RunSpec,
+        scale: Scale | None = None,
     ):
         self.inputs = inputs
         self.encoder = encoder
         self.device = device
+        self.spec = spec
         self.scale = scale
         self.views: dict[str, View] = inputs.views
 
@@ -203,9 +211,9 @@ class EncodedInputs:
         size = self.encoder.batch_rows
         parts = [rows[i : i + size] for i in range(0, max(len(rows), 1), size)]
         batches = (self.inputs.view(part, view, generator) for part in parts)
-        features = torch.cat(
-            [self.encoder(b.to(self.device)).float().half().cpu() for b in batches]
-        )
+        with encoding_precision(self.device, self.spec):
+            found = [self.encoder(batch.to(self.device)).float().half() for batch in batches]
+        features = torch.cat(found).cpu()
         return (features if self.scale is None else self.scale(features)).float()
 
     def read(self, rows: RowNumbers) -> ReadRows:
@@ -214,4 +222,4 @@ class EncodedInputs:
 
     def scaled(self, scale: Any) -> EncodedInputs:
         """The same rows with every vector put through `scale`."""
-        return EncodedInputs(self.inputs, self.encoder, self.device, scale)
+        return EncodedInputs(self.inputs, self.encoder, self.device, self.spec, scale)

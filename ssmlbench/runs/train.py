@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ssmlbench.core.cpu import cores_of_job
 from ssmlbench.core.errors import DISK_ERRORS, RunFailed, UserError
 from ssmlbench.core.events import Notify, TrainingStarted, Warned
 from ssmlbench.core.seeds import stream, stream_seed
@@ -121,9 +122,8 @@ def _train(
     make_repeatable(thread_count(spec, encoder, context), device, spec.fast)
     task = Task(assignment.task_folder, assignment.card)
     encoding = pick_device(context.encoding_device) if context.encoding_device else device
-    loader = SplitLoader(
-        spec, encoder, task, encoding, context.workers, notify, context.decoded_cache
-    )
+    workers = cores_of_job() if context.workers is None else context.workers
+    loader = SplitLoader(spec, encoder, task, encoding, workers, notify, context.decoded_cache)
     learner = build_learner(spec, plugins, task.label_count)
     unscaled = isinstance(learner, Estimator) and not learner.scaled
     load = loader.unscaled if unscaled else loader.load
@@ -144,7 +144,7 @@ def _train(
         device,
         checkpoint,
         notify,
-        context.workers,
+        workers,
         model_file,
         context.micro_batch,
         context.checkpoint_activations,

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -106,8 +106,8 @@ class TrainingState:
         schedule = self.scheduler.state_dict()
         checkpoint.write(
             {
-                "network": model.network.state_dict(),
-                "ema": model.ema.network.state_dict(),
+                "network": self._changed(model.network),
+                "ema": self._changed(model.ema.network),
                 "method": self._method_state(),
                 **{f"optimiser {k}": _optimiser_tensors(o) for k, o in optimisers.items()},
             },
@@ -125,8 +125,8 @@ class TrainingState:
     def restore(self, stored: Stored) -> None:
         """Restore the saved state."""
         tensors, facts, model = stored.tensors, stored.facts, self.model
-        model.network.load_state_dict(tensors["network"])
-        model.ema.network.load_state_dict(tensors["ema"])
+        for name, network in (("network", model.network), ("ema", model.ema.network)):
+            network.load_state_dict({**network.state_dict(), **tensors[name]})
         model.ema.updates = facts["ema_updates"]
         self.method.load_state(dict(tensors.get("method", {})))
         self.method.to(model.device)
@@ -150,6 +150,12 @@ class TrainingState:
                     "state_dict",
                 )
         return state
+
+    def _changed(self, network: nn.Module) -> dict[str, Tensor]:
+        """The state of a network, without weights that a run loads again and never changes."""
+        left_out = self.model.unchanged_names()
+        state = network.state_dict()
+        return {name: value for name, value in state.items() if name not in left_out}
 
     def _optimisers(self) -> dict[str, Optimizer]:
         return {"trainer": self.optimiser, **self.method.optimisers}

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ssmlbench.core.errors import ContractError
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.encoders import Encoder
+from ssmlbench.inputs.encoders.layout import placed
 from ssmlbench.kit.heads import Dropout, Network, build_projection, start_at_zero
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Outputs
@@ -46,7 +47,7 @@ class Model:
         if spec.head_start == "zero":
             start_at_zero(head)
         dropout = Dropout(spec.input_dropout * spec.dropout_factor)
-        self.network = Network(encoder, projection, head, dropout).to(device)
+        self.network = placed(Network(encoder, projection, head, dropout), device)
         self.ema = Ema(self.network, spec.ema_decay)
         # After the copy: the average is never trained.
         if isinstance(self.encoding, SharedPass) and self.encoding.micro_batch is None:
@@ -100,13 +101,15 @@ class Model:
 
     def learnt_state(self) -> dict[str, Tensor]:
         """The averaged network's state, without what is the same in the encoder's own weights."""
+        left_out = self.unchanged_names()
         state = self.ema.network.state_dict()
-        left_out = (
-            {f"encoder.{name}" for name in self.encoder.fixed_names()}
-            if self.starts_from_file
-            else set()
-        )
         return {name: value for name, value in state.items() if name not in left_out}
+
+    def unchanged_names(self) -> set[str]:
+        """Entries of a network's state that are the same in the encoder's own weights."""
+        if not self.starts_from_file:
+            return set()
+        return {f"encoder.{name}" for name in self.encoder.fixed_names()}
 
     def tensors(self) -> list[Tensor]:
         """Weights and statistics of both networks."""

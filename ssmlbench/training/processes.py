@@ -150,7 +150,13 @@ class _SumOfGradients(torch.autograd.Function):
         flat = torch.cat([gradient.reshape(-1) for gradient in given])
         dist.all_reduce(flat)
         summed = iter(flat.split([gradient.numel() for gradient in given]))
-        return tuple(g if g is None else next(summed).view_as(g) for g in gradients)
+        return tuple(g if g is None else _laid_out_as(g, next(summed)) for g in gradients)
+
+
+def _laid_out_as(gradient: Tensor, values: Tensor) -> Tensor:
+    """Values in the shape and memory layout of a gradient: optimisers walk the memory of both."""
+    shaped = values.view(gradient.shape)
+    return shaped if gradient.is_contiguous() else torch.empty_like(gradient).copy_(shaped)
 
 
 def _with_summed_gradients(encoder: nn.Module) -> nn.Module:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from ssmlbench.core import cpu
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Done, EpochEnded, Event, Failed, Resumed, Waiting
 from ssmlbench.core.spec import RunSpec
@@ -90,6 +91,25 @@ def test_a_ray_worker_killed_in_the_middle_changes_no_bit_and_a_failing_run_stop
     assert one.read_bytes() == two.read_bytes()
     assert states(context.results) == {"held": "done", "broken": "failed"}
     assert Dispatch(context, "ray").run(GridPlan([held], plugins, context), report).already == 1
+
+
+def test_the_machine_that_makes_a_run_chooses_the_threads_that_decode(
+    tmp_path: Path, plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = RunContext(tmp_path, "auto")
+    for engine in (ray_engine.RayEngine, slurm_engine.SlurmEngine):
+        assert engine().plan([], plugins, context).context.workers is None
+        assert engine(workers=3).plan([], plugins, context).context.workers == 3
+    chosen = ray_engine.RayEngine().plan([], plugins, context).context
+    cluster = {"CPU": 64.0, "GPU": 8.0}
+    assert ray_engine.with_share(chosen, cluster).workers == 8
+    assert ray_engine.with_share(replace(chosen, gpus=2), cluster).workers == 16
+    assert ray_engine.with_share(chosen, {"CPU": 64.0}) == chosen
+    assert ray_engine.with_share(replace(chosen, workers=3), cluster).workers == 3
+    monkeypatch.setattr(cpu, "core_count", lambda: 16)
+    assert cpu.cores_of_job() == 16
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "6")
+    assert cpu.cores_of_job() == 6
 
 
 def test_the_events_between_two_readings_of_progress() -> None:

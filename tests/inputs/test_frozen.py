@@ -34,6 +34,7 @@ from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.fork_server import fork_server
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.train import encoder_class
+from tests.support.simulated_device import SimulatedDevice
 from tests.support.tiny_models import save_tiny_bert, write_data_plugin
 
 BACKBONES: dict[str, dict[str, Any]] = {
@@ -97,6 +98,45 @@ def test_methods_train_on_cached_features_of_every_kind(
     if dataset == "tiny-images":
         wanted["train weak"] = 60  # elsewhere the weak view is the row itself
     assert done == wanted
+
+
+def test_features_are_read_back_once_a_shard(
+    tiny: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = frozen(tiny, asked(tiny, "tiny-images"))
+    expected = encoder.features("train", "plain")
+    monkeypatch.setattr(features, "SHARD_ROWS", 24)
+    monkeypatch.setattr(encoder.encoder, "batch_rows", 8)
+    with SimulatedDevice() as sim:
+        there = dataclasses.replace(encoder, device=sim.device)
+        found = there.features("train", "plain")
+    assert torch.allclose(found, expected, rtol=0.01, atol=0.01)
+    assert sim.traffic.to_host.total() == 3  # 60 rows
+    assert sim.traffic.to_device["aten._to_copy.default"] >= 8
+
+
+def test_the_key_of_features_names_a_device_and_its_precision_but_not_the_cpu(
+    tiny: Plugins,
+) -> None:
+    spec = asked(tiny, "tiny-images")
+    here = frozen(tiny, spec)
+    there = dataclasses.replace(here, device=torch.device("cuda"))
+    short = dataclasses.replace(there, spec=dataclasses.replace(spec, precision="bfloat16"))
+    fast = dataclasses.replace(there, spec=dataclasses.replace(spec, fast=True))
+    keys = [json.dumps(one.key("train", "plain", 0)) for one in (here, there, short, fast)]
+    assert len(set(keys)) == 4
+    assert not {"device", "precision", "fast"} & here.key("train", "plain", 0).keys()
+    on_cpu = dataclasses.replace(short, device=torch.device("cpu"))
+    assert json.dumps(on_cpu.key("train", "plain", 0)) == keys[0]  # it encodes in float32
+
+
+def test_a_frozen_encoder_computes_in_the_precision_asked_for_except_on_a_cpu() -> None:
+    spec = RunSpec(method="bce", dataset="any", precision="bfloat16")
+    with features.encoding_precision(torch.device("cpu"), spec):
+        assert not torch.is_autocast_enabled("cpu")
+    with features.encoding_precision(torch.device("cuda"), spec):
+        assert torch.is_autocast_enabled("cuda")
+        assert torch.get_autocast_dtype("cuda") == torch.bfloat16
 
 
 def test_a_second_run_builds_no_encoder(

@@ -7,6 +7,8 @@ many only where rows are many.
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from ssmlbench.core.seeds import stream_seed
 from ssmlbench.core.spec import Precision
 from ssmlbench.inputs.splits import Inputs
 from ssmlbench.inputs.views import vector_views
+from ssmlbench.kit import heads
 from ssmlbench.kit.heads import CosineHead, Network
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pseudo_labels import class_aware_labels, tied_positives
@@ -34,12 +37,12 @@ METHODS = {
 }
 
 
-@pytest.fixture(scope="module")
-def large_pool() -> tuple[Inputs, np.ndarray]:
+@lru_cache
+def large_pool(rows: int) -> tuple[Inputs, np.ndarray]:
     random = np.random.default_rng(3)
-    labels = (random.random((ROWS, LABELS)) < [0.5, 0.3, 0.1, 0.02, 0.01]).astype(np.int8)
-    labels[np.arange(ROWS), random.integers(0, LABELS, ROWS)] = 1
-    values = labels @ random.normal(size=(LABELS, WIDTH)) + random.normal(size=(ROWS, WIDTH))
+    labels = (random.random((rows, LABELS)) < [0.5, 0.3, 0.1, 0.02, 0.01]).astype(np.int8)
+    labels[np.arange(rows), random.integers(0, LABELS, rows)] = 1
+    values = labels @ random.normal(size=(LABELS, WIDTH)) + random.normal(size=(rows, WIDTH))
     return Inputs(torch.from_numpy(values).float(), vector_views()), labels
 
 
@@ -65,13 +68,26 @@ def distinct(scores: Tensor) -> Tensor:
     return torch.tensor([len(column.unique()) for column in scores.T])
 
 
+@pytest.mark.parametrize("rows", [ROWS, pytest.param(190_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("cls", METHODS.values(), ids=METHODS)
 def test_scores_and_quotas_of_a_large_pool_are_those_of_float32(
-    cls: type[Method], large_pool: tuple[Inputs, np.ndarray]
+    cls: type[Method], rows: int
 ) -> None:
+    compare_precisions(cls, rows)
+
+
+@pytest.mark.parametrize("name", ["bbam", "cap"])
+def test_a_head_inside_autocast_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heads, "single_precision", lambda device: nullcontext())
+    with pytest.raises(AssertionError):
+        compare_precisions(METHODS[name], ROWS)
+
+
+def compare_precisions(cls: type[Method], rows: int) -> None:
+    """Check that ranks, quotas and pseudo-positives in bfloat16 are those of float32."""
     made = {}
     for precision in ("float32", "bfloat16"):
-        trainer = trainer_of(cls, large_pool, precision)  # type: ignore[arg-type]
+        trainer = trainer_of(cls, large_pool(rows), precision)  # type: ignore[arg-type]
         pool = trainer.pools.unlabelled if len(trainer.pools.unlabelled) else trainer.pools.labelled
         with torch.no_grad():
             scores = trainer.method.test_scores(pool)

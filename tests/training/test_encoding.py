@@ -14,7 +14,7 @@ from ssmlbench.checks.toy import LABELS, spec_for, toy
 from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.core.events import Event, Warned
 from ssmlbench.core.seeds import stream_seed
-from ssmlbench.inputs.encoders import Encoder, SmallCnn
+from ssmlbench.inputs.encoders import Encoder, SmallCnn, layout
 from ssmlbench.kit.contract import build_method
 from ssmlbench.kit.heads import Network
 from ssmlbench.kit.method import Method
@@ -300,3 +300,22 @@ def test_a_pass_without_gradients_is_made_again_too() -> None:
 def test_other_errors_are_not_taken_for_a_lack_of_memory() -> None:
     with pytest.raises(RuntimeError, match="sizes"), suppress_out_of_memory(torch.device("cpu")):
         raise RuntimeError("sizes do not fit")
+
+
+def test_convolutions_have_channels_last_on_a_gpu_and_stay_as_they_are_on_a_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def encoder() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 5, 3))
+
+    there = torch.channels_last
+    images, cpu = torch.rand(2, 3, 8, 8), torch.device("cpu")
+    plain = layout.placed(encoder(), cpu)
+    assert not any(w.is_contiguous(memory_format=there) for w in plain.parameters() if w.ndim == 4)
+    monkeypatch.setattr(layout, "CHANNELS_LAST", ("cpu",))
+    moved = layout.placed(encoder(), cpu)
+    assert all(w.is_contiguous(memory_format=there) for w in moved.parameters() if w.ndim == 4)
+    assert torch.allclose(moved(images), plain(images), atol=1e-6)
+    linear = layout.placed(nn.Linear(3, 4), cpu)
+    assert linear.weight.is_contiguous()

@@ -100,9 +100,11 @@ class Engine(ABC):
             )
 
     def plan(self, specs: Sequence[RunSpec], plugins: Plugins, context: RunContext) -> GridPlan:
-        """Decide how many runs are made at a time, and what each gets of its machine."""
-        workers = 1 if self.workers is None else self.workers
-        return GridPlan(specs, plugins, replace(context, workers=workers), self.jobs)
+        """Decide how many runs are made at a time, and what each gets of its machine.
+
+        How many cores that machine has for threads that decode, it finds itself.
+        """
+        return GridPlan(specs, plugins, replace(context, workers=self.workers), self.jobs)
 
     @abstractmethod
     def run(self, plan: GridPlan, listener: Listener) -> Summary | Submission:

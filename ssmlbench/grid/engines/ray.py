@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import UserError
@@ -99,6 +100,18 @@ def make_run(payload: RunPayload, spec: Mapping[str, Any]) -> list[Event]:
     return [*events, last]
 
 
+def with_share(context: RunContext, resources: Mapping[str, float]) -> RunContext:
+    """The context with the threads that decode: the cores to each of the cluster's GPUs.
+
+    Without GPUs, or with a number typed, it stays as it is.
+    """
+    gpus = resources.get("GPU", 0)
+    if context.workers is not None or not gpus or context.device == "cpu":
+        return context
+    share = context.gpus * int(resources.get("CPU", 1)) // int(gpus)
+    return replace(context, workers=max(1, share))
+
+
 class _Tasks:
     """The tasks of one grid."""
 
@@ -107,7 +120,7 @@ class _Tasks:
         self.plugins = plugins
         self.context = context
         self.listener = listener
-        self.payload = ray.put(RunPayload.of(plugins, context))
+        self.payload = ray.put(RunPayload.of(plugins, with_share(context, ray.cluster_resources())))
         self.spec_of: dict[Any, RunSpec] = {}  # by the task's reference
         self.progress: dict[str, RunProgress] = {}  # by the run's hash, as last read
 

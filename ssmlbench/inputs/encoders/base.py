@@ -193,18 +193,20 @@ def repeated_blocks(module: nn.Module) -> Iterator[nn.Module]:
 
     Of a ResNet its bottlenecks, of a MobileNet its inverted residuals, of a transformer its layers.
     """
-    for child in module.children():
-        inner = list(repeated_blocks(child))
-        if inner or not _is_repeated(child, module):
-            yield from inner
+    children = list(module.children())
+    inner = [list(repeated_blocks(child)) for child in children]
+    for child, blocks in zip(children, inner, strict=True):
+        if blocks or not _is_repeated(child, module, between_stages=any(inner)):
+            yield from blocks
         else:
             yield child
 
 
-def _is_repeated(child: nn.Module, parent: nn.Module) -> bool:
+def _is_repeated(child: nn.Module, parent: nn.Module, between_stages: bool) -> bool:
     lists = (nn.Sequential, nn.ModuleList)
     alone = not any(True for _ in child.children())
     if alone or isinstance(child, lists) or not isinstance(parent, lists):
         return False
     alike = [type(other) is type(child) for other in parent.children()]
-    return all(alike) or sum(alike) > 1  # a stem and a last layer may stand beside the blocks
+    # A stem and a last layer may stand beside blocks; what joins stages is none.
+    return all(alike) or (sum(alike) > 1 and not between_stages)
