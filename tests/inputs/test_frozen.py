@@ -107,7 +107,7 @@ def test_features_are_read_back_once_a_shard(
     monkeypatch.setattr(encoder.encoder, "batch_rows", 8)
     read, cpu = [], torch.Tensor.cpu
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: read.append(len(self)) or cpu(self))
-    encoder.features("train", "plain")
+    encoder.computed("train", "plain")
     assert read == [24, 24, 12]
 
 
