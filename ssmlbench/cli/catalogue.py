@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -29,16 +31,28 @@ def compact(catalogue: Catalogue[MethodInfo] | Catalogue[DatasetInfo], width: in
     return "\n".join(f"{line[: width - 1]}…" if len(line) > width else line for line in lines)
 
 
-def overview(catalogue: Catalogue[MethodInfo] | Catalogue[DatasetInfo]) -> Table:
-    """Everything about each plugin, in as many lines as it takes."""
-    table = Table()
-    rows = catalogue.rows()
-    for name in rows[0] if rows else ():
-        title = catalogue.what if name == "name" else HEADINGS.get(name, name)
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(*(_near(text) if name == "file" else text for name, text in row.items()))
-    return table
+def overview(catalogue: Catalogue[MethodInfo] | Catalogue[DatasetInfo]) -> RenderableType:
+    """Everything about each plugin, below its name: a table of so many columns would be torn."""
+    parts: list[RenderableType] = []
+    for row in catalogue.rows():
+        facts = {
+            HEADINGS.get(name, name): _near(text) if name == "file" else text
+            for name, text in row.items()
+            if name != "name"
+        }
+        parts += [Text(row["name"], style="bold"), _facts(facts), ""]
+    return Group(*parts)
+
+
+def _facts(values: Mapping[str, str]) -> Table:
+    """Names and what is known of them, in two columns; nothing for what is not known."""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(no_wrap=True)
+    facts.add_column(overflow="fold")
+    for name, value in values.items():
+        if value:
+            facts.add_row(Text(name, style="bold"), Text(value))
+    return facts
 
 
 def _near(file: str) -> str:
@@ -72,29 +86,34 @@ def methods_markdown(catalogue: Catalogue[MethodInfo]) -> str:
 
 def method_page(method: MethodInfo) -> RenderableType:
     """Everything about one method."""
-    facts = Table.grid(padding=(0, 2))
-    for key, value in (
-        ("paper", method.paper),
-        ("kind", method.kind),
-        ("learns from", method.uses),
-        ("regimes", ", ".join(method.regimes)),
-        ("head", method.head),
-        ("file", _near(str(method.file))),
-    ):
-        if value:
-            facts.add_row(Text(key, style="bold"), value)
-    parameters = Table(title="hyper-parameters (--set name=value)", title_justify="left")
-    for column in ("name", "default", "type", "tuned over", "meaning"):
-        parameters.add_column(column, no_wrap=column == "name")  # a name can be copied whole
-    for each in method.hyperparameters:
-        parameters.add_row(each.name, each.default, each.kind, each.search, each.meaning)
+    facts = {
+        "paper": method.paper,
+        "kind": method.kind,
+        "learns from": method.uses,
+        "regimes": ", ".join(method.regimes),
+        "head": method.head,
+        "file": _near(str(method.file)),
+    }
     parts: list[RenderableType] = [Text(method.name, style="bold"), Text(method.title), ""]
-    parts += [facts, "", parameters if method.hyperparameters else Text("no hyper-parameters")]
+    parts += [_facts(facts), ""]
+    named = (
+        "hyper-parameters (--set name=value)" if method.hyperparameters else "no hyper-parameters"
+    )
+    parts += [Text(named, style="bold" if method.hyperparameters else "")]
+    for each in method.hyperparameters:
+        tuned = f"; tuned over {each.search}" if each.search else ""
+        parts += [
+            Text.assemble("  ", (f"{each.name}={each.default}", "bold"), f"  {each.kind}{tuned}"),
+            Padding(Text(each.meaning), (0, 0, 0, 6)),
+        ]
     if method.kind == "method":
         parts.append(
             Text("`ssmlbench tune` also draws the learning rate, as it does for every method")
         )
     if method.differences:
         parts += ["", Text("where paper, released code and this file differ", style="bold")]
-        parts += [Text(f"  - {difference}") for difference in method.differences]
+        listed = Table.grid(padding=(0, 1))
+        for difference in method.differences:
+            listed.add_row("  -", Text(difference))
+        parts.append(listed)
     return Group(*parts)

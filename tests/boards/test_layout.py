@@ -18,6 +18,7 @@ from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.layout import METRICS, SETS, paper_tables
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import TEXT_FORMATS, RichDocument, layout_document
+from ssmlbench.boards.render.document import Document, Panel, TableSection, texts
 from ssmlbench.boards.render.names import RowNames, display_name
 from ssmlbench.boards.render.numbers import NumberStyle
 from ssmlbench.core.errors import UserError
@@ -141,6 +142,17 @@ def shown(boards: list[Board], layout: str, width: int) -> str:
     console = Console(width=width, record=True, file=io.StringIO())
     console.print(RichDocument(layout_document(boards, layout)))
     return console.export_text()
+
+
+def test_a_narrow_table_breaks_only_headers_that_are_wider_than_their_column() -> None:
+    row = texts("cap", "a reason as long as a sentence takes, and then a few words more", "0.1234")
+    panel = Panel(["method", "what does not fit", "Hamming loss ↓"], [row], left=2)
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(RichDocument(Document([TableSection("misprints", [panel])])))
+    said = console.export_text()
+    assert "what does not fit" in said  # its column is wide: one word a line would be torn
+    assert "Hamming loss" not in said
+    assert max(map(len, said.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

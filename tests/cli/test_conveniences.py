@@ -13,6 +13,7 @@ from ssmlbench.cli.completion import complete_dataset, complete_method
 from ssmlbench.cli.options import typed_list
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.plugins import catalogue
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.folder import RunFolder
 from tests.support.board_runs import grid
@@ -68,8 +69,23 @@ def test_lists_fit_eighty_columns(verb: str) -> None:
     lines = answer.output.splitlines()
     assert [line.split(" ")[0] for line in lines[1:]] == names  # one line each
     assert max(map(len, lines)) <= 80
-    long = CliRunner().invoke(app, [verb, "--long"], env={"COLUMNS": "80"})
-    assert len(long.output) > 2 * len(answer.output)
+    long = CliRunner().invoke(app, [verb, "--long"], env={"COLUMNS": "80"}).output
+    assert len(long) > 2 * len(answer.output)
+    assert max(map(len, long.splitlines())) <= 80
+    titles = [row["title"] for row in getattr(catalogue, verb)().rows()]
+    said = " ".join(long.split())  # no word is torn, as it was in columns of eight characters
+    assert [title for title in titles if " ".join(title.split()) not in said] == []
+
+
+def test_the_page_of_a_method_fits_eighty_columns_and_cuts_nothing() -> None:
+    for name, method in catalogue.methods().items():
+        page = CliRunner().invoke(app, ["methods", name], env={"COLUMNS": "80"}).output
+        said = " ".join(page.split())
+        for each in method.hyperparameters:
+            assert f"{each.name}={each.default}" in said
+            assert " ".join(each.meaning.split()) in said
+        assert [d for d in method.differences if " ".join(d.split()) not in said] == []
+        assert max(map(len, page.splitlines())) <= 80
 
 
 def test_the_shell_completes_names() -> None:

@@ -198,7 +198,7 @@ def _training_entries(cell: RunCell) -> Findings | None:
         body.append([row, *means])
     section = table(
         f"{cell.where} · training entries",
-        ["method", *(f"mean |p − y|, {group}" for group in GROUPS)],
+        ["method", *(f"mean |p−y|, {group}" for group in GROUPS)],
         body,
         "Of at most 2,048 training rows after the last epoch. y is 1 for observed positives and 0 for all "
         "others, so that hidden positives are false negatives of a method that assumes them negative.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -74,6 +75,11 @@ def _broken_header(text: str) -> str:
     return text.replace(" ", "\n")
 
 
+def _folded(header: str, width: int) -> str:
+    """The header of a text column, which may be wide, in as few lines as its width takes."""
+    return textwrap.fill(header, width, break_long_words=False, break_on_hyphens=False)
+
+
 def _fitting(panel: Panel, width: int) -> list[Panel]:
     """The panel in as many parts, side by side columns together, as fit the width when narrow."""
     widths = _narrow_widths(panel)
@@ -95,10 +101,12 @@ def _rich_table(panel: Panel, narrow: bool) -> Table:
     """Return the table; `narrow`: no frame, headers broken at words, the spread below the mean."""
     table = Table(box=None if narrow else box.HEAVY_HEAD, pad_edge=not narrow)
     whole = ["\n".join(lines).lstrip("\n") for lines in zip(*_header_lines(panel), strict=True)]
+    widths = _narrow_widths(panel)
     for i, header in enumerate(panel.flat_headers if narrow else whole):
-        words = _broken_header(header) if narrow else header
         is_text = i < panel.left
-        table.add_column(Text(words), justify="left" if is_text else "right", no_wrap=not is_text)
+        folded = _folded(header, widths[i]) if is_text else _broken_header(header)
+        shown = folded if narrow else header
+        table.add_column(Text(shown), justify="left" if is_text else "right", no_wrap=not is_text)
     for i, row in enumerate(panel.rows):
         if i in panel.breaks:
             table.add_section()
