@@ -18,6 +18,31 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+SPARSE_ENTRIES = 2**22
+"""Rows × labels from which the truth may be stored as lists of labels: below, it is small anyway."""
+
+
+def _stored_truth(truth: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+    """The truth as it is stored: a matrix, or the labels of each row where that is much smaller."""
+    counts = truth.sum(axis=1, dtype=np.int32)
+    lists = 4 * (len(counts) + int(counts.sum()))
+    if truth.size < SPARSE_ENTRIES or 2 * lists > truth.size:
+        return {"truth": truth.astype(np.uint8)}
+    labels = np.nonzero(truth)[1].astype(np.int32)
+    return {"truth_labels": labels, "truth_counts": counts, "truth_shape": np.array(truth.shape)}
+
+
+def _read_truth(stored: dict[str, NDArray[Any]]) -> NDArray[np.bool_]:
+    """Take the truth out of what was stored, in either form; a KeyError if it is not there."""
+    if "truth" in stored:
+        whole: NDArray[np.bool_] = stored.pop("truth") == 1
+        return whole
+    labels, counts = stored.pop("truth_labels"), stored.pop("truth_counts")
+    truth = np.zeros(stored.pop("truth_shape"), dtype=np.bool_)
+    truth[np.repeat(np.arange(len(counts)), counts), labels] = True
+    return truth
+
+
 @dataclass(frozen=True)
 class StoredScores:
     """Test scores and truth (rows × labels), and the fitted parameters of the decision rules.
@@ -45,12 +70,14 @@ class StoredScores:
             stored = load_file(file)
         except SafetensorError:
             raise ValueError(f"{file} is not a whole safetensors file") from None
-        if not {"scores", "truth"} <= stored.keys():
-            raise ValueError(f"{file} has no scores or no truth")
+        try:
+            scores, truth = stored.pop("scores"), _read_truth(stored)
+        except KeyError:
+            raise ValueError(f"{file} has no scores or no truth") from None
         with safe_open(file, framework="numpy") as opened:
             names = json.loads((opened.metadata() or {}).get("names", "{}"))
         labels, ids = names.get("labels", []), names.get("ids", [])
-        return cls(stored.pop("scores"), stored.pop("truth") == 1, stored, labels, ids)
+        return cls(scores, truth, stored, labels, ids)
 
     def to_pandas(self) -> pd.DataFrame:
         """The scores as a table: a row for each row of the test set, a column for each label."""
@@ -66,7 +93,7 @@ class StoredScores:
 
         tensors = {
             "scores": np.ascontiguousarray(self.scores),
-            "truth": self.truth.astype(np.uint8),
+            **_stored_truth(self.truth),
             **self.parameters,
         }
         # One entry: several are written in random order, and equal runs would differ in their bytes.

@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
+from safetensors.numpy import load_file
 
+from ssmlbench.runs import scores
 from ssmlbench.runs.scores import StoredScores
 
 
 def test_equal_scores_are_written_as_equal_bytes_and_read_back(tmp_path: Path) -> None:
-    scores = np.linspace(0, 1, 6, dtype=np.float32).reshape(3, 2)
+    values = np.linspace(0, 1, 6, dtype=np.float32).reshape(3, 2)
     stored = StoredScores(
-        scores, scores > 0.5, {"thresholds": np.ones(2)}, ["a", "b"], ["x", "y", "z"]
+        values, values > 0.5, {"thresholds": np.ones(2)}, ["a", "b"], ["x", "y", "z"]
     )
     file = tmp_path / "scores.safetensors"
     written = set()
@@ -22,4 +25,26 @@ def test_equal_scores_are_written_as_equal_bytes_and_read_back(tmp_path: Path) -
     assert len(written) == 1
     read = StoredScores.read(tmp_path)
     assert (read.label_names, read.row_ids) == (["a", "b"], ["x", "y", "z"])
-    assert (read.scores == scores).all()
+    assert (read.scores == values).all()
+
+
+@pytest.mark.parametrize("density", [0.0, 0.002, 0.4])
+def test_a_large_truth_is_stored_as_lists_where_they_are_smaller(
+    density: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(0)
+    truth = random.random((300, 200)) < density
+    stored = StoredScores(random.random(truth.shape, dtype=np.float32), truth)
+    file = tmp_path / "scores.safetensors"
+    stored.write(file)
+    small = file.stat().st_size
+    assert "truth" in load_file(file)  # a small run's file is as it always was
+    monkeypatch.setattr(scores, "SPARSE_ENTRIES", 1)
+    stored.write(file)
+    assert ("truth" in load_file(file)) == (density > 0.1)
+    assert file.stat().st_size == small or small - file.stat().st_size > truth.size // 2
+    found = StoredScores.read(tmp_path)
+    np.testing.assert_array_equal(found.truth, truth)
+    assert found.truth.dtype == bool
+    np.testing.assert_array_equal(found.scores, stored.scores)
+    assert found.parameters == {}

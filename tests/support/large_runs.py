@@ -24,6 +24,7 @@ from ssmlbench.inputs.scaling import Scale
 from ssmlbench.inputs.splits import StoredInputs
 from ssmlbench.inputs.views import vector_views
 from ssmlbench.kit.estimator import Estimator
+from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.judge import Judge
 from ssmlbench.training.estimation import run_estimator
@@ -90,7 +91,8 @@ def training(method: str, rows: int, folder: Path) -> int:
     """The peak of the process that trains."""
     cls = Plugins().methods[method]
     fields: dict[str, Any] = {"batch_size": 64, "labelled_batch_size": 32, "pi": 0.1}
-    spec = spec_for(cls, "semi", epochs=3, warmup_epochs=1, epoch_steps=2, **fields)
+    learnt = cls if issubclass(cls, Method) else Plugins().methods["bce"]
+    spec = spec_for(learnt, "semi", epochs=3, warmup_epochs=1, epoch_steps=2, **fields)
     observation = Judge.of(spec, truth_of(rows), truth_of(TEST_ROWS)).visible()
     train, test = (mapped_inputs(folder / f"{n}.npy", n) for n in (rows, TEST_ROWS))
     with Peak() as peak:
