@@ -12,6 +12,7 @@ from rich.console import Console
 
 from ssmlbench.boards.analyses.contract import Analysis, Findings, Option
 from ssmlbench.boards.analyses.table import analyses_by_name
+from ssmlbench.cli.analyse_landscape import landscape
 from ssmlbench.cli.analyse_variants import ablation, sensitivity
 from ssmlbench.cli.board_options import BoardOptions, board_numbers
 from ssmlbench.cli.options import wide_console
@@ -98,3 +99,4 @@ for _name, _analysis in analyses_by_name().items():
     analyse_app.command(_name, help=_analysis.summary)(_command(_analysis))
 analyse_app.command("ablation")(ablation)
 analyse_app.command("sensitivity")(sensitivity)
+analyse_app.command("landscape")(landscape)

@@ -49,26 +49,31 @@ def run(
 ) -> None:
     """Train: one run, or every combination of the lists given. Finished runs are never made twice."""
     from ssmlbench.grid.request import first_seeds
+    from ssmlbench.runs.folder import has_runs_of
 
     if seeds is not None:
         if typed["seed"] is not None:
             raise UserError("--seed and --seeds are both given; keep one")
         typed["seed"] = first_seeds(seeds)
     request = source.request(typed)
-    command = command_of(where, engine, where.results)
+    # Where every method has runs already, this command may find all that it wants.
+    fresh = any(not has_runs_of(where.results, m) for m in request.values.get("method", ()))
+    command = command_of(where, engine, where.results, fresh)
     plugins = load_plugins([*request.plugins], data_options(own))
     specs = specs_of(request, plugins, source, command, where.results if tuned else None)
     command.make(specs, plugins)
 
 
-def command_of(where: Where, engine: dict[str, Any], results: Path) -> GridCommand:
-    """Where and how the runs are made, and what is printed."""
+def command_of(
+    where: Where, engine: dict[str, Any], results: Path, fresh: bool = True
+) -> GridCommand:
+    """Where and how the runs are made, and what is printed. fresh: runs are left to make for sure."""
     from ssmlbench.grid.dispatch import Dispatch
     from ssmlbench.grid.loggers import logger_names
     from ssmlbench.grid.run_one import get_ready
     from ssmlbench.runs.context import RunContext
 
-    if engine["engine"] == "local" and not where.dry_run:
+    if fresh and engine["engine"] == "local" and not where.dry_run:
         get_ready()  # it imports torch while this process does
     from ssmlbench.runs.execute import quieten
 

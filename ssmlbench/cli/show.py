@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from ssmlbench.runs.finished import Finished
 
 
+END_LABELS = 20
+"""Labels that are printed from each end of the order, unless all are wanted."""
+
+
 def show(
     run: Annotated[
         str,
@@ -30,6 +34,9 @@ def show(
         str, typer.Option(help="Order of the labels: support, f1, average_precision, label, …")
     ] = "support",
     long: Annotated[bool, typer.Option("--long", help="Also every option of the run.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every label, however many; else both ends of the order.")
+    ] = False,
 ) -> None:
     """Show one run: its state; if it is finished, its metrics under every rule, and each label's."""
     from ssmlbench.grid.status import read_states
@@ -51,7 +58,7 @@ def show(
     if long:
         console.print(_options(found.spec.as_dict()), highlight=False)
     if not found.diverged:
-        _print_metrics(found, sort, console)
+        _print_metrics(found, sort, every, console)
 
 
 def _print_unfinished(state: RunState, console: Console) -> None:
@@ -87,8 +94,8 @@ def _options(spec: Mapping[str, Any]) -> Table:
     return table
 
 
-def _print_metrics(run: Finished, sort: str, console: Console) -> None:
-    """The metrics under each decision rule, then a row for each label."""
+def _print_metrics(run: Finished, sort: str, every: bool, console: Console) -> None:
+    """The metrics under each decision rule, then a row for each label, or the first and the last."""
     from ssmlbench.core.suggestions import one_of
     from ssmlbench.runs.run_result import RunResult
 
@@ -105,8 +112,13 @@ def _print_metrics(run: Finished, sort: str, console: Console) -> None:
     table = Table(title=f"by label ({rule})", title_justify="left", box=None, pad_edge=False)
     for column in frame.columns:
         table.add_column(column.replace("_", " "), justify="left" if column == "label" else "right")
-    for record in frame.sort_values(sort, ascending=sort == "label").itertuples(index=False):
-        table.add_row(*(_text(value) for value in record))
+    ordered = frame.sort_values(sort, ascending=sort == "label", kind="stable")
+    between = 0 if every else max(len(ordered) - 2 * END_LABELS, 0)
+    for place, record in enumerate(ordered.itertuples(index=False)):
+        if between and place == END_LABELS:
+            table.add_row(f"… {between:,} labels between: --all")
+        if not between or not END_LABELS <= place < len(ordered) - END_LABELS:
+            table.add_row(*(_text(value) for value in record))
     console.print(table)
 
 

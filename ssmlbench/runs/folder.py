@@ -6,6 +6,7 @@ Plain files in a fixed layout: two machines can write one shared folder, and res
 from __future__ import annotations
 
 import functools
+import glob
 import json
 import socket
 import time
@@ -24,6 +25,11 @@ from ssmlbench.runs.schema import is_damaged
 
 TRIALS = ".tune"
 """The results folder of the trials of studies, in the results folder."""
+
+
+def has_runs_of(results: Path, method: str) -> bool:
+    """Whether a results folder holds folders of runs of a method, finished or not."""
+    return any(results.glob(f"*/*/{glob.escape(method)}"))
 
 
 @dataclass(frozen=True)

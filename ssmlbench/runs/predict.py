@@ -74,7 +74,7 @@ class OwnRows:
 
     def __init__(self, model: SavedModel):
         self.model = model
-        self.task = _task_of(model)
+        self.task = task_of(model)
         self.numbers = np.flatnonzero((self.task.truth("train") < 0).all(axis=1))
         if not len(self.numbers):
             raise UserError(
@@ -95,7 +95,7 @@ class OwnRows:
         return self.model.scores_of_rows(self.task, np.array(numbers, dtype=np.int64))
 
 
-def _task_of(model: SavedModel) -> Task:
+def task_of(model: SavedModel) -> Task:
     """The prepared data set that the model was made on, if it is on this machine."""
     damaged = []
     for card in sorted((cache_root() / "tasks").glob("*/card.json")):

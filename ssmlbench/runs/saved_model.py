@@ -16,6 +16,7 @@ from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.seeds import stream
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data.task import Task
+from ssmlbench.inputs.cached import CachedInputs
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, Vector, find_encoder
 from ssmlbench.inputs.encoders.layout import placed
 from ssmlbench.inputs.encoders.tuning import is_partly_trained, load_tuned
@@ -102,6 +103,18 @@ class SavedModel:
         if not len(raws):
             return np.zeros((0, len(self.card.labels)), dtype=np.float32)
         return self._scores_of(self._inputs(raws))
+
+    def scorer(self, raws: Sequence[Any]) -> tuple[Scorer, SplitInputs]:
+        """The network, and raw inputs as it takes them: encoded once, for any number of passes."""
+        if isinstance(self.learner, Estimator):
+            raise UserError(f"{self.spec.method} is an estimator: it has no network")
+        inputs = self._inputs(raws)
+        if isinstance(inputs, EncodedInputs):
+            features = inputs.view(np.arange(len(inputs)), "plain", stream(0, "encoded once"))
+            inputs = CachedInputs({"plain": features}, draws=1)
+        if self._scorer is None:
+            self._scorer = self._network(inputs)
+        return self._scorer, inputs
 
     def scores_of_rows(self, task: Task, rows: RowNumbers) -> Float32Array:
         """Scores of training rows of its own data set; features that are in the cache are read there."""

@@ -15,6 +15,7 @@ from ssmlbench.boards.analyses.drawing import save
 from ssmlbench.boards.analyses.table import analyses_by_name
 from ssmlbench.boards.bootstrap import bootstrap
 from ssmlbench.boards.query import Query
+from ssmlbench.boards.report.style import settings
 from ssmlbench.core.errors import UserError
 from ssmlbench.runs.scores import StoredScores
 from tests.support.analysed_runs import LABELS, TRUTH, cells, scores_of, write_run
@@ -236,3 +237,16 @@ def test_diagnostics_without_a_result_of_labels_are_not_needed(tmp_path: Path) -
     analysis = analyses_by_name()["budget"]
     (found,) = analysis.find(cells(tmp_path), Query(), defaults(analysis))
     assert [record["labelled_rows"] for record in found.records] == [0.1, 0.5]
+
+
+def test_the_figure_of_a_pair_fills_the_side_that_is_ahead_in_losses_too(tmp_path: Path) -> None:
+    for method, quality in (("bce", 0.2), ("cap", 0.7)):
+        write_run(tmp_path, quality, method=method)
+    analysis = analyses_by_name()["pair"]
+    options = defaults(analysis, a="bce", b="cap", bootstrap=100)
+    (found,) = analysis.find(cells(tmp_path), Query(metrics=("map", "hamming")), options)
+    values = [r["difference"] for r in found.records if r["kind"] == "metric"]
+    assert values[0] < 0 < values[1]  # less mAP, more Hamming loss: cap is ahead in both
+    with settings():
+        marks = [line for line in found.draw().axes[0].lines if line.get_marker() in ("o", "s")]
+    assert [line.get_marker() for line in marks] == ["s", "s"]

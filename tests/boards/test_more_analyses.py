@@ -13,6 +13,8 @@ from scipy.special import expit
 from sklearn.metrics import jaccard_score
 from typer.testing import CliRunner
 
+from ssmlbench.boards.analyses.board_variants import ablations_found, sensitivities_found
+from ssmlbench.boards.analyses.contract import run_cells
 from ssmlbench.boards.analyses.correlation import (
     cluster_order,
     embedding_correlation,
@@ -37,7 +39,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.grid.request import GridRequest
 from ssmlbench.grid.variants import BASE, ablations, values_of
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.runs.finished import read_finished
+from ssmlbench.runs.finished import Finished, read_finished
 from tests.boards.test_analyses import noted
 from tests.support.analysed_runs import TRUTH, cells, write_run
 
@@ -216,6 +218,33 @@ def test_the_report_has_a_section_for_each_analysis_with_data(tmp_path: Path) ->
     assert {"labels", "pseudo-labels", "scores", "vdfd", "correlation"} <= set(names)
     assert not {"theory", "pair", "budget"} & set(names)  # no runs, two rows, two levels
     assert all(section.figures for section in sections)
+
+
+def test_the_report_shows_ablations_and_sensitivity_that_the_runs_hold(tmp_path: Path) -> None:
+    for scale, quality in ((10.0, 0.3), (20.0, 0.5), (40.0, 0.4)):
+        for seed in (0, 1, 2):
+            changed = () if scale == 20 else ("scale",)
+            more = {"config": {"scale": scale, "loss": "bce"}, "changed": changed}
+            write_run(tmp_path, quality, method="bbam", seed=seed, **more)
+    runs, _ = read_finished([tmp_path])
+    found = {s.name: s for s in analysis_sections(build_boards(runs, Query()), Query())}
+    (ablation,), (curve,) = found["ablation"].figures, found["sensitivity"].figures
+    assert "ablation of bbam" in ablation.title
+    assert "sensitivity of bbam" in curve.title
+    cell = run_cells(build_boards(runs, Query()))
+    (differences,) = ablations_found(cell, Query())
+    by_hand = np.mean([_map(runs, 10.0, seed) - _map(runs, 20.0, seed) for seed in (0, 1, 2)])
+    record = next(
+        r for r in differences.records if r["variant"] == "scale=10" and r["metric"] == "map"
+    )
+    assert record["difference"] == pytest.approx(by_hand)
+    (over,) = sensitivities_found(cell, Query())
+    assert [r["scale"] for r in over.records if r["metric"] == "map"] == ["10", "20", "40"]
+
+
+def _map(runs: list[Finished], scale: float, seed: int) -> float:
+    (one,) = (r for r in runs if (r.spec.config["scale"], r.spec.seed) == (scale, seed))
+    return float(one.result["metrics"]["calibrated"]["default"]["map"])
 
 
 def test_the_imbalance_of_gradients_is_worked_by_hand(tmp_path: Path) -> None:

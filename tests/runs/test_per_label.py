@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -88,3 +90,28 @@ def test_show_prints_a_row_for_each_label(
     assert all(f"\n{label} " in said for label in "abc")
     with pytest.raises(UserError, match="--sort size"):
         show(str(run[0].folder), sort="size")
+
+
+def test_show_prints_both_ends_of_many_labels_unless_all_are_wanted(
+    run: tuple[Finished, Plugins],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from ssmlbench.cli.show import END_LABELS, show
+
+    labels = 2 * END_LABELS + 7
+    own = {k: [v[0]] * labels for k, v in run[0].result["per_label"].items() if k != "rule"}
+    names, support = [f"n{k:02}" for k in range(labels)], list(range(labels, 0, -1))
+    own |= {"rule": "calibrated", "label": names, "support": support}
+    many = dataclasses.replace(run[0], result={**run[0].result, "per_label": own})
+    monkeypatch.setattr("ssmlbench.runs.finished.read_result", lambda folder: many)
+    show(str(run[0].folder))
+    said = capsys.readouterr().out
+    assert [name for name in names if f"{name} " in said] == [
+        *names[:END_LABELS],
+        *names[END_LABELS + 7 :],
+    ]
+    assert "… 7 labels between: --all" in said
+    show(str(run[0].folder), every=True)
+    said = capsys.readouterr().out
+    assert all(f"{name} " in said for name in names)

@@ -222,11 +222,14 @@ def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Finding
         figure, axes = panels(2, height=sum(heights) / 2 + 20, ratios=heights)
         of_metrics = [record for record in records if record["kind"] == "metric"]
         bars = [(r["difference"], r["low"], r["high"]) for r in of_metrics]
-        _differences(axes[0], bars, [METRICS[r["metric"]].title for r in of_metrics])
+        measured = [METRICS[record["metric"]] for record in of_metrics]
+        ahead = [(bar[0] >= 0) == m.higher_is_better for bar, m in zip(bars, measured, strict=True)]
+        titles = [m.title if m.higher_is_better else f"{m.title} ↓" for m in measured]
+        _differences(axes[0], bars, ahead, titles)
         finish(
             axes[0],
             f"{a} − {b} per metric, {cell.where}",
-            "difference\n(bar: 95 % over test rows)",
+            f"difference (↓: lower is better)\n(filled: {a} ahead; bar: 95 % over test rows)",
             "",
             named_rows=True,
         )
@@ -234,7 +237,8 @@ def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Finding
             (m, m - d, m + d)
             for m, d in zip(mean_by_label[shown], deviation_by_label[shown], strict=True)
         ]
-        _differences(axes[1], bars, [names[k][:22] for k in shown])
+        ahead = [bar[0] >= 0 for bar in bars]
+        _differences(axes[1], bars, ahead, [names[k][:22] for k in shown])
         finish(
             axes[1],
             f"{a} − {b} per label{some}",
@@ -248,15 +252,17 @@ def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Finding
 
 
 def _differences(
-    axis: Axes, bars: Sequence[tuple[float, float, float]], names: Sequence[str]
+    axis: Axes,
+    bars: Sequence[tuple[float, float, float]],
+    ahead: Sequence[bool],
+    names: Sequence[str],
 ) -> None:
-    """A row for each difference (value, low, high): filled where it is positive."""
-    for y, (value, low, high) in enumerate(bars):
-        ahead = value >= 0
-        colour = HUES[0] if ahead else HUES[1]
+    """A row for each difference (value, low, high): filled where the first of the pair is ahead."""
+    for y, ((value, low, high), first) in enumerate(zip(bars, ahead, strict=True)):
+        colour = HUES[0] if first else HUES[1]
         axis.plot([low, high], [y, y], color=colour, linewidth=0.9)
-        fill = colour if ahead else "white"
-        axis.plot([value], [y], "o" if ahead else "s", color=colour, mfc=fill, ms=4)
+        fill = colour if first else "white"
+        axis.plot([value], [y], "o" if first else "s", color=colour, mfc=fill, ms=4)
     axis.axvline(0, color=INK, linewidth=0.8)
     axis.set_yticks(range(len(names)), names, fontsize=7.5)
     axis.set_ylim(len(names) - 0.4, -0.6)

@@ -188,7 +188,7 @@ def _curves(
             others = [f"{k}={v}" for k, v in variant.changes.items() if k != parameter]
             lines.setdefault(", ".join(others) or method, []).append(variant)
     texts = list(dict.fromkeys(v.changes[parameter] for row in lines.values() for v in row))
-    numeric = all(_is_number(text) for text in texts)
+    numeric = all(has_a_place(text) for text in texts)
     places = {text: float(text) if numeric else float(i) for i, text in enumerate(texts)}
     styles = styles_for(list(lines))
     for name, row in lines.items():
@@ -201,7 +201,8 @@ def _curves(
     axis.set_xticks(list(places.values()), list(places), fontsize=8)
 
 
-def _is_number(text: str) -> bool:
+def has_a_place(text: str) -> bool:
+    """Whether a value of a hyper-parameter can be a place on an axis."""
     try:
         return math.isfinite(float(text))
     except ValueError:

@@ -20,6 +20,8 @@ CELLS = 4
 """Levels of boards that are analysed in a report; `ssmlbench analyse` does all."""
 RUNS = 100
 """Runs of a level up to which it is analysed in a report."""
+MOST_VARIANTS = 6
+"""Figures of ablations, and of sensitivity, in a report."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class AnalysisSection:
 
 def analysis_sections(boards: Sequence[Board], query: Query) -> list[AnalysisSection]:
     """One for each analysis with data; an analysis without data is left out."""
+    from ssmlbench.boards.analyses.board_variants import ablations_found, sensitivities_found
     from ssmlbench.boards.analyses.contract import run_cells
     from ssmlbench.boards.analyses.table import analyses_by_name
 
@@ -66,10 +69,21 @@ def analysis_sections(boards: Sequence[Board], query: Query) -> list[AnalysisSec
             findings = analysis.find(cells, query, options)
         except UserError:
             continue
-        figures = [_figure(each) for each in findings]
-        notes = list(dict.fromkeys(note for each in findings for note in each.table.notes))
-        found.append(AnalysisSection(analysis.name, analysis.summary, figures, notes))
+        found.append(_section(analysis.name, analysis.summary, findings))
+    of_variants = (
+        ("ablation", "Rows of one method against it as it is, seed by seed.", ablations_found),
+        ("sensitivity", "Metrics over the values of a hyper-parameter.", sensitivities_found),
+    )
+    for name, summary, find in of_variants:
+        if findings := find(cells, query)[:MOST_VARIANTS]:
+            found.append(_section(name, summary, findings))
     return found
+
+
+def _section(name: str, summary: str, findings: Sequence[Findings]) -> AnalysisSection:
+    figures = [_figure(each) for each in findings]
+    notes = list(dict.fromkeys(note for each in findings for note in each.table.notes))
+    return AnalysisSection(name, summary, figures, notes)
 
 
 def _figure(found: Findings) -> AnalysisFigure:

@@ -32,8 +32,11 @@ def default_backbone(kind: str, preferred: str | None = None) -> str:
     if name in WITHOUT_WEIGHTS.values() or kind not in WITHOUT_WEIGHTS:
         return name
     if kind == "image":
+        from ssmlbench.inputs.encoders import BUILTIN
         from ssmlbench.inputs.encoders import torchvision as image
 
+        if name in {encoder.name for encoder in BUILTIN}:  # torchvision takes a second to import
+            return name
         known = name in image.model_names()
         return name if not known or image.has_weights(name) else WITHOUT_WEIGHTS[kind]
     from ssmlbench.inputs.encoders.model_folders import has_model
