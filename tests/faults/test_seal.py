@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -150,6 +151,7 @@ def in_child(work: Callable[[], str]) -> bytes:
     child = os.fork()
     if child == 0:
         try:
+            signal.alarm(120)  # a fork of a process with threads may hang
             os.write(outside, work().encode())
         finally:
             os._exit(0)

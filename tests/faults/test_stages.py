@@ -13,18 +13,23 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from ssmlbench.core.files import PART
+from ssmlbench.inputs import frozen
 from tests.faults.makers import FAULTS
 from tests.faults.stages import STAGES, Stage, files_of
 from tests.faults.test_full_disk import files_of_at_most, read_only
 from tests.faults.world import World
 
 DAMAGE = ("empty", "truncate", "zero-fill", "flip")
+SECONDS = 120
+"""A process that takes longer is killed wherever it is."""
 CHANGES = ("open", "os.rename", "os.remove", "os.mkdir")
 """Audit events of operations that change a file, or may."""
 
@@ -113,6 +118,9 @@ def killed_at(number: int, world: World, work: Callable[[], Any]) -> int:
                     os.kill(os.getpid(), signal.SIGKILL)
 
         try:
+            signal.alarm(SECONDS)  # a fork of a process with threads may hang
+            frozen.all_cores = nullcontext
+            torch.set_num_threads(1)
             sys.addaudithook(hook)
             work()
             os.write(outside, str(count).encode())
