@@ -63,7 +63,8 @@ class Tried:
     @property
     def expected_micro_f1(self) -> tuple[float, LowHigh]:
         """Micro-F1 over folds, with its 95 % interval."""
-        return mean_over_folds(self.micro_f1, self.folds)
+        mean, (low, high) = mean_over_folds(self.micro_f1, self.folds)
+        return mean, (max(0.0, low), min(1.0, high))
 
     @property
     def expected_map(self) -> tuple[float, LowHigh]:

@@ -102,6 +102,7 @@ def test_folds_without_a_positive_do_not_count() -> None:
     assert found.interval[0] < 0.2 < found.interval[1]
     found = fold_difference(judged((0.5, nan), 2), judged((0.4, nan), 2))
     assert (found.mean, found.clear) == (pytest.approx(0.1), False)
+    assert judged((0.1, 0.9), 5).expected_micro_f1 == (pytest.approx(0.5), (0.0, 1.0))
     empty = StoredScores(np.full((4, 2), 0.5), np.zeros((4, 2), dtype=bool))
     assert np.isnan(map_of_all([empty])[0])
     one = StoredScores(np.eye(4)[:, :2], np.eye(4)[:, :2] == 1)
