@@ -90,7 +90,7 @@ class FrozenEncoder:
         if sum(folder.bytes for folder in folders) > MAPPED_BYTES:
             mapped = [MappedRows([mapped_array(f) for f in folder.shards()]) for folder in folders]
             return MappedFeatures(mapped, PATCHES if view.endswith("-patches") else None)
-        by_draw = [_in_memory(folder) for folder in folders]
+        by_draw = [self.features(split, view, draw) for draw in range(draws)]
         if view.endswith("-patches"):
             by_draw = [features.unflatten(0, (-1, PATCHES)) for features in by_draw]
         return torch.stack(by_draw, dim=1).flatten(0, 1) if draws > 1 else by_draw[0]
@@ -176,6 +176,10 @@ class FrozenEncoder:
     def plain(self, split: str) -> CachedInputs:
         """The plain view of a split."""
         return CachedInputs({"plain": self._view(split, "plain")}, draws=1)
+
+    def features(self, split: str, view: str, draw: int = 0) -> Tensor:
+        """The features of one draw of a view, in memory."""
+        return _in_memory(self.computed(split, view, draw))
 
     def computed(self, split: str, view: str, draw: int = 0) -> FeatureFolder:
         """Where the features of one draw of a view are; computed first if they are missing."""
