@@ -334,6 +334,15 @@ class RunSpec:
         added_later=True,
     )
 
+    compile: bool = run_option(
+        False,
+        "Compile a fine-tuned encoder for passes over whole pools (torch.compile); the last bits change.",
+        panel=TRAINING,
+        setting=True,
+        training=True,
+        added_later=True,
+    )
+
     # which method, exactly, on which data, exactly
     learner: Learner = run_option("method", added_later=True)
     config: Mapping[str, Any] = run_option(dict)

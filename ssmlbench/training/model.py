@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -14,6 +15,7 @@ from ssmlbench.inputs.encoders.layout import placed
 from ssmlbench.kit.heads import Dropout, Network, build_projection, start_at_zero
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Outputs
+from ssmlbench.training.compiled import CompiledEncoders
 from ssmlbench.training.device import mixed_precision
 from ssmlbench.training.ema import Ema
 from ssmlbench.training.encoding import EncoderPass, recompute_blocks
@@ -31,11 +33,13 @@ class Model:
         encoder: Encoder,
         device: torch.device,
         encoding: EncoderPass | None = None,
+        say: Callable[[str], None] = lambda text: None,
     ):
-        """encoding: how rows go through the encoder; None: all together."""
+        """encoding: how rows go through the encoder; None: all together. say: gets warnings."""
         self.device = device
         self.encoding = encoding or EncoderPass()
         self.encoder = encoder
+        self.compiled = CompiledEncoders(say) if spec.compile else None
         self.starts_from_file = spec.weights.partition("@")[0] not in ("", "none")
         self.batch_rows = encoder.batch_rows
         self.autocast, self.scaler = mixed_precision(device, spec.precision)
@@ -81,17 +85,31 @@ class Model:
         """Outputs of a network without gradients; in smaller pieces if memory does not suffice."""
         while True:
             with suppress_out_of_memory(self.device):
-                return self.outputs(network, inputs)
+                return self._outputs_of_pass(network, inputs)
             self.encoding.shrink()
+
+    def _outputs_of_pass(self, network: Network, inputs: Tensor) -> Outputs:
+        """Outputs in a pass over many rows, whose encoder may be compiled."""
+        if self.compiled is None:
+            return self.outputs(network, inputs)
+        with self.autocast():
+            features = self.compiled.run(
+                network.encoder, lambda encoder: self.encoding(encoder, inputs)
+            )
+            return self._above(network, features)
 
     def outputs(self, network: Network, inputs: Tensor) -> Outputs:
         """Outputs of a network over a batch, of whose rows the encoder may see some at a time."""
         with self.autocast():
             if self.encoding.is_whole(inputs):
                 return cast(Outputs, network(inputs))
-            features = self.encoding(network.encoder, inputs)
-            above = Network(nn.Identity(), network.projection, network.head, network.dropout)
-            return cast(Outputs, above(features))
+            return self._above(network, self.encoding(network.encoder, inputs))
+
+    @staticmethod
+    def _above(network: Network, features: Tensor) -> Outputs:
+        """Outputs of a network from its encoder's features."""
+        above = Network(nn.Identity(), network.projection, network.head, network.dropout)
+        return cast(Outputs, above(features))
 
     @property
     def trained_weights(self) -> list[nn.Parameter]:

@@ -71,7 +71,9 @@ class Trainer:
         self.warmup_epochs = spec.warmup_epochs if method.warm_up else 0
         trains = any(True for _ in encoder.parameters())  # fixed features pass as they are
         encoding = _encoding(context, trains)
-        self.model = Model(spec, method, encoder, context.device, encoding)
+        if spec.compile and not trains:
+            raise UserError("--compile: heads on fixed features have no encoder to compile")
+        self.model = Model(spec, method, encoder, context.device, encoding, self._say)
         # Whether a step is taken again; of several processes, the others would wait for it.
         self.retries = context.device.type != "cpu" and context.processes is None
         self.notes: list[str] = []

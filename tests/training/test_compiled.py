@@ -1,0 +1,75 @@
+"""`--compile`: passes over whole pools go through a compiled encoder, steps do not."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ssmlbench.checks.toy import same_bits, spec_for, toy, train
+from ssmlbench.core.errors import UserError
+from ssmlbench.core.events import Event, Warned
+from ssmlbench.core.spec import SETTING
+from ssmlbench.plugins.loader import Plugins
+
+CAP: Any = Plugins().methods["cap"]
+
+
+def spec(**changes: Any) -> Any:
+    return spec_for(CAP, "semi", epochs=2, warmup_epochs=1, **changes)
+
+
+class Wrapped(nn.Module):
+    """What a compiler returns, without compiling: it counts its calls."""
+
+    made: list[Wrapped] = []
+
+    def __init__(self, encoder: nn.Module):
+        super().__init__()
+        self.encoder, self.calls = encoder, 0
+        self.made.append(self)
+
+    def forward(self, inputs: Tensor) -> Any:
+        assert not torch.is_grad_enabled()
+        self.calls += 1
+        return self.encoder(inputs)
+
+
+def test_passes_over_pools_go_through_the_compiled_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = train(CAP, toy("image"), spec())
+    monkeypatch.setattr(Wrapped, "made", [])
+    monkeypatch.setattr(torch, "compile", Wrapped)
+    found = train(CAP, toy("image"), spec(compile=True))
+    assert [one.calls > 1 for one in Wrapped.made] == [
+        True
+    ]  # the averaged network's, compiled once
+    assert same_bits(plain, found)
+
+
+def test_where_it_cannot_be_compiled_the_run_says_so_once_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def compile_(encoder: nn.Module) -> nn.Module:
+        raise RuntimeError("no C++ compiler\nand a long text")
+
+    monkeypatch.setattr(torch, "compile", compile_)
+    events: list[Event] = []
+    found = train(CAP, toy("image"), spec(compile=True), notify=events.append)
+    said = [event.text for event in events if isinstance(event, Warned)]
+    assert [text for text in said if "--compile" in text] == [
+        "--compile: not available here, the encoder runs as it is (RuntimeError: no C++ compiler)"
+    ]
+    assert same_bits(train(CAP, toy("image"), spec()), found)
+
+
+def test_heads_on_fixed_features_have_nothing_to_compile() -> None:
+    with pytest.raises(UserError, match="no encoder to compile"):
+        train(CAP, toy("vector"), spec(compile=True))
+
+
+def test_it_is_part_of_what_a_board_compares_by_and_of_the_hash() -> None:
+    assert "compile" in SETTING
+    assert dataclasses.replace(spec(), compile=True).hash != spec().hash
