@@ -24,7 +24,7 @@ from ssmlbench.data import prepare
 from ssmlbench.inputs import frozen as features
 from ssmlbench.inputs.cached import CachedInputs
 from ssmlbench.inputs.encoders import find_encoder
-from ssmlbench.inputs.feature_cache import cached_features, features_root
+from ssmlbench.inputs.feature_cache import FeatureFolder, cached_features, features_root
 from ssmlbench.inputs.frozen import FrozenEncoder
 from ssmlbench.inputs.prepared import prepared_inputs
 from ssmlbench.plugins.loader import Plugins
@@ -76,6 +76,10 @@ def frozen(plugins: Plugins, spec: RunSpec, notify: Any = lambda event: None) ->
     return FrozenEncoder(
         spec, encoder_class(spec, plugins), task, torch.device("cpu"), notify=notify
     )
+
+
+def rows_of(folder: FeatureFolder) -> torch.Tensor:
+    return torch.cat([torch.from_numpy(np.load(file)) for file in folder.shards()])
 
 
 # ------------------------------------------------------------------------------- end to end
@@ -300,17 +304,17 @@ def test_a_killed_computation_goes_on_at_the_next_shard(
     spec = asked(tiny, "tiny-text", bert)
     maker = frozen(tiny, spec, kill)
     with pytest.raises(Killed):
-        maker.features("train", "strong", 0)
+        maker.computed("train", "strong", 0)
     folder = maker.folder("train", "strong", 0)
     assert not folder.complete
     kept = folder.shard_file(0).stat().st_mtime_ns
     events: list[Event] = []
-    resumed = frozen(tiny, spec, events.append).features("train", "strong", 0)
+    resumed = rows_of(frozen(tiny, spec, events.append).computed("train", "strong", 0))
     assert [e.done for e in events if isinstance(e, Encoding)] == [48, 60]
     assert folder.shard_file(0).stat().st_mtime_ns == kept
     assert folder.about["shards"] == 4
     monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "undisturbed"))
-    assert torch.equal(resumed, frozen(tiny, spec).features("train", "strong", 0))
+    assert torch.equal(resumed, rows_of(frozen(tiny, spec).computed("train", "strong", 0)))
 
 
 def compute(request: tuple[str, str, str, float, str], *pipes: object) -> None:
@@ -328,7 +332,7 @@ def compute(request: tuple[str, str, str, float, str], *pipes: object) -> None:
         time.sleep(pause)
 
     spec = asked(plugins, "tiny-text", Path(backbone))
-    found = frozen(plugins, spec, notify).features("train", "strong", 0)
+    found = rows_of(frozen(plugins, spec, notify).computed("train", "strong", 0))
     Path(out).write_text(json.dumps([*events, {"sum": float(found.float().sum())}]))
 
 
