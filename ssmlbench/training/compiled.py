@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ class CompiledEncoders:
             return run(encoder)
         try:
             if encoder not in self._made:
-                self._made[encoder] = torch.compile(encoder)
+                self._made[encoder] = cast(nn.Module, torch.compile(encoder))
             return run(self._made[encoder])
         except Exception as error:  # of torch's compiler, of a C++ compiler, of Triton
             if is_out_of_memory(error):
