@@ -24,6 +24,7 @@ from ssmlbench.boards.query import Query
 from ssmlbench.boards.render.slugs import slugs
 from ssmlbench.boards.report import sections as sections_module
 from ssmlbench.boards.report import write_figures
+from ssmlbench.boards.report.analyses import AnalysisFigure
 from ssmlbench.boards.report.critical_difference import critical_differences
 from ssmlbench.boards.report.figures import DRAW, render
 from ssmlbench.boards.report.histories import (
@@ -645,3 +646,16 @@ def test_a_page_that_cannot_be_written_leaves_nothing(
     with pytest.raises(UserError, match="No space left on device; choose another --out"):
         _write(tmp_path / "r.html", "page")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_figure_of_an_analysis_is_as_wide_as_its_longest_name() -> None:
+    def width(name: str) -> float:
+        figure, (axes,) = panels(1)
+        axes.set_yticks([0], [name])
+        axes.set_title(
+            "difference to the method as it is, over every seed of one place", loc="left"
+        )
+        svg = render(AnalysisFigure("here", "title", "text", lambda: figure), Styles([]), "svg")
+        return float(ET.fromstring(svg).attrib["viewBox"].split()[2])
+
+    assert width("negatives_per_positive=none") > width("a") + 20

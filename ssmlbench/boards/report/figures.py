@@ -65,7 +65,13 @@ def render(series: Series, styles: Styles, kind: str) -> bytes:
         figure = cast("Figure", DRAW[type(series)](series, styles).figure)
         out = io.BytesIO()
         figure.savefig(
-            out, format=kind, metadata=metadata[kind], dpi=220, transparent=kind == "svg"
+            out,
+            format=kind,
+            metadata=metadata[kind],
+            dpi=220,
+            transparent=kind == "svg",
+            # Figures of analyses may have names of any length beside a title: the page grows.
+            bbox_inches="tight" if isinstance(series, AnalysisFigure) else None,
         )
     return out.getvalue()
 
