@@ -116,7 +116,7 @@ def _print_metrics(run: Finished, sort: str, every: bool, console: Console) -> N
     between = 0 if every else max(len(ordered) - 2 * END_LABELS, 0)
     for place, record in enumerate(ordered.itertuples(index=False)):
         if between and place == END_LABELS:
-            table.add_row(f"… {between:,} labels between: --all")
+            table.add_row(f"… {between:,} more: --all")
         if not between or not END_LABELS <= place < len(ordered) - END_LABELS:
             table.add_row(*(_text(value) for value in record))
     console.print(table)

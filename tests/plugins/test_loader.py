@@ -157,7 +157,11 @@ VERBS = {
     "analyse ablation": ("--method", "bbam", *RUN[2:]),
     "analyse sensitivity": ("--method", "cap", *RUN[2:], "--param", "positive_share"),
 }
-ON_RUNS = {"predict", "recommend"}  # they train, or need what was trained: tests of their own
+ON_RUNS = {
+    "predict",
+    "recommend",
+    "analyse landscape",
+}  # they train, or need what was trained: tests of their own
 
 
 def verbs_with_plugins(commands: dict[str, Any], path: str = "") -> set[str]:

@@ -111,7 +111,7 @@ def test_show_prints_both_ends_of_many_labels_unless_all_are_wanted(
         *names[:END_LABELS],
         *names[END_LABELS + 7 :],
     ]
-    assert "… 7 labels between: --all" in said
+    assert "… 7 more: --all" in said
     show(str(run[0].folder), every=True)
     said = capsys.readouterr().out
     assert all(f"{name} " in said for name in names)
