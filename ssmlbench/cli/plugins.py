@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console, RenderableType
 
-from ssmlbench.cli.completion import complete_method
+from ssmlbench.cli.completion import complete_dataset, complete_method
 from ssmlbench.cli.options import PluginFiles, load_plugins, wide_console
 
 Long = Annotated[
@@ -42,12 +42,24 @@ def methods(
         console.print(method_page(catalogue[name]))
 
 
-def datasets_command(long: Long = False, plugin: PluginFiles = None) -> None:
-    """List the data sets."""
+def datasets_command(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Show this data set in full.", autocompletion=complete_dataset),
+    ] = None,
+    long: Long = False,
+    plugin: PluginFiles = None,
+) -> None:
+    """List the data sets, or show everything about one."""
     from ssmlbench.cli.catalogue import compact, overview
-    from ssmlbench.plugins.catalogue import dataset_catalogue
+    from ssmlbench.plugins.catalogue import Catalogue, dataset_catalogue
 
     catalogue = dataset_catalogue(load_plugins(plugin))
+    if name is not None:
+        console = Console()
+        console.print(overview(Catalogue(catalogue.what, [catalogue[name]])))
+        console.print(f"`ssmlbench data show {name}` shows its labels and rows", highlight=False)
+        return
     _print_list(overview(catalogue) if long else compact(catalogue, wide_console().width))
 
 

@@ -165,6 +165,12 @@ def test_what_there_is_can_be_listed_and_read(ssmlbench: Call) -> None:
     ):
         assert word in page
     assert "multidigits" in ssmlbench("datasets").stdout
+    page = ssmlbench("datasets", "multidigits").stdout
+    assert "small-cnn" in page
+    assert "coco2014" not in page
+    wrong = ssmlbench("datasets", "multidigit")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    assert "multidigits" in wrong.stderr
 
 
 def test_a_new_method_works_as_written(
