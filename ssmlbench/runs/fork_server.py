@@ -130,6 +130,9 @@ def preload() -> None:
     for name in PRELOADED:
         with suppress(ImportError):  # a run that needs it says so
             importlib.import_module(name)
+    with suppress(ImportError):
+        # scikit-learn asks for it once, by another program, which the seal of a run would report.
+        importlib.import_module("joblib").cpu_count(only_physical_cores=True)
     for folder in ("methods", "datasets"):
         for file in sorted((builtin_root() / folder).glob("*.py")):
             with suppress(Exception):  # the process that asks has shown it already

@@ -1,0 +1,29 @@
+"""The server that runs are forked from: what it does before the first one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ssmlbench.runs import fork_server
+
+
+def test_a_forked_process_knows_the_cores_without_another_program(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The seal would report `lscpu`, which joblib starts once in a process, as a method's doing."""
+    import joblib
+    from joblib.externals.loky.backend import context
+
+    monkeypatch.setattr(context, "physical_cores_cache", None)
+    monkeypatch.setattr(fork_server, "PRELOADED", ())
+    monkeypatch.setattr("ssmlbench.core.paths.builtin_root", lambda: tmp_path)
+    fork_server.preload()
+
+    def run(*arguments: object, **options: object) -> None:
+        raise AssertionError(f"started {arguments}")
+
+    monkeypatch.setattr(context.subprocess, "run", run)
+    assert joblib.cpu_count(only_physical_cores=True) >= 1
+    assert context.physical_cores_cache is not None
