@@ -17,6 +17,9 @@ import torch
 
 torch.set_num_threads(1)
 os.environ.setdefault("SSMLBENCH_FSYNC", "0")  # no test cuts the power
+# Python writes bytecode beside plugins on users' machines: tests do not depend on the variable.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -253,6 +253,7 @@ def training_process(request: SealedRequest, pipe: Connection) -> None:
         if request.gpu is not None:  # CUDA reads it when it is first used
             os.environ["CUDA_VISIBLE_DEVICES"] = request.gpu
         take_over(request.verified)
+        sys.dont_write_bytecode = True  # a plugin may lie beside its data, in a sealed folder
         _seal(request, desk)
         quieten()
         warnings.simplefilter("ignore", PluginWarning)  # shown where the run was asked for
