@@ -104,19 +104,20 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     check_spec(spec)
     card = prepare(adapter()).card
     check_labels(card, REGIMES[regime])
-    check_label_count(method, config, card, spec.pi)
+    labelled = _labelled_rows(spec, card)
+    check_label_count(method, config, card, labelled)
     spec = dataclasses.replace(spec, weights=encoder.weights_id(options), data=card.fingerprint)
     spec = _as_given(spec, method, card)
     if estimator:
         return spec.for_estimator()
     chosen = {name for name, value in fields.items() if value is not None}
-    return fitted_to_rows(spec, _labelled_rows(spec, card), chosen)
+    return fitted_to_rows(spec, labelled, chosen)
 
 
 def _labelled_rows(spec: RunSpec, card: Card) -> int:
     regime = REGIMES[spec.regime]
     if regime.as_given:
-        return card.labelled.get("train", 0) + card.partly_labelled.get("train", 0)
+        return card.rows["train"] - card.unlabelled.get("train", 0)
     return regime.labelled_count(card.rows["train"], spec.regime_number)
 
 
@@ -133,11 +134,11 @@ def _check_scaled_decoding(
 
 
 def check_label_count(
-    method: type[Method | Estimator], config: Any, card: Card, pi: float | None
+    method: type[Method | Estimator], config: Any, card: Card, labelled: int
 ) -> None:
     """Raise a UserError if the data set has more labels than the method can do.
 
-    pi: the share of labelled rows; None: every row that has labels.
+    labelled: training rows about whose labels something is known.
     """
     if issubclass(method, Method):
         try:
@@ -146,7 +147,6 @@ def check_label_count(
             raise Unsupported(str(error)) from None
         return
     rows, labels = card.rows["train"], len(card.label_names)
-    labelled = rows - card.unlabelled.get("train", 0) if pi is None else round(pi * rows)
     most = method.most_labels_of(config, labelled, rows - labelled)
     if most is not None and labels > most:
         raise Unsupported(

@@ -227,9 +227,9 @@ def test_an_estimator_does_three_thousand_labels_or_names_what_it_can_do(name: s
         "name": "wide", "kind": "vector", "version": 1, "rows": {"train": rows}, "positives": {},
         "fingerprint": "", "flips": False,
     }  # fmt: skip
-    check_label_count(cls, config, Card(label_names=["a"] * most, **numbers), 0.1)
+    check_label_count(cls, config, Card(label_names=["a"] * most, **numbers), labelled)
     with pytest.raises(UserError, match=f"{most + 1:,} labels, .*it can do {most:,};"):
-        check_label_count(cls, config, Card(label_names=["a"] * (most + 1), **numbers), 0.1)
+        check_label_count(cls, config, Card(label_names=["a"] * (most + 1), **numbers), labelled)
 
 
 def test_the_limit_of_an_estimator_is_no_part_of_its_code_digest() -> None:
