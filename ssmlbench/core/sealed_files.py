@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+TASKS = "tasks"
+"""The folder of the cache with the prepared data sets."""
 CARD = "card.json"
 """The description of a prepared data set; it says how frequent each label is."""
 LABELS = "labels"

@@ -23,9 +23,10 @@ from ssmlbench.core.files import publish_folder, read_own_json, write_json
 from ssmlbench.core.locks import Lock
 from ssmlbench.core.names import check_name
 from ssmlbench.core.paths import cache_root
-from ssmlbench.core.sealed_files import LABELS
+from ssmlbench.core.sealed_files import LABELS, TASKS
 from ssmlbench.data.adapter import DatasetAdapter, Kind
 from ssmlbench.data.label_lists import LabelCounts, LabelList
+from ssmlbench.data.prepared import UNFINISHED
 from ssmlbench.data.published import differences_to_published
 from ssmlbench.data.row_checks import RowChecker, StoredRow
 from ssmlbench.data.row_contract import adapter_error, sound_label_names
@@ -117,7 +118,7 @@ def recomputed_fingerprint(adapter: DatasetAdapter, card: Card) -> str | None:
 
 def _folder(adapter: DatasetAdapter) -> Path:
     key = f"-{adapter.source_key()}" if adapter.source_key() else ""
-    return cache_root() / "tasks" / f"{adapter.name}-v{adapter.version}.{TASK_FORMAT}{key}"
+    return cache_root() / TASKS / f"{adapter.name}-v{adapter.version}.{TASK_FORMAT}{key}"
 
 
 def check_source(adapter: DatasetAdapter, card: Card) -> None:
@@ -137,7 +138,7 @@ def _source(adapter: DatasetAdapter) -> str:
 
 
 def _write(adapter: DatasetAdapter, folder: Path, skip_bad: bool, report: Report) -> None:
-    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    unfinished = folder.with_name(f"{folder.name}{UNFINISHED}")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
         names = _label_names(adapter)

@@ -19,8 +19,10 @@ from ssmlbench.core.files import PART, read_json, read_own_json, write_json
 from ssmlbench.core.keep_alive import is_fresh
 from ssmlbench.core.locks import Busy, Lock, is_held
 from ssmlbench.core.paths import cache_root
+from ssmlbench.core.sealed_files import TASKS
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data.prepare import prepare
+from ssmlbench.data.prepared import UNFINISHED, task_folders
 from ssmlbench.data.task import Task, card_file
 from ssmlbench.grid.queue_file import queue_folder, sweep
 from ssmlbench.grid.study import trials_root
@@ -70,12 +72,10 @@ class Checkup:
     def cache(self, plugins: Plugins) -> None:
         """Check the prepared data sets, the cached features and the decoded images."""
         root = cache_root()
-        tasks = root / "tasks"
-        for folder in sorted(tasks.iterdir()) if tasks.is_dir() else ():
-            if folder.is_dir() and folder.suffix == ".unfinished":
-                self._unfinished(folder)
-            elif folder.is_dir():
-                self._task(folder, plugins)
+        for folder in sorted((root / TASKS).glob(f"*{UNFINISHED}/")):
+            self._unfinished(folder)
+        for folder in task_folders():
+            self._task(folder, plugins)
         for features in cached_features():
             self._shards(features, features.damaged_state())
         for images in cached_images():

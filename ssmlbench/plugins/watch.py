@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ssmlbench.core.paths import cache_root
-from ssmlbench.core.sealed_files import HOLDS_LABELS, HOLDS_RESULTS, INDEX, in_tasks
+from ssmlbench.core.sealed_files import HOLDS_LABELS, HOLDS_RESULTS, INDEX, TASKS, in_tasks
 
 EVENTS = ("open", "os.rename", "os.link", "os.symlink", "os.remove", "sqlite3.connect")
 
@@ -57,7 +57,7 @@ def _plugin_on_the_stack() -> str | None:
 
 def _is_sealed(path: str | bytes | os.PathLike[str]) -> bool:
     place = os.path.realpath(os.fsdecode(path).removeprefix("file:").partition("?")[0])
-    tasks, index = (os.path.realpath(cache_root() / name) + os.sep for name in ("tasks", INDEX))
+    tasks, index = (os.path.realpath(cache_root() / name) + os.sep for name in (TASKS, INDEX))
     if place.startswith(tasks):
         return in_tasks(place[len(tasks) - 1 :])
     return place.startswith(index) or Path(place).name.endswith((*HOLDS_LABELS, *HOLDS_RESULTS))

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.seeds import stream
+from ssmlbench.data.prepared import prepared_task
 from ssmlbench.inputs.splits import RowNumbers
 from ssmlbench.protocol.diagnostics import Float32Array
 from ssmlbench.protocol.metrics import Values, average_precision
 from ssmlbench.protocol.observation import Labels, observe
-from ssmlbench.runs.predict import task_of
 from ssmlbench.runs.saved_model import SavedModel
 from ssmlbench.runs.surface import Surface
 from ssmlbench.training.model import Model
@@ -34,7 +34,7 @@ def surface_around(model: SavedModel, line: Values, grid: Values, rows: int, see
     """The surface at all offsets; of at most `rows` labelled and as many test rows, drawn by the seed."""
     if model.spec.judged_on != "test" or model.spec.folds:
         raise UserError(f"{model.spec}: it was not judged on a test set, so no mAP can be computed")
-    task = task_of(model)
+    task = prepared_task(model.spec.dataset, model.spec.data)
     observation = observe(task.truth("train"), model.spec)
     labelled = _some(observation.labelled, rows, seed)
     judged = _some(np.arange(len(task.truth("test"))), rows, seed)

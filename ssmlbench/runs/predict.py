@@ -13,10 +13,9 @@ import numpy as np
 
 from ssmlbench.core.csv_cells import CsvWriter, is_formula
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.files import atomic_output, read_json
-from ssmlbench.core.paths import cache_root
+from ssmlbench.core.files import atomic_output
 from ssmlbench.core.suggestions import one_of
-from ssmlbench.data.task import Task
+from ssmlbench.data.prepared import NotPrepared, prepared_task
 from ssmlbench.protocol.decisions import decide
 from ssmlbench.protocol.diagnostics import Float32Array
 from ssmlbench.runs.model_card import USABLE_RULES
@@ -74,7 +73,10 @@ class OwnRows:
 
     def __init__(self, model: SavedModel):
         self.model = model
-        self.task = task_of(model)
+        try:
+            self.task = prepared_task(model.spec.dataset, model.spec.data)
+        except NotPrepared as missing:
+            raise UserError(f"{missing}; name the rows with --input") from None
         self.numbers = np.flatnonzero((self.task.truth("train") < 0).all(axis=1))
         if not len(self.numbers):
             raise UserError(
@@ -93,22 +95,6 @@ class OwnRows:
     def score(self, numbers: Sequence[int]) -> Float32Array:
         """The scores of rows by their numbers."""
         return self.model.scores_of_rows(self.task, np.array(numbers, dtype=np.int64))
-
-
-def task_of(model: SavedModel) -> Task:
-    """The prepared data set that the model was made on, if it is on this machine."""
-    damaged = []
-    for card in sorted((cache_root() / "tasks").glob("*/card.json")):
-        values = read_json(card)
-        if values is None:
-            damaged.append(card)
-        elif values.get("fingerprint") == model.spec.data:
-            return Task(card.parent)
-    about = f" ({damaged[0]} is damaged: `ssmlbench doctor` prepares it again)" if damaged else ""
-    raise UserError(
-        f"data set {model.spec.dataset} of this model is not prepared on this machine{about}; name the "
-        "rows with --input"
-    )
 
 
 # -------------------------------------------------------------------------------------- writers

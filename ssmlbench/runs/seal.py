@@ -22,6 +22,7 @@ from ssmlbench.core.sealed_files import (
     HOLDS_RESULTS,
     INDEX,
     LABELS,
+    TASKS,
     in_tasks,
 )
 from ssmlbench.runs.folder import TRIALS
@@ -64,7 +65,7 @@ class SealedPlaces:
         whole = results.parent if results.name == TRIALS else results
         labels = [*(task_folder / LABELS).glob("*"), task_folder / CARD]
         return cls(
-            tasks=_real(cache_root() / "tasks"),
+            tasks=_real(cache_root() / TASKS),
             results=_real(whole),
             raw=_real(raw_folder) if raw_folder else "",
             copies=tuple(map(_real, (*_copies(source), *_linked_from(raw_folder)))),

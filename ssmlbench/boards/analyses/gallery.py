@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -28,8 +27,7 @@ from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import HUES, INK
 from ssmlbench.boards.report.text import clean
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.paths import cache_root
-from ssmlbench.core.sealed_files import CARD
+from ssmlbench.data.prepared import NotPrepared, prepared_task
 from ssmlbench.data.task import Task
 
 if TYPE_CHECKING:
@@ -79,18 +77,6 @@ class Gallery(Analysis):
         return found
 
 
-def prepared_task(fingerprint: str) -> Task | None:
-    """The prepared data set with a fingerprint, if it is in this machine's cache."""
-    for card in sorted((cache_root() / "tasks").glob(f"*/{CARD}")):
-        try:
-            facts = json.loads(card.read_text(encoding="utf-8"))
-            if facts.get("fingerprint") == fingerprint:
-                return Task(card.parent)
-        except (OSError, ValueError, TypeError):  # damaged, or prepared by another version
-            continue
-    return None
-
-
 def most_different(a: NDArray[Any], b: NDArray[Any], count: int) -> list[int]:
     """The rows with the largest mean |score difference| over labels, largest first."""
     apart = np.abs(np.asarray(a, dtype=np.float64) - b).mean(axis=1)
@@ -121,8 +107,12 @@ def _of_cell(
         rows = sorted(int(row) for row in drawn)
         how = f"rows drawn with seed {options['seed']}"
     spec = next(iter(cell.rows.values()))[0].spec
-    task = prepared_task(spec.data)
-    inputs = _inputs(task, rows, len(truth))
+    try:
+        task = prepared_task(spec.dataset, spec.data)
+        inputs = _inputs(task, rows, len(truth))
+        note = "" if inputs else "Inputs that are vectors, or rows of a fold, are not shown."
+    except NotPrepared as missing:
+        inputs, note = {}, f"No inputs are shown: {missing}."
     records: list[dict[str, Any]] = []
     body = []
     lines: dict[int, list[tuple[str, list[tuple[str, float, bool]]]]] = {}
@@ -143,7 +133,7 @@ def _of_cell(
         ["test row", "true labels", "method", f"its {options['top']} best labels"],
         body,
         f"{how[0].upper()}{how[1:]}; the first seed of each method. {RIGHT}: a true label; {WRONG}: not.",
-        _inputs_note(task, bool(inputs)),
+        note,
         left_out(firsts, MOST_METHODS),
         left=4,
     )
@@ -160,21 +150,12 @@ def _of_cell(
     return Findings("gallery", cell.where, section, records, draw, f"Test rows: {how}.")
 
 
-def _inputs(task: Task | None, rows: Sequence[int], count: int) -> dict[int, Any]:
+def _inputs(task: Task, rows: Sequence[int], count: int) -> dict[int, Any]:
     """Row → its input, as an image (H × W or H × W × 3) or a text; vectors are not shown."""
-    if task is None or task.card.kind == "vector" or task.card.rows.get("test") != count:
+    if task.card.kind == "vector" or task.card.rows.get("test") != count:
         return {}
     inputs = task.inputs("test")
     return {row: inputs[row] for row in rows}
-
-
-def _inputs_note(task: Task | None, shown: bool) -> str:
-    """Why no inputs are shown; empty if they are."""
-    if shown:
-        return ""
-    if task is None:
-        return "The prepared data set is not in this machine's cache: no inputs are shown."
-    return "Inputs that are vectors, or rows of a fold, are not shown."
 
 
 def _draw_row(
