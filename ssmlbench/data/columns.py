@@ -170,6 +170,13 @@ def flag_columns(table: Table, columns: Sequence[str]) -> list[str]:
     return [c for c in columns if str(first.get(c)).strip().lower() in ZERO_ONE]
 
 
+def unused_numbers(table: Table, roles: Roles) -> list[str]:
+    """The columns of numbers that are neither inputs nor labels."""
+    used = {*roles.inputs, *roles.flags, roles.labels, *roles.optional}
+    rest = [c for c in table.columns if c not in used]
+    return [c for c, value in first_values(table, rest).items() if is_number(value)]
+
+
 def first_values(table: Table, columns: Sequence[str]) -> TableRecord:
     """The first value of each column that is not unknown."""
     first: TableRecord = {}

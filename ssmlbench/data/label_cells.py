@@ -18,9 +18,18 @@ UNKNOWN_CELLS = ("", "-1", "-1.0", "nan", "none", "null")
 JOINED = r"[;|,]"
 """What separates joined names if the user names no separator."""
 ITEM = re.compile(
-    r"""\s*('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[+-]?\d+(?:\.\d*)?)\s*(?:,|(?=\s|'|"|$))"""
+    r"""\s*(np\.\w+\()?('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[+-]?\d+(?:\.\d*)?)(?(1)\))"""
+    r"""\s*(?:,|(?=\s|'|"|$))"""
 )
-"""One item of a list as Python or NumPy prints it; NumPy leaves the commas out."""
+"""One item of a list as Python or NumPy prints it; NumPy leaves the commas of an array out, and names
+the type of a value of its own: np.str_('a')."""
+CLOSING = {"[": "]", "(": ")", "{": "}"}
+PRINTED_SET = re.compile(r"(?:frozenset|set)\((.*)\)", re.DOTALL)
+PRINTED = re.compile(r"\[|[({]\s*['\"]|\{.*:.*\}$|(?:frozenset|set|array|np\.\w+)\(", re.DOTALL)
+"""How the text of a Python object begins: what is not understood of it is no name of a label."""
+FLOAT_ID = re.compile(r"\d+\.0+")
+NOT_SAID = ("", "nan", "<na>", "-1", "-1.0")
+"""Cells, in lower case, that may mean that no label applies, or that the labels are not known."""
 
 
 def flag(value: Any) -> int | BadRow | None:
@@ -43,20 +52,28 @@ def label_values(value: Any, separator: str, empty: str, where: str) -> list[str
         return None
     if isinstance(value, str):
         text = value.strip()
-        if not text:
-            return meaning_of_empty(empty, where)
-        if text.startswith("["):
-            listed = _spelled(text)
-            if listed is None:
-                return BadRow("", f"labels {text[:40]!r} are not a list of names or ids")
-            value = listed
-        else:
-            value = text.split(separator) if separator else re.split(JOINED, text)
+        if text.lower() in NOT_SAID:
+            return meaning_of_empty(empty, where, text)
+        if FLOAT_ID.fullmatch(text):  # how pandas writes ids if one is missing
+            text = text.partition(".")[0]
+        listed = _spelled(text)
+        if listed is None and PRINTED.match(text):
+            return not_a_list(text)
+        joined = text.split(separator) if separator else re.split(JOINED, text)
+        value = joined if listed is None else listed
     if isinstance(value, bool | int) or (isinstance(value, float) and value.is_integer()):
         value = [int(value)]
     if not isinstance(value, list) or any(not _is_label(v) for v in value):
-        return BadRow("", f"labels {str(value)[:40]!r} are not a list of names or ids")
-    return [text for v in value if (text := str(v).strip())]
+        return not_a_list(value)
+    names = [text for v in value if (text := _as_name(v))]
+    if names == ["-1"]:
+        return meaning_of_empty(empty, where, "-1")
+    return not_a_list(value) if "-1" in names else names
+
+
+def not_a_list(value: Any) -> BadRow:
+    """What is said of a cell that holds something else than labels."""
+    return BadRow("", f"labels {str(value)[:40]!r} are not a list of names or ids")
 
 
 def multi_hot_width(cells: Iterable[Any]) -> int:
@@ -80,42 +97,59 @@ def multi_hot_width(cells: Iterable[Any]) -> int:
 
 def as_list(cell: Any) -> list[Any] | None:
     """The list in a cell, or the one that its text spells; None if there is none."""
-    if isinstance(cell, str) and cell.strip().startswith("["):
+    if isinstance(cell, str):
         return _spelled(cell.strip())
     return cell if isinstance(cell, list) else None
 
 
-def meaning_of_empty(empty: str, where: str) -> list[str] | None:
-    """What an empty cell or a missing list means; a UserError if the user has not said."""
+def meaning_of_empty(empty: str, where: str, found: str = "") -> list[str] | None:
+    """What an empty cell or a missing list means; a UserError if the user has not said.
+
+    found: what the cell holds, if it is not empty.
+    """
     if not empty:
         raise UserError(
-            f"{where}: the labels are empty; do such rows have no label, or are their labels not "
-            "known? type --empty-labels none or --empty-labels unknown"
+            f"{where}: the labels are {found or 'empty'}; do such rows have no label, or are their "
+            "labels not known? type --empty-labels none or --empty-labels unknown"
         )
     return [] if empty == "none" else None
 
 
 def _is_label(value: Any) -> bool:
+    if isinstance(value, float):
+        return value.is_integer()
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
+def _as_name(value: Any) -> str:
+    return str(int(value) if isinstance(value, float) else value).strip()
+
+
 def _spelled(text: str) -> list[Any] | None:
-    """`["a", "b"]`, `['a', 'b']`, `['a' 'b']` or `[1 2]` as a list; None if it is none of them."""
-    if not text.endswith("]"):
+    """`["a", "b"]`, `['a', 'b']`, `['a' 'b']`, `[1 2]`, `('a', 'b')` or `{'a', 'b'}` as a list.
+
+    None if it is none of them: `(other)` is a name.
+    """
+    if inner := PRINTED_SET.fullmatch(text):
+        text = inner[1] or "()"
+    if len(text) < 2 or text[-1] != CLOSING.get(text[0]):
         return None
-    try:
-        listed = json.loads(text)
-    except (ValueError, RecursionError):
-        pass
-    else:
-        return listed if isinstance(listed, list) else None
+    if text[0] == "[":
+        try:
+            listed = json.loads(text)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return listed if isinstance(listed, list) else None
+    elif text[0] == "(" and text[1:-1].strip() and "," not in text:
+        return None
     items, at, end = [], 1, len(text) - 1
     while text[at:end].strip():
         item = ITEM.match(text, at, end)
         if item is None:
             return None
         try:
-            items.append(ast.literal_eval(item[1]))
+            items.append(ast.literal_eval(item[2]))
         except (ValueError, SyntaxError):
             return None
         at = item.end()

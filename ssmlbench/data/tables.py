@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, InputColumns, Row
-from ssmlbench.data.columns import Roles, check_columns, choose_roles
+from ssmlbench.data.columns import Roles, check_columns, choose_roles, unused_numbers
 from ssmlbench.data.label_cells import multi_hot_width
 from ssmlbench.data.media import MediaFinder, file_row, media_files
 from ssmlbench.data.records import TableRecord
@@ -141,11 +141,18 @@ class TableFiles(UserFiles):
         return InputColumns(self.roles.inputs, self.roles.id, tuple(self.source.first.columns))
 
     def card_notes(self) -> list[str]:
-        """Name the validation tables, which are not used."""
+        """Name what is not used: validation tables, and columns that could have been labels."""
         tables = [] if self.source.single else self.source.tables("validation")
         notes = [
             f"{table.name} is not used: validation rows come from train" for table in tables[:1]
         ]
+        if self.roles.flags and not self.options.label_column and not self.source.listed:
+            numbers = unused_numbers(self.source.first, self.roles)
+            if numbers:
+                notes.append(
+                    f"not used, as they hold other numbers than 0 and 1: {', '.join(numbers)}; "
+                    "--label-column names the columns of labels"
+                )
         if self._loose:
             notes.append(
                 f"{len(self._loose):,} {self.roles.kind}s are unlabelled training rows: they are in "
@@ -175,16 +182,23 @@ class TableFiles(UserFiles):
             )
         if self._declared:
             return self._declared
-        found = self._found_labels()
+        found, bad = self._found_labels()
         if not found:
-            raise UserError(f"data set {self.name}: column {self.roles.labels!r} holds no label")
+            why = f" ({bad.where}: {bad.reason})" if bad else ""
+            raise UserError(
+                f"data set {self.name}: column {self.roles.labels!r} holds no label{why}"
+            )
         if all(value.isdecimal() for value in found):
             return sorted(found, key=int)
         return sorted(found)
 
-    def _found_labels(self) -> set[str]:
-        """Every label that a row has; names in one place and ids in another are an error."""
+    def _found_labels(self) -> tuple[set[str], BadRow | None]:
+        """Every label that a row has, and the first row whose labels cannot be read.
+
+        Names in one place and ids in another are an error.
+        """
         found: set[str] = set()
+        bad: BadRow | None = None
         forms: dict[type, str] = {}
         labels = self.roles.labels
         for part in self.parts():
@@ -194,6 +208,8 @@ class TableFiles(UserFiles):
                 if isinstance(record, BadRow):
                     continue
                 values = listed_labels(record, labels, self.options, where)
+                if isinstance(values, BadRow):
+                    bad = bad or BadRow(where, values.reason)
                 found.update(values if isinstance(values, list) else ())
                 raw = record.get(labels)
                 for value in raw if isinstance(raw, list) else ():
@@ -203,7 +219,7 @@ class TableFiles(UserFiles):
                 f"data set {self.name}: labels are ids in {forms[int]} and names in {forms[str]}; "
                 "write them in one form, or list the names in labels.txt"
             )
-        return found
+        return found, bad
 
     def _records(
         self, part: str, columns: tuple[str, ...] | None = None

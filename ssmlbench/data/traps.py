@@ -16,6 +16,7 @@ SHOWN = 5
 WORD = re.compile(r"[^\W\d_]+")
 SPELLED_LETTERS = 5
 """Shorter words that differ in one letter are usually two words: codes such as CV and CL."""
+BITS = re.compile("[01]{2,}")
 MISSING_NAMES = ("nan", "none", "null", "n/a", "na", "?")
 
 
@@ -73,6 +74,15 @@ def label_notes(names: Sequence[str], counts: Mapping[str, LabelCounts]) -> list
         notes.append(
             f"label {_some(joined)} looks like several labels in one: --label-separator says what "
             "stands between them"
+        )
+    if (
+        len(names) > 1
+        and all(BITS.fullmatch(name) for name in names)
+        and len({*map(len, names)}) == 1
+    ):
+        notes.append(
+            f"labels {_some(names)} look like a 0 or 1 for each label; as a list, [0, 1, 1], they are "
+            "read so"
         )
     train = counts["train"]
     if train.unknown and not train.negatives:

@@ -82,6 +82,11 @@ def test_a_missing_list_is_unknown_and_an_empty_one_is_not(
         ("train.csv", "text,labels\nw,\"['a', 'b']\"\nx,  \n"),
         ("train.jsonl", '{"text": "w", "labels": "a|b"}\n{"text": "x", "labels": ""}\n'),
         ("train.jsonl", '{"text": "w", "labels": ["a", "b"]}\n{"text": "x"}\n'),
+        ("train.csv", "text,labels\nw,a;b\nx,NaN\n"),
+        ("train.csv", "text,labels\nw,1;2\nx,-1\n"),
+        ("train.csv", "text,labels\nw,1;2\nx,-1.0\n"),
+        ("train.jsonl", '{"text": "w", "labels": [1, 2]}\n{"text": "x", "labels": [-1]}\n'),
+        ("train.jsonl", '{"text": "w", "labels": [1, 2]}\n{"text": "x", "labels": -1}\n'),
     ],
 )
 def test_where_a_format_cannot_tell_prepare_asks(content: tuple[str, str], tmp_path: Path) -> None:
@@ -93,6 +98,23 @@ def test_where_a_format_cannot_tell_prepare_asks(content: tuple[str, str], tmp_p
         [1, 1],
         [-1, -1],
     ]
+
+
+def test_a_column_of_which_no_label_can_be_read_says_why(tmp_path: Path) -> None:
+    put(tmp_path / "d/train.jsonl", '{"text": "w", "labels": [["a"]]}\n')
+    with pytest.raises(
+        UserError, match=r"holds no label \(train.jsonl line 1: labels .* not a list"
+    ):
+        read(tmp_path / "d")
+
+
+def test_ids_that_pandas_writes_as_floats_are_those_of_another_file(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"text": list("abc"), "label": [0, None, 2]})  # a gap makes them floats
+    put(tmp_path / "d/train.csv", frame.to_csv(index=False))
+    put(tmp_path / "d/test.csv", "text,label\nd,0\ne,2\n")
+    task = read(tmp_path / "d", empty_labels="unknown")
+    assert task.card.label_names == ["0", "2"]
+    assert task.truth("train").tolist() == [[1, 0], [-1, -1], [0, 1]]
 
 
 def test_single_entries_may_be_unknown(tmp_path: Path) -> None:
@@ -172,6 +194,27 @@ LABEL_TEXTS = {
     "[a]": None,
     "[__import__('os')]": None,
     "[]": [],
+    "('a', 'b')": ["a", "b"],
+    "('a',)": ["a"],
+    "()": [],
+    "(1, 2)": ["1", "2"],
+    "{'b', 'a'}": ["a", "b"],
+    "set()": [],
+    "frozenset({'a'})": ["a"],
+    "[np.str_('a'), np.str_('b')]": ["a", "b"],
+    "[np.int64(3), np.int64(4)]": ["3", "4"],
+    "[1.0, 2.0]": ["1", "2"],
+    "(other)": ["(other)"],
+    "(a) first;{b} second": ["(a) first", "{b} second"],
+    "7.0": ["7"],
+    "('a'": None,
+    "{'a': 1, 'b': 0}": None,
+    '{"a": 1, "b": 0}': None,
+    "array(['a'], dtype=object)": None,
+    "[[1, 2], [3]]": None,
+    "[1.5]": None,
+    "[3, -1]": None,
+    "[np.str_('a']": None,
 }
 
 

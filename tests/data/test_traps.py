@@ -75,8 +75,23 @@ def test_minus_one_for_no_is_suspected(tmp_path: Path) -> None:
 
 
 def test_a_label_that_looks_like_a_missing_value_is_told(tmp_path: Path) -> None:
-    put(tmp_path / "d/train.csv", "text,labels\nx,a\ny,nan\n")
-    assert any("'nan' looks like a missing value" in n for n in read(tmp_path / "d").card.notes)
+    put(tmp_path / "d/train.csv", "text,labels\nx,a\ny,null\n")
+    assert any("'null' looks like a missing value" in n for n in read(tmp_path / "d").card.notes)
+
+
+def test_labels_written_as_bits_are_told(tmp_path: Path) -> None:
+    put(tmp_path / "d/train.csv", "text,labels\nx,011\ny,100\n")
+    assert any("look like a 0 or 1 for each label" in n for n in read(tmp_path / "d").card.notes)
+
+
+def test_a_column_of_numbers_beside_those_of_labels_is_told(tmp_path: Path) -> None:
+    put(tmp_path / "d/train.csv", "text,a,b,votes,by\nx,1,0,2,me\ny,0,1,0,you\n")
+    card = read(tmp_path / "d").card
+    assert card.label_names == ["a", "b"]
+    assert [note for note in card.notes if "not used" in note] == [
+        "not used, as they hold other numbers than 0 and 1: votes; --label-column names the columns "
+        "of labels"
+    ]
 
 
 @pytest.mark.parametrize(
