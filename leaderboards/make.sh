@@ -22,6 +22,7 @@ estimators=logistic,forest,knn,label_spreading,self_training,prior
 
 encoder() { # the data set and its encoder, as options of `run`
     case $1 in
+        multidigits) echo "--dataset $1" ;;
         emotions | scene | yeast | enron) echo "--dataset $data/mulan/$1/$1-train.arff" ;;
         ohsumed | goemotions) echo "--dataset $1 --backbone tfidf" ;;
         arxiv54) echo "--dataset $data/$1 --backbone tfidf" ;;
@@ -52,15 +53,21 @@ make_small() { # Mulan's sets of a few seconds a run, five seeds
     done
 }
 
-make_enron() { for pi in 0.05 0.1 0.2; do grid semi enron --pi $pi --seeds 5; done; }
+make_digits() { # the embedded data set with the small CNN, as `make demo` trains it
+    grid digits multidigits --method all --pi 0.05 --epochs 20
+    grid digits multidigits --method bce --regime full --epochs 20
+}
+
+make_enron() { for pi in 0.05 0.1 0.2; do grid semi enron --pi $pi; done; }
 
 make_ohsumed() { for pi in 0.05 0.1 0.2; do grid semi ohsumed --pi $pi; done; }
 
 make_coco() { for pi in 0.05 0.1 0.2; do grid semi coco2014 --pi $pi; done; }
 
 make_oracles() { # every training label is known
-    for set in $small enron; do grid semi "$set" --method bce,logistic,forest --regime full --seeds 5; done
-    for set in ohsumed coco2014; do grid semi $set --method bce,logistic,forest --regime full; done
+    for set in $small enron ohsumed coco2014; do
+        grid semi "$set" --method bce,logistic,forest --regime full
+    done
 }
 
 make_ranks() { # what moves the ranks of a board: the rule that selects the epoch, the recipe
@@ -94,7 +101,7 @@ make_large() { # 43,000 and 54,000 texts: the estimators and ten methods
     for set in goemotions arxiv54; do grid semi $set --method $estimators,$best; done
 }
 
-for part in "${@:-small ohsumed oracles parts ranks enron coco positives tuned large}"; do
+for part in "${@:-digits small ohsumed oracles parts ranks enron coco positives tuned large}"; do
     # shellcheck disable=SC2086  # the default is several words
     for each in $part; do
         began=$SECONDS

@@ -61,6 +61,22 @@ def test_the_method_that_is_chosen_elsewhere_never_saw_the_data_set() -> None:
     assert FINDINGS.best_elsewhere(tables, "y", {"forest"}) == "a"
 
 
+def test_a_board_of_a_few_methods_takes_no_part_in_mean_ranks() -> None:
+    whole = seeds_by_methods(a=[0.3], b=[0.2], c=[0.1])
+    part = seeds_by_methods(c=[0.9], a=[0.1])
+    assert dict(FINDINGS.mean_ranks([whole, part])) == {"a": 1.0, "b": 2.0, "c": 3.0}
+
+
+def test_cost_is_that_of_the_quiet_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FINDINGS, "MEASURED", tmp_path)
+    monkeypatch.setattr(FINDINGS, "QUIET", ("x", 0.05))
+    write_runs(tmp_path, "semi", "x", {"bce": [0.1, 0.2], "cap": [0.3, 0.4]})
+    assert FINDINGS.cost().splitlines()[2:] == [
+        "| cap | 1.0 | 2.0 | 1.0 |",
+        "| bce | 2.0 | 2.0 | 1.0 |",
+    ]
+
+
 def test_what_is_bought_is_the_difference_to_the_best_labelled_only_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
