@@ -18,12 +18,11 @@ from ssmlbench.api import (
     angles,
     bce,
     between,
-    class_aware_labels,
     label_blocks,
     nth_largest,
     option,
     pool_weight,
-    tied_positives,
+    pooled_class_aware_labels,
 )
 
 NEGATIVE, POSITIVE = 0, 1  # rows of the statistics
@@ -132,40 +131,47 @@ class Bbam(Method):
 
     def start_epoch(self, pools: Pools) -> None:
         config, n_labelled = self.config, len(pools.labelled)
-        self.targets, self.trust = class_aware_labels(
+        self.targets, self.trust, tied = pooled_class_aware_labels(
             pools.unlabelled.logits(model="ema", view="weak"),
             pools.labelled.prior,
             config.positive_share,
             config.negative_share,
         )
-        features = torch.cat([pools.labelled.features("raw"), pools.unlabelled.features("raw")])
+        pools.forget()  # the features of all rows take the logits' place in memory
+        features = pools.features("raw")
         kept = torch.empty((len(features), self.labels), dtype=torch.bool, device=features.device)
+        self.kept_unlabelled = kept[n_labelled:]
+        blocks = label_blocks(*kept.shape)
+        prototypes = torch.cat(
+            [class_means(features, self.groups(pools, labels)[POSITIVE]) for labels in blocks]
+        )
+        F.normalize(features, dim=1, out=features)
         found = torch.empty_like(self.statistics)
-        for labels in label_blocks(*kept.shape):
-            targets = torch.cat(
-                [pools.labelled.observed[:, labels].to(features), self.targets[:, labels]]
-            )
-            known = torch.ones_like(targets, dtype=torch.bool)
-            known[n_labelled:] = self.trust[:, labels] > 0
+        for labels in blocks:
+            cosines = features @ F.normalize(prototypes[labels], dim=1).T
             found[..., labels], kept[:, labels] = self.angle_groups(
-                features, known & (targets == 1), known & (targets == 0), labels
+                cosines, *self.groups(pools, labels), labels
             )
         self.statistics, self.balancing = found, config.balance
         sampled = {"always": True, "once": pools.first_epoch, "never": False}
         if sampled[config.labelled_sampling]:
-            self.kept_labelled = kept[:n_labelled]
-        self.kept_unlabelled = kept[n_labelled:]
-        self.diagnostics = {"tied_positives": tied_positives(self.targets, pools.labelled.prior)}
+            self.kept_labelled = kept[:n_labelled].clone()
+        self.diagnostics = {"tied_positives": tied}
         if config.balance:
             self.diagnostics["largest_factor"] = factors(found[1], config.factor_bound).max()
 
+    def groups(self, pools: Pools, labels: slice) -> tuple[Tensor, Tensor]:
+        """The known negatives and positives of some labels in both pools, N × K bool."""
+        targets = torch.cat([pools.labelled.observed[:, labels], self.targets[:, labels]])
+        known = torch.ones_like(targets, dtype=torch.bool)
+        known[len(pools.labelled) :] = self.trust[:, labels] > 0
+        return known & (targets == 0), known & (targets == 1)
+
     def angle_groups(
-        self, features: Tensor, positive: Tensor, negative: Tensor, labels: slice
+        self, cosines: Tensor, negative: Tensor, positive: Tensor, labels: slice
     ) -> tuple[Tensor, Tensor]:
         """Statistics of some labels' prototype angles, 2 × 2 × K, and the entries in use, N × K."""
         config, known = self.config, positive | negative
-        prototypes = class_means(features, positive)
-        cosines = F.normalize(features, dim=1) @ F.normalize(prototypes, dim=1).T
         if config.negatives_per_positive is None:
             kept = known
         else:
@@ -220,8 +226,8 @@ class Bbam(Method):
         s, m = self.config.scale, self.config.margin_size
         if self.config.scoring == "averaged" and self.config.balance:
             logits = self.balanced(logits, torch.full_like(logits, 0.5))
-        scaled: Tensor = s * (logits - m)
-        return scaled.sigmoid()
+        scaled: Tensor = (logits - m).mul_(s)
+        return scaled.sigmoid_()  # in place: these may be the scores of a million rows
 
 
 def margin_loss(cosines: Tensor, targets: Tensor, s: float, m: float, margin: str) -> Tensor:

@@ -16,10 +16,9 @@ from ssmlbench.api import (
     bce,
     between,
     choice,
-    class_aware_labels,
     option,
     pool_weight,
-    tied_positives,
+    pooled_class_aware_labels,
 )
 
 
@@ -64,13 +63,13 @@ class Cap(Method):
         pool_ratio: float | None = option(None, POOL_RATIO)
 
     def start_epoch(self, pools: Pools) -> None:
-        self.targets, self.trust = class_aware_labels(
+        self.targets, self.trust, tied = pooled_class_aware_labels(
             pools.unlabelled.logits(model="ema", view="weak"),  # ranks: logits will do
             pools.labelled.prior,
             self.config.positive_share,
             self.config.negative_share,
         )
-        self.diagnostics = {"tied_positives": tied_positives(self.targets, pools.labelled.prior)}
+        self.diagnostics = {"tied_positives": tied}
 
     def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
         terms = {"labelled": self.entry_loss(labelled.logits("strong"), labelled.observed).sum()}

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         momentum_at as momentum_at,
         moved_thresholds as moved_thresholds,
         nth_largest as nth_largest,
+        pooled_class_aware_labels as pooled_class_aware_labels,
         tied_positives as tied_positives,
         usage as usage,
     )
@@ -171,6 +172,7 @@ HOMES = {
         "momentum_at",
         "moved_thresholds",
         "nth_largest",
+        "pooled_class_aware_labels",
         "tied_positives",
         "usage",
     ),

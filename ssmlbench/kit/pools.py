@@ -5,7 +5,7 @@ Nothing here has ever held a hidden label.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -123,6 +123,8 @@ def pool_weight(ratio: float | None, labelled: Batch, unlabelled: Batch) -> floa
 
 Predict = Callable[[str, str, tuple[str, ...]], Outputs]
 """(model, view, names of the outputs wanted) → outputs over all rows."""
+Pieces = Callable[[str, str], Iterator[tuple[int, Outputs]]]
+"""(model, view) → the outputs of all rows, a batch at a time with the position of its first row."""
 
 
 class RowOutputs:
@@ -168,10 +170,27 @@ class Pool(RowOutputs):
     prior     K, the share of positives among the labelled rows' known labels (the same in both pools)
     """
 
-    def __init__(self, observed: Tensor, prior: Tensor, predict: Predict):
+    def __init__(
+        self, observed: Tensor, prior: Tensor, predict: Predict, pieces: Pieces | None = None
+    ):
         super().__init__(len(observed), predict)
         self.observed = observed
         self.prior = prior
+        self._pieces = pieces
+
+    def put_features(self, whole: Tensor | None, start: int, rows: int, model: str) -> Tensor:
+        """Copy the weak view's features into `whole` from row `start` on; None: make it, `rows` × D."""
+        kept = self._outputs.get((model, "weak"), {})
+        if self._pieces is None or "features" in kept:
+            pieces = iter([(0, self.features(model))])
+        else:
+            pieces = ((at, part["features"]) for at, part in self._pieces(model, "weak"))
+        for at, part in pieces:
+            if whole is None:
+                whole = part.new_empty((rows, *part.shape[1:]))
+            whole[start + at : start + at + len(part)] = part
+        assert whole is not None  # a pool without rows has one empty piece
+        return whole
 
 
 @dataclass
@@ -189,6 +208,15 @@ class Pools:
     def first_epoch(self) -> bool:
         """Whether the epoch that is about to start is the first one after warm-up."""
         return self.epoch == self.warmup_epochs + 1
+
+    def features(self, model: str = "raw") -> Tensor:
+        """N × D, the weak view's features of both pools, labelled rows first.
+
+        The memory is the caller's: nothing else reads it, and no second copy is kept.
+        """
+        first, rows = len(self.labelled), len(self.labelled) + len(self.unlabelled)
+        whole = self.labelled.put_features(None, 0, rows, model)
+        return self.unlabelled.put_features(whole, first, rows, model)
 
     def forget(self) -> None:
         """Drop the outputs of both pools."""

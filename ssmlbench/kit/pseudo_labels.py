@@ -42,6 +42,26 @@ def class_aware_labels(
     return targets, sure.to(scores)
 
 
+def pooled_class_aware_labels(
+    scores: Tensor, prior: Tensor, positive_share: float = 1.0, negative_share: float = 0.998
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`class_aware_labels` of a large pool, both N × K int8, and their `tied_positives`.
+
+    A quarter of the memory: floats are made for some labels at a time.
+    """
+    targets, trust = (
+        torch.empty(scores.shape, dtype=torch.int8, device=scores.device) for _ in range(2)
+    )
+    tied = torch.zeros((), dtype=torch.long, device=scores.device)
+    for labels in label_blocks(*scores.shape):
+        made, sure = class_aware_labels(
+            scores[:, labels], prior[labels], positive_share, negative_share
+        )
+        tied += tied_positives(made, prior[labels]).long()
+        targets[:, labels], trust[:, labels] = made, sure
+    return targets, trust, tied.float()
+
+
 def tied_positives(targets: Tensor, prior: Tensor) -> Tensor:
     """How many pseudo-positives of CAP's rule are there only because their score is tied. One number.
 

@@ -6,7 +6,7 @@ No hidden or test label is known here: the judge has them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,12 +120,29 @@ class Scorer:
         model: "raw" or "ema". purpose: names the random stream that the view is drawn from. watch:
         sees all outputs of each batch.
         """
+        gathered: Outputs = {}
+        for start, outputs in self.passes(model, inputs, rows, view, purpose, watch):
+            for name in names:
+                if name not in outputs:
+                    close = did_you_mean(name, outputs)
+                    raise ContractError(f"the head has no output {name!r}.{close}")
+                put_rows(gathered, name, outputs[name], start, len(rows))
+        return gathered
+
+    @torch.no_grad()
+    def passes(
+        self,
+        model: str,
+        inputs: SplitInputs,
+        rows: RowNumbers,
+        view: str,
+        purpose: tuple[object, ...],
+        watch: Watch | None = None,
+    ) -> Iterator[tuple[int, Outputs]]:
+        """All outputs of a network over rows: those of each batch, and where its rows start."""
         network = self.model.named(model)
         if view not in inputs.views:
             raise no_such_view(view, inputs.views)
-        was_training = network.training
-        network.eval()
-        gathered: Outputs = {}
         size = self.model.batch_rows
 
         def load(i: int) -> list[dict[str, Tensor | LaterView]]:
@@ -137,17 +154,14 @@ class Scorer:
 
         threads = self.workers if inputs.on_the_fly else 0
         batches = ahead(load, max(math.ceil(len(rows) / size), 1), threads)
+        was_training = network.training
+        network.eval()
         for number, (batch,) in enumerate(self.transfer.ahead(batches)):
             outputs = self.model.predict(network, batch[view])
             if watch is not None:
                 watch(number * size, outputs)
-            for name in names:
-                if name not in outputs:
-                    close = did_you_mean(name, outputs)
-                    raise ContractError(f"the head has no output {name!r}.{close}")
-                put_rows(gathered, name, outputs[name], number * size, len(rows))
+            yield number * size, outputs
         network.train(was_training)
-        return gathered
 
     def scores(self, inputs: SplitInputs, rows: RowNumbers | None = None) -> Float32Array:
         """The method's scores of some rows of a split, or of all: n × K."""
@@ -204,10 +218,16 @@ class Evaluator(Scorer):
             watch = self.recorder.watch(name, model, view)
             return self.predict(model, self.run_data.train, rows, view, purpose, outputs, watch)
 
+        def pieces(model: str, view: str) -> Iterator[tuple[int, Outputs]]:
+            purpose = ("pool views", name, view, self.progress.epoch)
+            watch = self.recorder.watch(name, model, view)
+            return self.passes(model, self.run_data.train, rows, view, purpose, watch)
+
         return Pool(
             torch.from_numpy(observation.labels[rows]).to(device),
             (prior.float() if device.type == "mps" else prior).to(device),
             predict,
+            pieces,
         )
 
     def select(self) -> None:
@@ -250,7 +270,10 @@ class Evaluator(Scorer):
         decided = self.method.pseudo_labels()
         if decided is None or not len(self.run_data.observation.unlabelled):
             return
-        targets, trust = (tensor.detach().float().cpu().numpy() for tensor in decided)
+        # numpy has no bfloat16; whole numbers stay as small as they are.
+        targets, trust = (
+            (t.float() if t.is_floating_point() else t).detach().cpu().numpy() for t in decided
+        )
         rows = len(self.run_data.observation.unlabelled)
         check_pseudo_labels(targets, trust, rows, self.method.labels)
         trusted = trust > 0
