@@ -15,10 +15,14 @@ from ssmlbench.core.paths import near
 from ssmlbench.core.plain_text import printable
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.engines import engines
+from ssmlbench.runs.folder import RunFolder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ssmlbench.grid.dispatch import Dispatch
     from ssmlbench.grid.engines.base import Submission
+    from ssmlbench.grid.remembered import MadeRun
     from ssmlbench.grid.run_one import Summary
     from ssmlbench.plugins.loader import Plugins
 
@@ -71,9 +75,13 @@ class GridCommand:
     dry_run: bool = False
     console: Console = field(default_factory=Console)
     loggers: Sequence[str] = ()  # where finished runs are copied to
+    noted: bool = False  # whether the user was told something about how the runs are made
 
-    def make(self, specs: Sequence[RunSpec], plugins: Plugins) -> None:
-        """Make the runs; the exit code is 1 if one failed, 130 after Ctrl-C."""
+    def make(self, specs: Sequence[RunSpec], plugins: Plugins) -> bool:
+        """Make the runs; the exit code is 1 if one failed, 130 after Ctrl-C.
+
+        Returns whether all are made, and the user was told nothing about how.
+        """
         from ssmlbench.cli.dry_run import show_plan
         from ssmlbench.grid.display import Display
         from ssmlbench.grid.engines.base import Submission
@@ -82,7 +90,7 @@ class GridCommand:
         plan = self.dispatch.plan(specs, plugins)
         if self.dry_run:
             show_plan(specs, plugins, plan.context, plan.jobs or 1, self.console)
-            return
+            return False
         for note in plan.notes:
             self._print(f"warning: {note}")
         logs = LoggingThread(
@@ -97,11 +105,29 @@ class GridCommand:
             self._stop(f"stopped with {left} {runs} left; the same command continues from here")
         if isinstance(outcome, Submission):
             self._print_submission(outcome)
-            return
+            return False
         self._print_summary(outcome)
-        self._print_models(specs)
+        results = self.dispatch.context.results
+        self._print_models([RunFolder.of(results, spec).weights_file for spec in specs])
         if outcome.failed:
             raise typer.Exit(1)
+        return not (plan.notes or self.noted)
+
+    def say_made(self, runs: Sequence[MadeRun]) -> None:
+        """Print what `make` prints when all runs are there, without making anything ready."""
+        from ssmlbench.grid.display import already_done
+        from ssmlbench.grid.run_one import Summary
+
+        lines = [already_done(run.text, i, len(runs)) for i, run in enumerate(runs, start=1)]
+        self.say(["\n".join(lines)])
+        self._print_summary(Summary(already=len(runs)))
+        results = self.dispatch.context.results
+        self._print_models([run.weights_file(results) for run in runs])
+
+    def note(self, lines: Sequence[str]) -> None:
+        """Print what the user should know about how the runs are made."""
+        self.noted = self.noted or bool(lines)
+        self.say(lines)
 
     def say(self, lines: Sequence[str]) -> None:
         """Print lines about the runs, unless nothing but failures is wanted."""
@@ -130,11 +156,8 @@ class GridCommand:
                 "command tries again"
             )
 
-    def _print_models(self, specs: Sequence[RunSpec]) -> None:
+    def _print_models(self, files: Sequence[Path]) -> None:
         """Print how many of the runs keep a model, and what the models take on the disk."""
-        from ssmlbench.runs.folder import RunFolder
-
-        files = [RunFolder.of(self.dispatch.context.results, spec).weights_file for spec in specs]
         sizes = [file.stat().st_size for file in files if file.is_file()]
         if sizes:
             models = "model" if len(sizes) == 1 else "models"

@@ -18,6 +18,7 @@ from ssmlbench.core.run_options import WHAT, WHERE
 if TYPE_CHECKING:
     from ssmlbench.core.spec import RunSpec
     from ssmlbench.data import DatasetAdapter
+    from ssmlbench.grid.remembered import RememberedGrid
     from ssmlbench.grid.request import GridRequest
     from ssmlbench.plugins.loader import Plugins
 
@@ -48,6 +49,7 @@ def run(
     ] = False,
 ) -> None:
     """Train: one run, or every combination of the lists given. Finished runs are never made twice."""
+    from ssmlbench.grid.remembered import code_state
     from ssmlbench.grid.request import first_seeds
     from ssmlbench.runs.folder import has_runs_of
 
@@ -58,26 +60,63 @@ def run(
     request = source.request(typed)
     # Where every method has runs already, this command may find all that it wants.
     fresh = any(not has_runs_of(where.results, m) for m in request.values.get("method", ()))
+    remembers = engine["engine"] == "local" and not (tuned or where.dry_run or where.log)
+    code = code_state() if remembers else ""
+    plugins = None
+    if remembers and not fresh:
+        plugins = load_plugins([*request.plugins], data_options(own))
+        grid = remembered_grid(request, plugins, source, where, engine, code)
+        made = grid.all_made() if grid else None
+        if made is not None:
+            unchecked_command(where, engine, where.results).say_made(made)
+            return
     command = command_of(where, engine, where.results, fresh)
-    plugins = load_plugins([*request.plugins], data_options(own))
+    plugins = plugins or load_plugins([*request.plugins], data_options(own))
     specs = specs_of(request, plugins, source, command, where.results if tuned else None)
-    command.make(specs, plugins)
+    quiet_and_made = command.make(specs, plugins)
+    if remembers and quiet_and_made and code_state() == code:  # no file was edited meanwhile
+        grid = remembered_grid(request, plugins, source, where, engine, code)
+        if grid:
+            grid.remember(specs, plugins)
+
+
+def remembered_grid(
+    request: GridRequest,
+    plugins: Plugins,
+    source: RequestOptions,
+    where: Where,
+    engine: dict[str, Any],
+    code: str,
+) -> RememberedGrid | None:
+    """What is known of this command from when it was last typed; None if nothing can be."""
+    from ssmlbench.grid.remembered import RememberedGrid
+
+    options = {"data_dir": source.data_dir, "skip_bad": source.skip_bad, **engine, **vars(where)}
+    return RememberedGrid.of(request, plugins, where.results, {**options, "quiet": None}, code)
 
 
 def command_of(
     where: Where, engine: dict[str, Any], results: Path, fresh: bool = True
 ) -> GridCommand:
     """Where and how the runs are made, and what is printed. fresh: runs are left to make for sure."""
-    from ssmlbench.grid.dispatch import Dispatch
-    from ssmlbench.grid.loggers import logger_names
     from ssmlbench.grid.run_one import get_ready
-    from ssmlbench.runs.context import RunContext
 
     if fresh and engine["engine"] == "local" and not where.dry_run:
         get_ready()  # it imports torch while this process does
     from ssmlbench.runs.execute import quieten
 
     quieten()
+    command = unchecked_command(where, engine, results)
+    command.dispatch.check()
+    return command
+
+
+def unchecked_command(where: Where, engine: dict[str, Any], results: Path) -> GridCommand:
+    """The command, before it is known whether its device and engine are there."""
+    from ssmlbench.grid.dispatch import Dispatch
+    from ssmlbench.grid.loggers import logger_names
+    from ssmlbench.runs.context import RunContext
+
     context = RunContext(
         results.resolve(),
         where.device,
@@ -92,7 +131,6 @@ def command_of(
     )
     options = engine_options(engine)
     dispatch = Dispatch(context, engine["engine"], where.jobs, where.workers, options)
-    dispatch.check()
     loggers = logger_names(where.log)
     return GridCommand(dispatch, where.quiet, where.dry_run, loggers=loggers)
 
@@ -120,5 +158,5 @@ def specs_of(
 
     specs = requested_specs(request, plugins, command.dispatch, prepare_data, tuned_in)
     if "backbone" not in request.values:
-        command.say(default_encoder_notes(specs, plugins))
+        command.note(default_encoder_notes(specs, plugins))
     return specs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -15,15 +15,38 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Classes by name; a duplicate raises, an unknown name answers with the closest known ones."""
+    """Classes by name; a duplicate raises, an unknown name answers with the closest known ones.
+
+    A class can be announced by name before it is loaded: its file is read when it is asked for.
+    """
 
     def __init__(self, what: str):
         self.what = what
         self._classes: dict[str, type[T]] = {}
+        self._announced: dict[str, Callable[[], Iterable[type[T]]]] = {}
+
+    def announce(self, name: str, load: Callable[[], Iterable[type[T]]]) -> None:
+        """Add a class of this name later, when it is asked for. load: its file's plugins."""
+        self._load(name)  # two files of one name: the second one is the error
+        if name in self._classes:
+            self._add_all(load())
+        else:
+            self._announced[name] = load
+
+    def _load(self, name: object) -> None:
+        if isinstance(name, str) and name in self._announced:
+            classes = list(self._announced[name]())
+            del self._announced[name]
+            self._add_all(classes)
+
+    def _add_all(self, classes: Iterable[type[T]]) -> None:
+        for cls in classes:
+            self.add(cls)
 
     def add(self, cls: type[T]) -> None:
         """Add a class under its `name`; a UserError if it has none or if the name is taken."""
         name = plugin_name(cls, self.what)
+        self._load(name)
         if name in self._classes:
             raise UserError(
                 f"two plugins call themselves {self.what} {name!r}: "
@@ -32,18 +55,19 @@ class Registry(Generic[T]):
         self._classes[name] = cls
 
     def __getitem__(self, name: str) -> type[T]:
+        self._load(name)
         if name not in self._classes:
-            raise UserError(f"unknown {self.what} {name!r}.{did_you_mean(name, self._classes)}")
+            raise UserError(f"unknown {self.what} {name!r}.{did_you_mean(name, list(self))}")
         return self._classes[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._classes
+        return name in self._classes or name in self._announced
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._classes))
+        return iter(sorted((*self._classes, *self._announced)))
 
     def __len__(self) -> int:
-        return len(self._classes)
+        return len(self._classes) + len(self._announced)
 
 
 def plugin_name(cls: type[Any], what: str) -> str:

@@ -58,6 +58,11 @@ class RunRow:
         return run_eta(self.epoch, self.spec.epochs, self.seconds_per_epoch, since)
 
 
+def already_done(run: str, number: int, total: int) -> str:
+    """The line of a run that was made before."""
+    return f"[{number}/{total}] {run}: already done, nothing to do"
+
+
 class Display:
     """Use as a context manager; `report` is the grid's callback."""
 
@@ -193,7 +198,7 @@ class Display:
                 found = "trained" if judged is None else f"mAP {judged:.4f}"
                 self._say(f"{count}{spec}: {found} in {seconds:.0f} s")
             case AlreadyDone():
-                self._say(f"{count}{spec}: already done, nothing to do")
+                self._say(already_done(str(spec), self.closed, self.total))
             case Failed(text):
                 self.failed += 1
                 self._say(f"{count}{spec}: failed: {text}", always=True)

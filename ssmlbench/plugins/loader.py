@@ -12,11 +12,12 @@ import hashlib
 import importlib.util
 import inspect
 import multiprocessing
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -153,8 +154,11 @@ class Plugins:
         for cls in classes:
             registry.add(cls)
         for file in sorted((builtin_root() / kind.folder).glob("*.py")):
-            for cls in _classes_of(load_file(file)):
-                if kind.matches(cls):
+            load = partial(_plugins_of, file, kind)
+            if _declares_itself_alone(file):
+                registry.announce(file.stem, load)
+            else:
+                for cls in load():
                     registry.add(cls)
         for entry in entry_points(group=f"ssmlbench.{kind.folder}"):
             for cls in _installed(entry, kind):
@@ -190,6 +194,22 @@ class Plugins:
                 raise UserError(f"{address.path}: it is named twice, with other options")
         self._remember(address.text)
         return cls.name
+
+
+_NAME = re.compile(r"^[ \t]+name\b.*$", re.MULTILINE)
+
+
+def _declares_itself_alone(file: Path) -> bool:
+    """Whether the text says that one plugin is in the file, called as the file is.
+
+    Such a file need not be loaded to be known: some import scikit-learn, which takes seconds.
+    """
+    text = file.read_text(encoding="utf-8", errors="replace")
+    return [line.strip() for line in _NAME.findall(text)] == [f'name = "{file.stem}"']
+
+
+def _plugins_of(file: Path, kind: PluginKind) -> list[type[Any]]:
+    return [cls for cls in _classes_of(load_file(file)) if kind.matches(cls)]
 
 
 def _classes_of(module: ModuleType) -> list[type[Any]]:

@@ -29,7 +29,11 @@ from ssmlbench.boards.analyses.labels import (
 from ssmlbench.boards.analyses.output import findings_csv, write_findings
 from ssmlbench.boards.analyses.pair import detectable, seeds_needed
 from ssmlbench.boards.analyses.pseudo_labels import calibration_error, quality
-from ssmlbench.boards.analyses.scores import distances, gradient_histograms
+from ssmlbench.boards.analyses.scores import (
+    distances,
+    gradient_histograms,
+    mean_gradients,
+)
 from ssmlbench.boards.analyses.table import analyses_by_name
 from ssmlbench.boards.analyses.theory import TheorySetting, minimised, prior_term, theorem
 from ssmlbench.boards.analyses.vdfd import chosen_labels, summary_curve, variance_difference
@@ -99,6 +103,7 @@ def test_labels_are_judged_as_by_sklearn() -> None:
     assert vca(positives) == pytest.approx(np.var(positives))
     assert two_class_vca(np.array([1.0, 0.5]), np.array([0.0, 0.5])) == pytest.approx(0.125)
     assert vca(np.array([0.8, np.nan, 0.8])) == 0
+    assert np.isnan(vca(np.array([0.8, np.nan])))  # one class is equal to no other
 
 
 def test_groups_are_thirds_by_frequency() -> None:
@@ -141,6 +146,17 @@ def test_the_distance_of_scores_is_the_area_between_their_distribution_functions
     ]
     assert found[0] == pytest.approx(np.abs(cdfs[0] - cdfs[1]).mean(), abs=1e-4)
     assert np.isnan(found[1])
+
+
+def test_mean_gradients_are_exact_where_sums_of_scores_were_noted() -> None:
+    # p of two observed positives .81 and .89, a hidden positive .3, and no negative
+    histograms = np.zeros((3, 50))
+    histograms[0, [40, 44]] = 1
+    histograms[1, 15] = 1
+    sums = np.array([0.81 + 0.89, 0.3, 0.0])
+    assert mean_gradients(histograms, sums) == pytest.approx([0.15, 0.3, np.nan], nan_ok=True)
+    rough = mean_gradients(histograms, None)  # middles of bins: .81, .89 and .31
+    assert rough == pytest.approx([0.15, 0.31, np.nan], nan_ok=True)
 
 
 def test_gradients_of_observed_positives_are_one_less_the_score() -> None:
@@ -212,8 +228,8 @@ def test_the_seeds_needed_are_those_of_the_power_analysis() -> None:
 def test_the_rows_a_curve_needs_are_read_between_its_points() -> None:
     rows, curve = [10, 100, 1000], [0.2, 0.4, 0.6]
     assert rows_needed(rows, curve, 0.3) == pytest.approx(10**1.5)
-    assert rows_needed(rows, curve, 0.6) == pytest.approx(1000)
-    assert rows_needed(rows, curve, 0.2) == pytest.approx(10)
+    assert rows_needed(rows, curve, 0.6) == 1000  # a measured point, to the bit
+    assert rows_needed(rows, curve, 0.2) == 10
     assert np.isnan(rows_needed(rows, curve, 0.1))  # its first point is better already
     assert np.isnan(rows_needed(rows, curve, 0.61))
 

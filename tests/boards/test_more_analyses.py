@@ -21,7 +21,7 @@ from ssmlbench.boards.analyses.correlation import (
     jaccard,
     rank_correlation,
 )
-from ssmlbench.boards.analyses.gallery import most_different
+from ssmlbench.boards.analyses.gallery import fitted_line, most_different
 from ssmlbench.boards.analyses.gradients import gradient_imbalance
 from ssmlbench.boards.analyses.output import write_findings
 from ssmlbench.boards.analyses.table import analyses_by_name
@@ -270,3 +270,23 @@ def test_a_run_without_sums_of_scores_says_how_to_make_them(tmp_path: Path) -> N
     (run,), _ = read_finished([tmp_path])
     with pytest.raises(UserError, match=f"--gradients: {folder} has no sums.*delete that folder"):
         gradient_imbalance(run)
+
+
+@pytest.mark.parametrize(
+    ("labels", "width", "expected"),
+    [
+        (["sun", "sea"], 60, "cap: ✓ sun 0.50, ✓ sea 0.50"),
+        (
+            ["amazed-suprised", "sea", "relaxing-calm"],
+            49,
+            "cap: ✓ amazed-… 0.50, ✓ sea 0.50, ✓ relaxin… 0.50",
+        ),
+        (["a" * 30, "b" * 30, "c" * 30], 40, "cap: ✓ aaaaaaa… 0.50, ✓ bbbbbbb… 0.50, …"),
+    ],
+)
+def test_a_line_of_the_gallery_cuts_names_and_never_a_score(
+    labels: list[str], width: int, expected: str
+) -> None:
+    found = fitted_line("cap", [(label, 0.5, True) for label in labels], width)
+    assert found == expected
+    assert len(found) <= width

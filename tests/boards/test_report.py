@@ -16,7 +16,17 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from ssmlbench.boards.analyses.drawing import EPOCHS, finish, panels, styles_for
+from ssmlbench.boards.analyses.drawing import (
+    EPOCHS,
+    dot_rows,
+    explained,
+    finish,
+    legend,
+    line,
+    panels,
+    styles_for,
+    wrapped,
+)
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.csv_files import export
@@ -246,6 +256,49 @@ def test_a_method_looks_the_same_in_analyses_as_in_the_other_figures() -> None:
     names = ["cap", "bce", "bbam", "mine", "softmatch", "freematch", "role"]
     assert styles_for(names) == Styles(names).among(names)
     assert len({style.colour for style in styles_for(names).values()}) == len(names)
+
+
+def test_no_method_has_the_marker_of_the_baseline() -> None:
+    names = ["bce", *(f"m{i}" for i in range(20))]
+    shown = Styles(names).among(names)
+    assert shown["bce"].marker not in {shown[name].marker for name in names[1:]}
+
+
+def test_a_figure_of_an_analysis_says_what_its_bands_and_dots_mean() -> None:
+    figure, (first, second) = panels(2)
+    style = numbered_style(0)
+    line(first, [1, 2], [[0.1, 0.2], [0.2, 0.3]], style, "cap")
+    finish(first, "a title", EPOCHS, "precision")
+    dot_rows(second, {"cap": [0.1, 0.2]})
+    finish(second, "another", "VCA", "", named_rows=True)
+    assert explained(figure).axes[1].get_xlabel().splitlines() == [
+        "VCA",
+        "mean over seeds, band: ± one standard deviation",
+        "filled: mean over seeds, hollow: each seed",
+    ]
+    legend(first)
+    assert len(figure.legends[0].get_texts()) == 1
+    assert "band" in explained(figure).legends[0].get_title().get_text()
+    alone, (axes,) = panels(1)
+    line(axes, [1, 2], [[0.1, 0.2]], style, "cap")
+    dot_rows(axes, {"cap": [0.1]})
+    axes.set_xlabel("epoch")
+    assert explained(alone).axes[0].get_xlabel() == "epoch"  # one seed
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        ("Recall, toy · semi π = 0.2", "Recall, toy · semi π = 0.2"),
+        (
+            "Precision of pseudo-labels, emotions · semi π = 0.2",
+            "Precision of pseudo-labels,\nemotions · semi π = 0.2",
+        ),
+        ("word " * 12, "word word word word word word word word word\nword word word"),
+    ],
+)
+def test_a_title_breaks_before_the_place_of_its_runs(title: str, shown: str) -> None:
+    assert wrapped(title).replace("\u00a0", " ") == shown
 
 
 @pytest.mark.parametrize("epochs", [[1], [1, 2], [3, 40]])

@@ -16,6 +16,8 @@ from ssmlbench.cli import main
 from ssmlbench.cli.verbs import VERBS as ALL_VERBS
 from ssmlbench.cli.verbs import load_verb
 from ssmlbench.core.errors import PluginWarning, UserError
+from ssmlbench.core.registry import Registry
+from ssmlbench.plugins import loader
 from ssmlbench.plugins.digest import code_digest
 from ssmlbench.plugins.loader import Plugins, load_file
 from tests.conftest import ROOT
@@ -333,3 +335,66 @@ def test_two_installed_plugins_of_one_name_are_refused(site: Path) -> None:
     with pytest.raises(UserError, match=r"two plugins call themselves method 'cap'.*taken\.py"):
         _ = Plugins().methods
     assert "multidigits" in Plugins().datasets  # commands about data sets still work
+
+
+def test_a_built_in_method_is_loaded_when_it_is_asked_for() -> None:
+    files = sorted((ROOT / "methods").glob("*.py"))
+    assert [file.stem for file in files if not loader._declares_itself_alone(file)] == []
+    asked = (
+        "import sys; from ssmlbench.plugins.loader import Plugins; methods = Plugins().methods; "
+        "assert 'forest' in methods and len(list(methods)) == len(methods); methods['bce']; "
+        "sys.exit('sklearn.ensemble' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", asked], check=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize(
+    ("text", "alone"),
+    [
+        ('class A(Method):\n    name = "mine"\n', True),
+        ('class A(Method):\n\tname = "mine"\n', True),
+        ('class A(Method):\n    name = "other"\n', False),
+        ('class A(Method):\n    name = "mine"\nclass B(Method):\n    name = "b"\n', False),
+        ('class A(Method):\n    name: str = "mine"\n', False),
+        ("A = make('mine')\n", False),
+    ],
+)
+def test_a_file_that_says_its_name_otherwise_is_loaded_at_once(
+    tmp_path: Path, text: str, alone: bool
+) -> None:
+    file = write(tmp_path, text)
+    assert loader._declares_itself_alone(file) is alone
+
+
+def test_an_announced_class_is_added_once_and_a_second_of_its_name_is_refused() -> None:
+    first, second = type("First", (), {"name": "x"}), type("Second", (), {"name": "x"})
+    loaded = []
+
+    def load() -> list[type]:
+        loaded.append(first)
+        return [first]
+
+    registry: Registry[object] = Registry("method")
+    registry.announce("x", load)
+    assert "x" in registry
+    assert list(registry) == ["x"]
+    assert not loaded
+    assert registry["x"] is registry["x"] is first
+    assert len(loaded) == len(registry) == 1
+    with pytest.raises(UserError, match="two plugins call themselves method 'x'"):
+        registry.announce("x", lambda: [second])
+    other: Registry[object] = Registry("method")
+    other.announce("x", load)
+    with pytest.raises(UserError, match="two plugins call themselves method 'x'"):
+        other.add(second)
+
+
+def test_a_class_whose_file_does_not_load_says_so_each_time() -> None:
+    def load() -> list[type]:
+        raise UserError("broken.py: does not import")
+
+    registry: Registry[object] = Registry("method")
+    registry.announce("x", load)
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"broken\.py"):
+            _ = registry["x"]

@@ -67,11 +67,14 @@ def rows_needed(rows: ArrayLike, quality: ArrayLike, wanted: float) -> float:
 
     Nothing is extrapolated: NaN if it never does, and if its first point is better already.
     """
-    x, y = np.log(np.asarray(rows, dtype=float)), np.asarray(quality, dtype=float)
+    counts, y = np.asarray(rows, dtype=float), np.asarray(quality, dtype=float)
+    x = np.log(counts)
     if y[0] >= wanted:
-        return float(np.exp(x[0])) if y[0] == wanted else float("nan")
+        return float(counts[0]) if y[0] == wanted else float("nan")
     for i in range(1, len(x)):
-        if y[i] >= wanted:
+        if y[i] == wanted:
+            return float(counts[i])
+        if y[i] > wanted:
             share = (wanted - y[i - 1]) / (y[i] - y[i - 1])
             return float(np.exp(x[i - 1] + share * (x[i] - x[i - 1])))
     return float("nan")
@@ -166,6 +169,7 @@ def _of_board(cells: Sequence[RunCell], query: Query, baseline: str) -> Findings
         shown = list(curves)[:MOST_LINES]
         styles = styles_for(shown)
         figure, axes = panels(2, height=215)
+        spread_shown = any(std > 0 for row in shown for _, _, std, _ in curves[row])
         for row in shown:
             rows, mean, std, seconds = (
                 np.asarray(column) for column in zip(*curves[row], strict=True)
@@ -186,7 +190,8 @@ def _of_board(cells: Sequence[RunCell], query: Query, baseline: str) -> Findings
             axis.set_xscale("log")
             log_ticks(axis.xaxis, *axis.get_xlim())
             at = f", {place}" if axis is axes[0] else ""
-            finish(axis, f"{metric.title} against {x.split(' (')[0]}{at}", x, metric.title)
+            below = f"{x}\nbars: ± one standard deviation over seeds" if spread_shown and at else x
+            finish(axis, f"{metric.title} against {x.split(' (')[0]}{at}", below, metric.title)
         legend(axes[1])
         return figure
 

@@ -54,15 +54,19 @@ class Correlation(Analysis):
         threshold = float(options.get("threshold", 0.0))
         if not 0 <= threshold <= 1:
             raise UserError(f"--threshold {threshold:g}: must lie in [0, 1]")
+        labels = max((_label_count(cell) for cell in cells), default=0)
+        if labels == 1:
+            raise UserError(
+                "analyse correlation: the data set has one label, and so no pair of labels"
+            )
         found = []
         of = str(options.get("of", ""))
         for cell in cells_with(cells, [of], f"--of {of}") if of else cells:
             rows, _ = with_diagnostics(cell, "head_weights")
             rows = {n: [m for m in runs if "pair_counts" in m[1]] for n, runs in rows.items()}
             rows = {name: runs for name, runs in rows.items() if runs}
-            if rows:
+            if rows and _label_count(cell) != 1:
                 found.append(_of_cell(cell, rows, of, threshold))
-        labels = max((_label_count(cell) for cell in cells), default=0)
         if not found and labels > PAIRED_LABELS:
             raise UserError(
                 f"analyse correlation: {labels:,} labels, and pairs are counted up to {PAIRED_LABELS}; "
@@ -180,7 +184,7 @@ def _of_cell(
     def draw() -> Figure:
         part = np.ix_(kept, kept)
         order = cluster_order(truth[part])
-        size = min(330.0, 90 + 14.0 * len(kept))
+        size = min(330.0, max(260.0, 90 + 14.0 * len(kept)))
         figure, axes = panels(2, height=size)
         labels = [names[kept[i]] for i in order]
         maps = (

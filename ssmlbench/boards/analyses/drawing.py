@@ -15,6 +15,7 @@ from ssmlbench.boards.report.style import (
     WIDTH,
     Style,
     Styles,
+    few_ticks,
     plain_numbers,
     settings,
 )
@@ -41,7 +42,7 @@ def save(draw: Callable[[], Figure], kind: str) -> bytes:
     """The figure as the bytes of a `pdf`, `png` or `svg` file; the same bytes each time."""
     with settings():
         out = io.BytesIO()
-        draw().savefig(
+        explained(draw()).savefig(
             out,
             format=kind,
             metadata=METADATA[kind],
@@ -51,6 +52,28 @@ def save(draw: Callable[[], Figure], kind: str) -> bytes:
             pad_inches=0.06,
         )
     return out.getvalue()
+
+
+def explained(figure: Figure) -> Figure:
+    """The figure with what its marks mean: over its legend, or below its last panel."""
+    texts = list(dict.fromkeys(text for axes in figure.axes for text in _meanings(axes)))
+    if texts and figure.legends:
+        figure.legends[0].set_title("\n".join(texts))
+        figure.legends[0].get_title().set_fontsize(8)
+    elif texts:
+        last = [axes for axes in figure.axes if axes.get_xlabel()][-1]
+        last.set_xlabel("\n".join([last.get_xlabel(), *texts]))
+    return figure
+
+
+BAND = "_mean over seeds, band: ± one standard deviation"
+DOTS = "_filled: mean over seeds, hollow: each seed"
+"""What marks mean, as their labels; a legend leaves out a label that starts like this."""
+
+
+def _meanings(axes: Axes) -> list[str]:
+    labels = {artist.get_label() for artist in axes.get_children()}
+    return [text.removeprefix("_") for text in (BAND, DOTS) if text in labels]
 
 
 def panels(
@@ -66,9 +89,9 @@ def panels(
 
 def finish(axes: Axes, title: str, x: str, y: str, named_rows: bool = False) -> None:
     """Title, axes' names and a light grid. named_rows: the y-axis has names, not numbers."""
-    # "π = 0.05" stays on one line: a break inside a number's name is hard to read.
-    whole = textwrap.fill(title.replace(" = ", "\u00a0=\u00a0"), TITLE_WIDTH)
-    axes.set_title(whole, loc="left", fontsize=9.5, fontweight="bold")
+    from matplotlib.ticker import ScalarFormatter
+
+    axes.set_title(wrapped(title), loc="left", fontsize=9.5, fontweight="bold")
     axes.set_xlabel(x)
     if x == EPOCHS:
         whole_epochs(axes)
@@ -76,9 +99,29 @@ def finish(axes: Axes, title: str, x: str, y: str, named_rows: bool = False) -> 
     axes.grid(axis="x" if named_rows else "y")
     axes.set_axisbelow(True)
     if named_rows:
-        axes.locator_params(axis="x", nbins=5)
+        few_ticks(axes.xaxis)
     else:
         plain_numbers(axes.yaxis)
+    if isinstance(axes.xaxis.get_major_formatter(), ScalarFormatter):  # no names, no log scale
+        plain_numbers(axes.xaxis)
+
+
+def wrapped(title: str) -> str:
+    """The title in lines that fit a panel; the place of its runs, after the last comma, is not broken.
+
+    Nor is "π = 0.05": a break inside a number's name is hard to read.
+    """
+    if len(title) <= TITLE_WIDTH:
+        return title
+    what, comma, place = title.rpartition(", ")
+    parts = [f"{what},", place] if comma else [title]
+    lines = [textwrap.fill(part.replace(" = ", "\u00a0=\u00a0"), TITLE_WIDTH) for part in parts]
+    return "\n".join(lines)
+
+
+def empty_panel(axes: Axes, reason: str) -> None:
+    """Write why nothing is drawn in a panel."""
+    axes.text(0.5, 0.5, reason, ha="center", va="center", fontsize=8.5, transform=axes.transAxes)
 
 
 def whole_epochs(axes: Axes) -> None:
@@ -99,7 +142,8 @@ def legend(*axes: Axes, columns: int = 2) -> None:
     found: dict[str, Any] = {}
     for axis in axes:
         handles, labels = axis.get_legend_handles_labels()
-        found = {**dict(zip(labels, handles, strict=True)), **found}
+        for label, handle in zip(labels, handles, strict=True):
+            found.setdefault(label, handle)
     if any(len(name) > NAME_WIDTH for name in found):
         columns = 1
     shown = short_names(list(found), NAME_WIDTH if columns > 1 else 2 * NAME_WIDTH)
@@ -140,7 +184,8 @@ def line(
     )
     if len(stacked) > 1:
         std = stacked.std(axis=0, ddof=1)
-        axes.fill_between(at, mean - std, mean + std, color=style.colour, alpha=0.15, linewidth=0)
+        low, high = mean - std, mean + std
+        axes.fill_between(at, low, high, color=style.colour, alpha=0.15, linewidth=0, label=BAND)
 
 
 def common_x(curves: Sequence[tuple[ArrayLike, ArrayLike]]) -> tuple[Any, list[Any]]:
@@ -166,7 +211,8 @@ def dot_rows(
     for y, (_, values) in enumerate(rows.items()):
         found = [value for value in values if np.isfinite(value)]
         at = [y + offset] * len(found)
-        axes.plot(found, at, marks, mfc="none", mec=colour, ms=3.5, mew=0.7)
+        meaning = DOTS if len(found) > 1 else None  # one seed: nothing to explain
+        axes.plot(found, at, marks, mfc="none", mec=colour, ms=3.5, mew=0.7, label=meaning)
         if found:
             name = label if y == 0 else None
             axes.plot(

@@ -25,7 +25,7 @@ from ssmlbench.boards.analyses.contract import (
 from ssmlbench.boards.analyses.drawing import panels
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import HUES, INK
-from ssmlbench.boards.report.text import clean
+from ssmlbench.boards.report.text import clean, short_names
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.prepared import NotPrepared, prepared_task
 from ssmlbench.data.task import Task
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 MOST_METHODS, MOST_ROWS = 4, 60
 RIGHT, WRONG = "✓", "✗"
+LEAST_LETTERS = 8
+"""Of a label's name in a figure: with fewer of each, fewer labels are written."""
 
 
 class Gallery(Analysis):
@@ -178,26 +180,44 @@ def _draw_row(
         for part in textwrap.wrap(clean(shown), 62)[:2]:
             axis.text(0, y, part, fontsize=7.5, va="top", transform=axis.transAxes)
             y -= 0.13
-    wrapped = textwrap.shorten(clean(true), 60 if not left else 40, placeholder=" …")
+    wrapped = textwrap.shorten(
+        clean(true), 60 if not left else 40, placeholder=" …", break_on_hyphens=False
+    )
     axis.text(left, y, wrapped, fontsize=8.5, va="top", fontweight="bold", transform=axis.transAxes)
     for method, top in lines:
         y -= 0.19
-        text = ", ".join(
-            f"{RIGHT if ok else WRONG} {label} {score:.2f}" for label, score, ok in top
-        )
         colour = HUES[2] if all(ok for _, _, ok in top) else INK
-        line = textwrap.shorten(
-            clean(f"{method}: {text}"), 66 if not left else 46, placeholder=" …"
-        )
         axis.text(
             left,
             y,
-            line,
+            fitted_line(method, top, 66 if not left else 46),
             fontsize=8,
             va="top",
             color=colour,
             transform=axis.transAxes,
         )
+
+
+def fitted_line(method: str, top: Sequence[tuple[str, float, bool]], width: int) -> str:
+    """A method's best labels with scores in `width` characters; long names are cut, each alike.
+
+    Labels for which too few characters would be left are not written.
+    """
+    name = short_names([method], 20)[method]
+    for count in range(len(top), 0, -1):
+        more = ", …" if count < len(top) else ""
+        free = width - len(f"{name}: {more}") + len(", ") - count * len(f"{RIGHT}  0.00, ")
+        lengths = [len(label) for label, _, _ in top[:count]]
+        letters = max(lengths)  # short names leave room for longer ones
+        while letters > 1 and sum(min(length, letters) for length in lengths) > free:
+            letters -= 1
+        if letters >= min(LEAST_LETTERS, max(lengths)):
+            break
+    shown = short_names([label for label, _, _ in top[:count]], letters)
+    parts = [
+        f"{RIGHT if ok else WRONG} {shown[label]} {score:.2f}" for label, score, ok in top[:count]
+    ]
+    return f"{name}: {', '.join(parts)}{more}"
 
 
 def _as_image(values: NDArray[Any]) -> NDArray[Any]:

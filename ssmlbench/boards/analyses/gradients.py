@@ -30,5 +30,6 @@ def gradient_imbalance(run: Finished) -> float:
         )
     positives = float(noted["scores"][-1, 0].sum(dtype=np.float64))
     found = noted["score_sums"][-1].astype(np.float64)
-    rows = float(noted["supervised"][-1, 4:, 0].sum())  # a label's positives and negatives
+    # A label's positives and negatives: all rows, unless nobody knows some of its entries.
+    rows = float(noted["supervised"][-1, 4:].sum(axis=0).max())
     return float(abs((positives - found[0]) - found[1:].sum()) / max(rows, 1.0))

@@ -78,9 +78,12 @@ def class_accuracies(
 
 
 def vca(accuracies: Values) -> float:
-    """VCA: the mean squared distance of the class-wise accuracies to their mean (BBAM, Def. 2.2)."""
+    """VCA: the mean squared distance of the class-wise accuracies to their mean (BBAM, Def. 2.2).
+
+    NaN for fewer than two classes, which cannot be unequal.
+    """
     defined = accuracies[np.isfinite(accuracies)]
-    return float(np.mean((defined - defined.mean()) ** 2)) if defined.size else float("nan")
+    return float(np.mean((defined - defined.mean()) ** 2)) if defined.size > 1 else float("nan")
 
 
 def two_class_vca(positives: Values, negatives: Values) -> float:
@@ -212,9 +215,13 @@ def _figure(
         axes[1].plot(at, means, style.marker, color=style.colour, ms=6.5)
         axes[1].vlines(at, 0, means, color=style.colour, linestyles=style.dash, linewidth=1.2)
     axes[1].set_xticks(range(3), GROUPS)
+    axes[1].set_xlim(-0.6, 2.6)  # all three, also where a group has no label
     axes[1].set_ylim(bottom=0)
     finish(axes[1], "mAP by frequency of the label", "group of labels", "mAP")
     legend(axes[0])
-    dot_rows(axes[2], {row: [s["vca_labels"] for s in summaries[row]] for row in shown})
+    fairness = {row: [s["vca_labels"] for s in summaries[row]] for row in shown}
+    dot_rows(axes[2], fairness)
+    largest = max((v for values in fairness.values() for v in values if np.isfinite(v)), default=0)
+    axes[2].set_xlim(0, 1.06 * largest or 0.01)  # a variance is not below zero
     finish(axes[2], "VCA of labels: lower is fairer", "variance of class-wise accuracy", "", True)
     return figure

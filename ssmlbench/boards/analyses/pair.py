@@ -205,7 +205,8 @@ def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Finding
             "seeds needed",
         ],
         body,
-        f"{len(seeds)} common seeds; both on the same resampled test rows, {draws} draws; label sets by "
+        f"{len(seeds)} common seed{'s' * (len(seeds) != 1)}; both on the same resampled test rows, "
+        f"{draws} draws; label sets by "
         f"{query.decision}.",
         f"Average precision of labels: {a} is ahead on {wins}, {b} on {losses} of {len(defined)}.",
         "detectable: the smallest mean difference over seeds that this many seeds show with 80 % power "

@@ -202,7 +202,8 @@ def _figure(
         place = f", {cell.where}" if axis is axes[0] else ""
         finish(axis, f"{measure.capitalize()} of pseudo-labels{place}", EPOCHS, measure)
     axes[2].set_ylim(0, 1.05)
-    axes[3].plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=(0, (2, 2)))
+    dots = (0, (2, 2))
+    axes[3].plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=dots, label="calibrated")
     for row in shown:
         bins = [n["calibration"][-1].sum(axis=2) for _, n in found[row] if "calibration" in n]
         if bins:

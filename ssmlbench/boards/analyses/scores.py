@@ -166,6 +166,20 @@ def gradient_histograms(scores: NDArray[Any]) -> NDArray[Any]:
     return np.stack([observed[::-1], *others])
 
 
+def mean_gradients(histograms: NDArray[Any], sums: NDArray[Any] | None) -> Values:
+    """The mean |p − y| of each of GROUPS; NaN for a group without entries.
+
+    sums: of the scores of each group, which make it exact; without them the middle of a bin stands for
+    the scores in it.
+    """
+    counts = histograms.sum(axis=1)
+    if sums is None:
+        centres = (np.arange(HISTOGRAM_BINS) + 0.5) / HISTOGRAM_BINS
+        sums = histograms @ centres
+    found = np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+    return np.concatenate([1 - found[:1], found[1:]])  # y is 1 for observed positives
+
+
 def _training_entries(cell: RunCell) -> Findings | None:
     """HML's Figure 2: cosines (or scores) and gradient magnitudes of the training entries."""
     found, missing = with_diagnostics(cell, "scores")
@@ -173,10 +187,14 @@ def _training_entries(cell: RunCell) -> Findings | None:
         return None
     records: list[dict[str, Any]] = []
     sums: dict[tuple[str, str], NDArray[Any]] = {}
+    exact: dict[str, list[NDArray[Any]]] = {}
     for row, members in found.items():
         for run, noted in members:
+            if "score_sums" in noted:
+                exact.setdefault(row, []).append(noted["score_sums"][-1].astype(np.float64))
             kinds = {
                 "score": (noted["scores"][-1], 0.0),
+                "gradient": (gradient_histograms(noted["scores"][-1]), 0.0),
                 "cosine": (noted.arrays.get("cosines"), -1.0),
             }
             for kind, (counts, low) in kinds.items():
@@ -187,15 +205,15 @@ def _training_entries(cell: RunCell) -> Findings | None:
                 for group, bins in zip(GROUPS, last, strict=True):
                     facts = {"method": row, "seed": run.spec.seed, "kind": kind, "entries": group}
                     records += _histogram_records(facts, bins, low)
-    centres = (np.arange(HISTOGRAM_BINS) + 0.5) / HISTOGRAM_BINS
     body = []
-    for row in found:
-        magnitudes = gradient_histograms(sums[row, "score"])
-        totals = magnitudes.sum(axis=1)
-        means = [
-            f"{m @ centres / t:.4f}" if t else "–" for m, t in zip(magnitudes, totals, strict=True)
+    for row, members in found.items():
+        whole = np.sum(exact[row], axis=0) if len(exact.get(row, ())) == len(members) else None
+        means = mean_gradients(sums[row, "score"].astype(np.float64), whole)
+        body.append([row, *(f"{mean:.4f}" if np.isfinite(mean) else "–" for mean in means)])
+        records += [
+            {"method": row, "kind": "mean gradient", "entries": group, "mean": float(mean)}
+            for group, mean in zip(GROUPS, means, strict=True)
         ]
-        body.append([row, *means])
     section = table(
         f"{cell.where} · training entries",
         ["method", *(f"mean |p−y|, {group}" for group in GROUPS)],
@@ -215,7 +233,7 @@ def _training_entries(cell: RunCell) -> Findings | None:
                 _density(axes[2 * i], counts, -1 if kind == "cosine" else 0, 1, group, number)
             place = f", {cell.where}" if i == 0 else ""
             finish(axes[2 * i], f"{row}: training entries{place}", kind, "density")
-            magnitudes = gradient_histograms(sums[row, "score"])
+            magnitudes = sums[row, "gradient"]
             for number, (group, counts) in enumerate(zip(GROUPS, magnitudes, strict=True)):
                 _density(axes[2 * i + 1], counts, 0, 1, group, number)
             axes[2 * i + 1].set_yscale("log")

@@ -25,6 +25,7 @@ from ssmlbench.boards.analyses.contract import (
 from ssmlbench.boards.analyses.drawing import (
     EPOCHS,
     common_x,
+    empty_panel,
     finish,
     legend,
     line,
@@ -33,6 +34,7 @@ from ssmlbench.boards.analyses.drawing import (
     whole_epochs,
 )
 from ssmlbench.boards.query import Query
+from ssmlbench.boards.report.style import MUTED
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.diagnostics import ANGLE_COLUMNS
@@ -202,13 +204,18 @@ def _few_labels(
         styles = styles_for(list(MANNERS))
         figure, axes = panels(len(chosen), height=130)
         for axis, k in zip(axes, chosen, strict=True):
+            defined = False
             for manner, about in MANNERS.items():
                 noted_curves = [
                     (n["sample_epochs"], variance_difference(n[manner])[:, k]) for _, n in members
                 ]
                 at, values = common_x(noted_curves)
                 line(axis, at, values, styles[manner], about)
+                defined = defined or bool(np.isfinite(np.mean(values, axis=0)).any())
+            if not defined:
+                empty_panel(axis, "not defined: too few positives or negatives")
             place = f" of {row}, {cell.where}" if axis is axes[0] else ""
+            axis.axhline(0, color=MUTED, linewidth=0.8, zorder=0)
             finish(axis, f"Label {names[k]}{place}", "", "VDFD (rad²)")
             whole_epochs(axis)
         axes[-1].set_xlabel(EPOCHS)

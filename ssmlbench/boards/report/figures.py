@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from ssmlbench.boards.analyses.drawing import explained
 from ssmlbench.boards.report.analyses import AnalysisFigure
 from ssmlbench.boards.report.histories import Curves, PseudoLabels
 from ssmlbench.boards.report.labels import (
@@ -278,5 +279,5 @@ DRAW: dict[type, Callable[[Any, Styles], Axes]] = {
     Curves: _curves,
     PseudoLabels: _pseudo_labels,
     CriticalDifference: _critical_difference,
-    AnalysisFigure: lambda series, styles: series.draw().axes[0],
+    AnalysisFigure: lambda series, styles: explained(series.draw()).axes[0],
 }

@@ -89,7 +89,7 @@ def read_history(run: Finished) -> History | None:
     """Read a run's history; None without a valid file, NaN for a number that cannot be read."""
     folder = RunFolder(run.folder)
     try:
-        folder.verify(folder.history_file.name)
+        folder.verify(folder.history_file.name, run.result.get("files", {}))
         with folder.history_file.open(encoding="utf-8", newline="") as file:
             table = csv.DictReader(file)
             table.fieldnames = [cell_text(name) for name in table.fieldnames or ()]
@@ -123,13 +123,17 @@ def mean_curve(name: str, histories: Sequence[History], column: str) -> Line | N
     if not by_epoch:
         return None
     epochs = downsampled(sorted(by_epoch))
-    values = [by_epoch[epoch] for epoch in epochs]
-    return Line(
-        name,
-        tuple(map(float, epochs)),
-        tuple(float(np.mean(v)) for v in values),
-        tuple(float(np.std(v, ddof=1)) if len(v) > 1 else 0.0 for v in values),
-    )
+    mean, std = _mean_and_std([by_epoch[epoch] for epoch in epochs])
+    return Line(name, tuple(map(float, epochs)), mean, std)
+
+
+def _mean_and_std(values: list[list[float]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Of each list; 0 as the spread of a single value."""
+    parts = [values] if len({len(one) for one in values}) == 1 else [[one] for one in values]
+    tables = [np.array(part) for part in parts]  # one table if every epoch has as many values
+    means = [table.mean(axis=1) for table in tables]
+    spreads = [table.std(axis=1, ddof=1 if table.shape[1] > 1 else 0) for table in tables]
+    return tuple(np.concatenate(means).tolist()), tuple(np.concatenate(spreads).tolist())
 
 
 def downsampled(epochs: Sequence[int]) -> list[int]:

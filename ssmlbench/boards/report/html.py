@@ -22,6 +22,7 @@ from ssmlbench.boards.report.inline_svg import for_page
 from ssmlbench.boards.report.provenance import listings
 from ssmlbench.boards.report.sections import FigureSection, styles_of
 from ssmlbench.boards.report.series import Series, quality_metric
+from ssmlbench.boards.report.style import settings
 from ssmlbench.boards.report.text import clean
 from ssmlbench.runs.finished import Finished
 
@@ -143,31 +144,32 @@ def html_page(boards: Sequence[Board], sections: Sequence[FigureSection], query:
         finalize=lambda value: clean(value) if type(value) is str else value,
     )
     runs = runs_of(boards)
-    return environment.from_string(template).render(
-        policy=(
-            f"default-src 'none'; style-src '{_digest(css)}'; script-src '{_digest(script)}'; "
-            "base-uri 'none'; form-action 'none'"
-        ),
-        css=Markup(css),
-        script=Markup(script),
-        version=ssmlbench.__version__,
-        facts=facts(boards, runs, query),
-        summaries=summary_tables(boards, query),
-        datasets=sorted({board.dataset for board in boards}),
-        boards=[
-            {
-                "dataset": board.dataset,
-                "title": title(board),
-                "separate_reason": board.separate_reason,
-                "tables": leader_tables(board),
-                "notes": footnotes(board),
-            }
-            for board in boards
-        ],
-        sections=[section for section in sections if section.groups or section.notes],
-        listings=listings(runs),
-        drawing=drawing,
-    )
+    with settings():
+        return environment.from_string(template).render(
+            policy=(
+                f"default-src 'none'; style-src '{_digest(css)}'; script-src '{_digest(script)}'; "
+                "base-uri 'none'; form-action 'none'"
+            ),
+            css=Markup(css),
+            script=Markup(script),
+            version=ssmlbench.__version__,
+            facts=facts(boards, runs, query),
+            summaries=summary_tables(boards, query),
+            datasets=sorted({board.dataset for board in boards}),
+            boards=[
+                {
+                    "dataset": board.dataset,
+                    "title": title(board),
+                    "separate_reason": board.separate_reason,
+                    "tables": leader_tables(board),
+                    "notes": footnotes(board),
+                }
+                for board in boards
+            ],
+            sections=[section for section in sections if section.groups or section.notes],
+            listings=listings(runs),
+            drawing=drawing,
+        )
 
 
 def runs_of(boards: Sequence[Board]) -> list[Finished]:

@@ -39,24 +39,37 @@ def end_labels(axes: Axes, lines: Sequence[Line], styles: Mapping[str, Style]) -
     heights = spread(inside, LABEL_GAP, box.y0 - 6, box.y1 + 4)
     shown = short_names([line.name for line in lines], LABEL_LENGTH)
     for line, (x, _), y, height in zip(lines, ends, inside, heights, strict=True):
+        at = (box.x1 + 18, height)
         axes.annotate(
             shown[line.name],
-            xy=(float(x), y),
-            xytext=(box.x1 + 18, height),
+            xy=at,
             xycoords="figure points",
-            textcoords="figure points",
             va="center",
             fontsize=9,
             annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": styles[line.name].colour,
-                "linewidth": 0.9,
-                "relpos": (0, 0.5),
-                "shrinkA": 1,
-                "shrinkB": 2,
-            },
         )
+        _leader(axes, (float(x), y), at, styles[line.name].colour)
+
+
+def _leader(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str) -> None:
+    """Draw a thin line from a point to its label, in points of the figure; it touches neither.
+
+    Not an annotation's arrow, which takes ten times as long to draw.
+    """
+    from matplotlib.lines import Line2D
+    from matplotlib.transforms import Affine2D
+
+    length = math.dist(start, end)
+    if length <= 3:
+        return
+    near, far = 2 / length, 1 - 1 / length
+    xs, ys = (
+        [a + share * (b - a) for share in (near, far)] for a, b in zip(start, end, strict=True)
+    )
+    points = Affine2D().scale(1 / 72) + axes.get_figure(root=True).dpi_scale_trans  # type: ignore[union-attr]
+    axes.add_artist(
+        Line2D(xs, ys, color=colour, linewidth=0.9, transform=points, clip_on=False, zorder=3)
+    )
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ HUES = (
 
 More than a figure names methods (series.FEW), so that no two of them share a colour.
 """
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MARKERS = ("s", "^", "D", "v", "P", "X")
+"""A circle is the baseline's alone, and that of methods without a name."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 SETTINGS: dict[Any, Any] = {
     "axes.edgecolor": MUTED,
@@ -97,16 +99,30 @@ class Styles:
         return found
 
 
+_ours = ContextVar("_ours", default=False)
+"""Whether our settings are on already."""
+
+
 @contextmanager
 def settings() -> Iterator[None]:
-    """Draw with our settings alone: a user's matplotlibrc must not change the bytes."""
+    """Draw with our settings alone: a user's matplotlibrc must not change the bytes.
+
+    Inside itself it does nothing: a page of many figures sets them once.
+    """
     import matplotlib
 
+    if _ours.get():
+        yield
+        return
     with matplotlib.rc_context(), warnings.catch_warnings():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(SETTINGS)
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        yield
+        before = _ours.set(True)
+        try:
+            yield
+        finally:
+            _ours.reset(before)
 
 
 def panel(height: float, left: float, right: float, bottom: float = 36, top: float = 18) -> Axes:

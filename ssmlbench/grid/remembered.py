@@ -1,0 +1,196 @@
+"""Grids that were made before: what a command planned, so that it need not plan again to find all made.
+
+Planning imports torch and the methods, which takes seconds. A grid is remembered in the cache, under a key
+of everything that its planning depends on, once all its runs are finished. What is remembered only says
+that there is nothing to do: if a run is missing or its files were touched, the grid is planned as ever.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ssmlbench
+from ssmlbench.core.errors import DamagedFile, UserError
+from ssmlbench.core.files import read_own_json, write_json
+from ssmlbench.core.paths import builtin_root, cache_root
+from ssmlbench.grid.request import GridRequest
+from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.index import Stamp, file_stamp
+
+if TYPE_CHECKING:
+    from ssmlbench.core.spec import RunSpec
+    from ssmlbench.data import DatasetAdapter
+    from ssmlbench.plugins.loader import Plugins
+
+VERSION = 1
+"""Raised when the files change; a grid of another version has another key."""
+KEPT = 40
+"""Grids that are remembered; the oldest are forgotten."""
+VARIABLES = (
+    "SSMLBENCH_",
+    "CUDA_",
+    "NVIDIA_",
+    "HIP_",
+    "ROCR_",
+    "TORCH",
+    "PYTORCH_",
+    "HF_",
+    "WORLD_",
+)
+"""How the environment variables start that may change what is planned."""
+
+
+@dataclass(frozen=True)
+class RememberedGrid:
+    """One grid in one results folder. Its file may be missing."""
+
+    results: Path
+    key: str
+
+    @classmethod
+    def of(
+        cls,
+        request: GridRequest,
+        plugins: Plugins,
+        results: Path,
+        more: Mapping[str, Any],
+        code: str,
+    ) -> RememberedGrid | None:
+        """The grid of a request; None if what it plans cannot be told without planning it.
+
+        more: what else it depends on, e.g. the device. code: the `code_state` it is planned with.
+        """
+        if any(file.endswith(".py") for file in (*request.plugins, *plugins.files)):
+            return None  # it may import anything
+        try:
+            request = request.completed()
+            cards = [_card(plugins, typed) for typed in request.axes["dataset"]]
+        except (UserError, OSError):
+            return None  # planning says what is wrong
+        if not all(cards):
+            return None
+        facts = [
+            *(VERSION, ssmlbench.__version__, sys.version, platform.node(), str(Path.cwd())),
+            *(str(results.resolve()), dataclasses.asdict(request), cards, dict(more)),
+            {name: text for name, text in os.environ.items() if name.startswith(VARIABLES)},
+            sorted(map(str, Path("/dev").glob("nvidia*"))),
+            code,
+        ]
+        text = json.dumps(facts, sort_keys=True, default=str)
+        return cls(results.resolve(), hashlib.sha256(text.encode()).hexdigest()[:24])
+
+    @property
+    def file(self) -> Path:
+        """Where it is remembered."""
+        return cache_root() / "grids" / f"{self.key}.json"
+
+    def all_made(self) -> list[MadeRun] | None:
+        """The runs of the grid, if it is remembered and all of them are there, untouched."""
+        try:
+            runs = [MadeRun(*entry) for entry in read_own_json(self.file)["runs"]]
+        except (OSError, DamagedFile, KeyError, TypeError, ValueError):
+            return None
+        return runs if all(run.untouched(self.results) for run in runs) else None
+
+    def remember(self, specs: Sequence[RunSpec], plugins: Plugins) -> None:
+        """Remember the grid, all of whose runs are finished; nothing depends on it.
+
+        Encoders with weights and installed plugins may change without a trace in the key: such grids
+        are planned each time.
+        """
+        if any(spec.weights or spec.tuned for spec in specs) or not _all_built_in(specs, plugins):
+            return
+        if any(_card(plugins, name).get("fingerprint") != data for name, data in _data_of(specs)):
+            return  # it was prepared anew while the runs were made
+        with suppress(OSError, DamagedFile):
+            runs = [dataclasses.astuple(MadeRun.of(self.results, spec)) for spec in specs]
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            write_json(self.file, {"runs": runs}, durable=False)
+            known = sorted(self.file.parent.glob("*.json"), key=lambda file: file.stat().st_mtime)
+            for old in known[:-KEPT]:
+                old.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class MadeRun:
+    """A finished run, and how its files were when all of them were found whole."""
+
+    text: str  # the run in words
+    folder: str  # below the results folder
+    stamp: Sequence[int]  # of result.json
+    sizes: Mapping[str, int]  # of the files beside it
+
+    @classmethod
+    def of(cls, results: Path, spec: RunSpec) -> MadeRun:
+        """A finished run, as it is now."""
+        folder = RunFolder.of(results, spec)
+        stamp: Stamp = file_stamp(str(folder.result_file))
+        if not folder.finished:
+            raise DamagedFile(folder.result_file, "it is not finished")
+        recorded = folder.recorded_files()
+        there = {name: facts["bytes"] for name, facts in recorded.items()}
+        kept = {name: size for name, size in there.items() if (folder.path / name).is_file()}
+        return cls(str(spec), str(folder.path.relative_to(results)), list(stamp), kept)
+
+    def untouched(self, results: Path) -> bool:
+        """Whether its files are still there, none changed since."""
+        folder = f"{results}{os.sep}{self.folder}{os.sep}"
+        try:
+            stamp = file_stamp(f"{folder}result.json")
+            if stamp != tuple(self.stamp):
+                return False
+            others = [(file_stamp(folder + name), size) for name, size in self.sizes.items()]
+        except OSError:
+            return False
+        return all(now[1] == size and now[2] <= stamp[2] for now, size in others)
+
+    def weights_file(self, results: Path) -> Path:
+        """The arrays of its model, if it is kept."""
+        return RunFolder(results / self.folder).weights_file
+
+
+def code_state() -> str:
+    """A key of the engine, the built-in plugins, and the folders that packages are installed in."""
+    package = Path(__file__).resolve().parent.parent
+    folders = [package, *(builtin_root() / name for name in ("methods", "datasets"))]
+    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
+    installed = [
+        folder
+        for folder in map(Path, sys.path)
+        if folder.name in ("site-packages", "dist-packages") and folder.is_dir()
+    ]
+    facts = [(str(file), *file_stamp(str(file))) for file in (*files, *installed)]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def _card(plugins: Plugins, typed: str) -> dict[str, Any]:
+    """The card of a prepared data set; empty if it is not prepared."""
+    from ssmlbench.data import is_prepared, prepare
+
+    adapter: DatasetAdapter = plugins.datasets[plugins.data_set(typed)]()
+    return dataclasses.asdict(prepare(adapter).card) if is_prepared(adapter) else {}
+
+
+def _data_of(specs: Sequence[RunSpec]) -> set[tuple[str, str]]:
+    return {(spec.dataset, spec.data) for spec in specs}
+
+
+def _all_built_in(specs: Sequence[RunSpec], plugins: Plugins) -> bool:
+    from ssmlbench.core.registry import source_file
+    from ssmlbench.inputs.encoders import BUILTIN
+
+    methods = {source_file(plugins.methods[name]) for name in {spec.method for spec in specs}}
+    names = {encoder.name for encoder in BUILTIN}
+    return all(file.parent == builtin_root() / "methods" for file in methods) and all(
+        spec.backbone in names for spec in specs
+    )
