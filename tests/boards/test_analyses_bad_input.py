@@ -153,6 +153,26 @@ def test_folds_of_given_labels_have_no_pair_but_a_gallery(tmp_path: Path) -> Non
         assert analyses_by_name()[name].find(cells(tmp_path), Query(), {})
 
 
+@pytest.mark.parametrize("name", ["pseudo-labels", "vdfd", "correlation", "budget"])
+def test_what_given_labels_cannot_show_is_said_without_a_command_that_would_not_help(
+    tmp_path: Path, name: str
+) -> None:
+    for seed in (0, 1):
+        write_run(tmp_path, 0.5, method="cap", seed=seed, regime="given", pi=None, folds=2)
+    said = refusal(name, tmp_path)
+    assert "--regime given" in said
+    assert "ssmlbench run" not in said
+    assert "labels are all known" in said
+
+
+def test_one_label_has_no_correlation(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, 0.5)
+    result = json.loads((folder / "result.json").read_text())
+    result["data"]["labels"] = 1
+    (folder / "result.json").write_text(json.dumps(result))
+    assert "one label" in refusal("correlation", tmp_path)
+
+
 # ------------------------------------------------------------------------------------ odd numbers
 
 

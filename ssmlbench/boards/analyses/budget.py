@@ -49,6 +49,11 @@ class Budget(Analysis):
                 place = (cell.board.dataset, cell.board.regime)
                 places.setdefault(place, {}).setdefault(cell.level, cell)
         several = [list(members.values()) for members in places.values() if len(members) > 1]
+        if not several and all(REGIMES[cell.spec.regime].as_given for cell in cells):
+            raise UserError(
+                f"analyse budget: --regime {cells[0].spec.regime} has no π or share, so its labelled rows "
+                "are one number; make runs on data whose labels are all known, with --pi 0.05,0.1,0.2"
+            )
         if not several:
             raise nothing(
                 self.name,

@@ -14,8 +14,9 @@ from ssmlbench.boards.query import Query
 from ssmlbench.boards.render.document import Panel, TableSection, texts
 from ssmlbench.boards.report.series import where
 from ssmlbench.core.errors import DamagedFile, UserError
-from ssmlbench.core.spec import REGIME_NUMBERS
+from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
 from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.protocol.regimes import REGIMES
 from ssmlbench.runs.diagnostics import Diagnostics
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.scores import StoredScores
@@ -55,9 +56,14 @@ class RunCell:
         return where(self.board, self.level)
 
     @property
+    def spec(self) -> RunSpec:
+        """The spec of its first run: all are of one data set and regime."""
+        return next(iter(self.rows.values()))[0].spec
+
+    @property
     def command(self) -> str:
         """The start of the command that makes runs of this cell."""
-        run = next(iter(self.rows.values()))[0].spec
+        run = self.spec
         option = REGIME_NUMBERS.get(run.regime)
         number = f" {option.flag} {self.level}" if option else ""
         regime = "" if run.regime == "semi" else f" --regime {run.regime}"
@@ -231,6 +237,17 @@ def mean_text(values: Sequence[float], digits: int = 4) -> str:
 def train_rows(run: Finished) -> int:
     """Training rows of a run's data set; 0 if the run did not record them."""
     return int(run.result.get("data", {}).get("rows", {}).get("train", 0))
+
+
+def nothing_noted(analysis: str, cells: Sequence[RunCell], reason: str, methods: str) -> UserError:
+    """The error of an analysis that needs what the judge notes of training. methods: that have it."""
+    if all(REGIMES[cell.spec.regime].as_given for cell in cells):
+        return UserError(
+            f"analyse {analysis}: in --regime {cells[0].spec.regime} nobody knows the labels that a method "
+            "does not see, so nothing is noted of them; make runs on data whose labels are all known, e.g. "
+            "with --regime semi --pi 0.1"
+        )
+    return nothing(analysis, reason, f"{cells[0].command} --method {methods}")
 
 
 def nothing(analysis: str, reason: str, command: str) -> UserError:

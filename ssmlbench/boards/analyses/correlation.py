@@ -16,7 +16,7 @@ from ssmlbench.boards.analyses.contract import (
     RunCell,
     cells_with,
     label_names,
-    nothing,
+    nothing_noted,
     table,
     with_diagnostics,
 )
@@ -73,10 +73,11 @@ class Correlation(Analysis):
                 "`ssmlbench analyse labels` shows any number"
             )
         if not found:
-            raise nothing(
+            raise nothing_noted(
                 self.name,
+                cells,
                 "no run here has noted its classifier's weights (estimators have none)",
-                f"{cells[0].command} --method hml",
+                "hml",
             )
         return found
 

@@ -16,7 +16,7 @@ from ssmlbench.boards.analyses.contract import (
     label_names,
     left_out,
     mean_text,
-    nothing,
+    nothing_noted,
     table,
     train_rows,
     with_diagnostics,
@@ -56,10 +56,11 @@ class PseudoLabelsAnalysis(Analysis):
         """One finding for each cell with a method that gives pseudo-labels to whole pools."""
         found = [findings for cell in cells if (findings := _of_cell(cell))]
         if not found:
-            raise nothing(
+            raise nothing_noted(
                 self.name,
+                cells,
                 "no run here has noted pseudo-labels of a pool (cap, bbam and others decide them)",
-                f"{cells[0].command} --method cap,bbam",
+                "cap,bbam",
             )
         return found
 

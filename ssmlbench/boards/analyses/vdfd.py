@@ -18,7 +18,7 @@ from ssmlbench.boards.analyses.contract import (
     label_names,
     left_out,
     mean_text,
-    nothing,
+    nothing_noted,
     table,
     with_diagnostics,
 )
@@ -74,11 +74,12 @@ class Vdfd(Analysis):
         for cell in cells_with(cells, [of], f"--of {of}") if of else cells:
             found += _of_cell(cell, str(options.get("labels", "")), of)
         if not found:
-            raise nothing(
+            raise nothing_noted(
                 self.name,
+                cells,
                 "no run here has noted angles (runs made before they were noted have none, nor have "
                 "estimators)",
-                f"{cells[0].command} --method bbam,cap",
+                "bbam,cap",
             )
         return found
 
