@@ -164,10 +164,9 @@ def _show(found: Recommended, console: Console) -> None:
     _print(
         console,
         f"New rows like these: expect Micro-F1 {micro_f1:.3f} [{low:.3f}, {high:.3f}] of the labels "
-        f"it chooses, and mAP {precision:.3f} [{lower:.3f}, {upper:.3f}] (95 %; mAP of all held-out "
-        "rows as one set: single folds have few positives of rare labels, and their mAP is above "
-        "that). It was chosen on these folds, which makes both a little too good; it learns from more "
-        "rows now, which helps.",
+        f"it chooses, and mAP {precision:.3f} [{lower:.3f}, {upper:.3f}] (95 %; of many rows: single "
+        "folds have few positives of rare labels, and their mAP is above that). It was chosen on these "
+        "folds, which makes both a little too good; it learns from more rows now, which helps.",
     )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
 
 from ssmlbench.core.intervals import fold_overlap, mean_with_interval
 from ssmlbench.protocol.metrics import average_precision
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
 METRIC = "map"
 BLOCKS = 20
 """Blocks of rows that are left out in turn, for the interval of a metric of all held-out rows."""
+
+TINY = 1e-12
+"""Scores are kept so far from 0 and 1 that their logits are finite."""
+LARGEST_LOGIT = 7.0
+"""Logits beyond it, of scores below 0.001 or above 0.999, count as so large in means and spreads."""
 
 LowHigh = tuple[float, float]
 
@@ -68,8 +75,8 @@ class Tried:
 
     @property
     def expected_map(self) -> tuple[float, LowHigh]:
-        """The mAP of all held-out rows as one set, with its 95 % interval."""
-        return map_of_all([StoredScores.read(run.folder) for run in self.runs])
+        """The mAP of many new rows, with its 95 % interval."""
+        return map_of_all([StoredScores.read(run.folder) for run in self.runs], self.folds)
 
 
 def training_seconds(run: Finished) -> float:
@@ -117,29 +124,68 @@ def mean_over_folds(values: Sequence[float], folds: int) -> tuple[float, LowHigh
     return mean_with_interval(finite, fold_overlap(folds))
 
 
-def map_of_all(folds: Sequence[StoredScores]) -> tuple[float, LowHigh]:
-    """The mAP of all held-out rows as one set, and its 95 % interval.
+def map_of_all(folds: Sequence[StoredScores], divided: int) -> tuple[float, LowHigh]:
+    """The mAP to expect of many new rows, from the held-out rows of all folds, and its 95 % interval.
 
-    A fold has few positives of a rare label, or none: its AP is then far too high, or left out, and the
-    mean over folds is not what a large set would give. The interval is a jackknife's: blocks of rows are
-    left out in turn.
+    A fold has few positives of a rare label, or none: its AP is then far too high, or left out, so all
+    rows are one set. They are few still, and the AP of few positives is too high: a jackknife, which leaves
+    blocks of rows out in turn, tells by how much. Against that, the models of folds have learnt from
+    fewer rows than the one that is used. So half of the jackknife's correction is made, and the
+    interval is wider for the doubt; for the training rows that folds share it is wider, too.
+
+    divided: into how many folds the rows are divided, of which some are judged.
     """
     import numpy as np
     from scipy.special import stdtrit
 
-    scores = np.concatenate([fold.scores for fold in folds])
+    scores = np.concatenate(on_one_scale([fold.scores for fold in folds]))
     truth = np.concatenate([fold.truth for fold in folds])
     judged = truth.any(axis=0)  # labels without a positive have no AP
     scores, truth = scores[:, judged], truth[:, judged]
     if not judged.any():
         return math.nan, (0.0, 1.0)
-    whole = float(np.nanmean(average_precision(scores, truth)))
+    each = average_precision(scores, truth)
     blocks = min(BLOCKS, len(scores))
     block_of = np.arange(len(scores)) % blocks
     left = [(scores[block_of != b], truth[block_of != b]) for b in range(blocks)]
-    without = np.array([np.nanmean(average_precision(*rest)) for rest in left if rest[1].any()])
+    without = np.array([average_precision(*rest) for rest in left if rest[1].any()])
     if len(without) < 2:
-        return whole, (0.0, 1.0)
-    error = math.sqrt((blocks - 1) / blocks * float(((without - without.mean()) ** 2).sum()))
-    reach = float(stdtrit(blocks - 1, 0.975)) * error
-    return whole, (max(0.0, whole - reach), min(1.0, whole + reach))
+        return float(each.mean()), (0.0, 1.0)
+    # Of a label whose positives are all in one block, the value without that block is NaN.
+    too_high = (blocks - 1) * float((np.nanmean(without, axis=0) - each).mean())
+    means = np.nanmean(without, axis=1)
+    variance = (blocks - 1) / blocks * float(((means - means.mean()) ** 2).sum())
+    shared = 1 + len(folds) * fold_overlap(divided)
+    doubt = (too_high / 2) ** 2 / 3  # the variance between no correction and all of it
+    reach = float(stdtrit(blocks - 1, 0.975)) * math.sqrt(variance * shared + doubt)
+    value = min(max(float(each.mean()) - too_high / 2, 0.0), 1.0)
+    return value, (max(0.0, value - reach), min(1.0, value + reach))
+
+
+def on_one_scale(folds: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """The scores of folds (rows × labels each) as logits that can be compared across folds.
+
+    Each fold is scored by a model of its own. Where it saw fewer positives of a label, all its scores of
+    the label are lower, and the held-out rows have more of them; with a stronger regularisation they
+    are less spread. Ranked together as they are, rows of a good model look worse than in each fold. So the
+    logits of a label have the mean 0 in each fold, and those of a fold are divided by its spread, the
+    median over labels. The order of a label's rows within a fold stays.
+    """
+    import numpy as np
+    from scipy.special import logit
+
+    logits = [logit(np.clip(fold.astype(np.float64), TINY, 1 - TINY)) for fold in folds]
+    near = [
+        np.clip(fold, -LARGEST_LOGIT, LARGEST_LOGIT) for fold in logits
+    ]  # 0 and 1 are logits too
+    means = [fold.mean(axis=0) for fold in near]
+    spreads = np.stack([fold.std(axis=0) for fold in near])
+    usual = np.sqrt((spreads**2).mean(axis=0))
+    varied = (spreads > 0).all(axis=0)
+    if varied.any():
+        relative = np.median(spreads[:, varied] / usual[varied], axis=1)
+    else:
+        relative = np.ones(len(folds))
+    return [
+        (fold - mean) / spread for fold, mean, spread in zip(logits, means, relative, strict=True)
+    ]
