@@ -63,6 +63,7 @@ from ssmlbench.boards.report.style import (
     HUES,
     MUTED,
     Styles,
+    log_ticks,
     numbered_style,
     settings,
     tick_texts,
@@ -284,6 +285,20 @@ def test_a_figure_of_an_analysis_says_what_its_bands_and_dots_mean() -> None:
     dot_rows(axes, {"cap": [0.1]})
     axes.set_xlabel("epoch")
     assert explained(alone).axes[0].get_xlabel() == "epoch"  # one seed
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(1, 2000), (0.9, 9), (0.03, 0.5), (480, 520), (4.8, 6.2), (90, 110), (3, 3.001)],
+)
+def test_a_logarithmic_axis_has_two_ticks_or_more(low: float, high: float) -> None:
+    _, (axes,) = panels(1)
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    log_ticks(axes.xaxis, low, high)
+    inside = [tick for tick in axes.get_xticks() if low <= tick <= high]
+    assert 2 <= len(inside) <= 8
+    assert len(set(tick_texts(inside))) == len(inside)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from ssmlbench.boards.analyses.contract import (
 )
 from ssmlbench.boards.analyses.drawing import panels
 from ssmlbench.boards.query import Query
-from ssmlbench.boards.report.style import INK, plain_numbers
+from ssmlbench.boards.report.style import INK, MUTED, plain_numbers
 from ssmlbench.core.errors import UserError
 from ssmlbench.protocol.diagnostics import PAIRED_LABELS
 from ssmlbench.protocol.metrics import Values
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_LABELS = 30
+SHADES = 24
 SCALE, MARGIN = 20.0, 0.3
 """HML's s and m, for a method that has none."""
 
@@ -203,9 +204,15 @@ def _of_cell(
 
 
 def _heat_map(axis: Axes, values: Values, labels: Sequence[str], title: str, scale: str) -> None:
+    from matplotlib import colormaps
+
     shown = values.copy()
-    np.fill_diagonal(shown, np.nan)
-    mesh = axis.pcolormesh(shown, cmap="Greys", vmin=0, edgecolors="white", linewidth=0.4)
+    np.fill_diagonal(shown, 0)  # crossed out: a label is no partner of itself
+    # With few shades the colour bar is drawn, and not a bitmap, which a report's page leaves out.
+    greys = colormaps["Greys"].resampled(SHADES)
+    mesh = axis.pcolormesh(shown, cmap=greys, vmin=0, edgecolors="white", linewidth=0.4)
+    for i in range(len(labels)):
+        axis.plot([i, i + 1], [i, i + 1], color=MUTED, linewidth=0.8)
     axis.invert_yaxis()
     axis.set_aspect("equal")
     short = [label if len(label) <= 14 else f"{label[:13]}…" for label in labels]

@@ -179,12 +179,15 @@ def tick_texts(values: Sequence[float]) -> list[str]:
 
 def log_ticks(axis: Any, low: float, high: float) -> None:
     """Set ticks of a logarithmic axis, several to a decade where it spans few."""
-    from matplotlib.ticker import FixedLocator, NullLocator
+    from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
     steps = (1,) if high / low > 1000 else (1, 3) if high / low > 12 else (1, 2, 3, 5, 7)
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     ticks = [s * 10.0**e for e in range(first, last + 1) for s in steps]
-    axis.set_major_locator(FixedLocator([t for t in ticks if low <= t <= high] or [low, high]))
+    inside = [t for t in ticks if low <= t <= high]
+    if len(inside) < 2:  # one number says nothing of an axis' scale
+        inside = [t for t in MaxNLocator(4).tick_values(low, high) if low <= t <= high]
+    axis.set_major_locator(FixedLocator(inside or [low, high]))
     axis.set_minor_locator(NullLocator())
     plain_numbers(axis)
 
