@@ -7,6 +7,7 @@ and what goes wrong there is a warning.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import queue
@@ -23,7 +24,7 @@ from ssmlbench.core.files import write_atomically
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.suggestions import one_of
 from ssmlbench.runs.finished import Finished, Unreadable, read_result
-from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.folder import RunFolder, whole_results
 
 LAST_SECONDS = 60.0
 """How long the end of a grid waits for loggers: a server may not answer."""
@@ -119,6 +120,9 @@ class MlflowLogger(RunLogger):
         from mlflow import MlflowClient
         from mlflow.entities import Metric, Param
 
+        logging.getLogger("mlflow").setLevel(
+            logging.WARNING
+        )  # it tells of each table that it makes
         local = f"sqlite:///{self.folder / 'mlflow.db'}"
         client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or local)
         title = f"ssmlbench/{run.spec.dataset}"
@@ -182,10 +186,11 @@ class LoggingThread:
     """Logs the runs of a grid as they finish, each once. Use as a context manager around the grid."""
 
     def __init__(self, names: Sequence[str], results: Path, warn: Callable[[str], None]):
-        """names: of loggers. results: where the runs are; logs are beside it."""
+        """names: of loggers. results: where the runs are; logs are beside it, of trials too."""
         self.results = results
         self.warn = warn
-        self.folder = results.with_name(f"{results.name}-logs")
+        whole = whole_results(results)
+        self.folder = whole.with_name(f"{whole.name}-logs")
         self.loggers = [LOGGERS[name](self.folder / name) for name in dict.fromkeys(names)]
         self._waiting: queue.Queue[RunSpec | None] = queue.Queue()
         self._thread = threading.Thread(target=self._work, daemon=True)

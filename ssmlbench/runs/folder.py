@@ -27,6 +27,11 @@ TRIALS = ".tune"
 """The results folder of the trials of studies, in the results folder."""
 
 
+def whole_results(results: Path) -> Path:
+    """The results folder that the user knows: of the folder of trials, the one it lies in."""
+    return results.parent if results.name == TRIALS else results
+
+
 def has_runs_of(results: Path, method: str) -> bool:
     """Whether a results folder holds folders of runs of a method, finished or not."""
     return any(results.glob(f"*/*/{glob.escape(method)}"))

@@ -25,7 +25,7 @@ from ssmlbench.core.sealed_files import (
     TASKS,
     in_tasks,
 )
-from ssmlbench.runs.folder import TRIALS
+from ssmlbench.runs.folder import whole_results
 
 PROGRAMS = (
     *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"),
@@ -62,11 +62,10 @@ class SealedPlaces:
     def of(cls, source: str, results: Path, task_folder: Path) -> SealedPlaces:
         """The places as they are on disk now; source: of the data set, as its card has it."""
         raw_folder = source if Path(source).is_absolute() and Path(source).exists() else ""
-        whole = results.parent if results.name == TRIALS else results
         labels = [*(task_folder / LABELS).glob("*"), task_folder / CARD]
         return cls(
             tasks=_real(cache_root() / TASKS),
-            results=_real(whole),
+            results=_real(whole_results(results)),
             raw=_real(raw_folder) if raw_folder else "",
             copies=tuple(map(_real, (*_copies(source), *_linked_from(raw_folder)))),
             inodes=frozenset(stamp for file in labels if (stamp := _inode(file))),

@@ -64,6 +64,13 @@ def runs(results: Path) -> list[Finished]:
     return sorted(read_finished([results])[0], key=lambda run: run.spec.seed)
 
 
+@pytest.fixture
+def copied(results: Path, tmp_path: Path) -> Path:
+    """The runs in a results folder that has no logs beside it yet."""
+    (tmp_path / "results").symlink_to(results)
+    return tmp_path / "results"
+
+
 def log(names: list[str], results: Path, events: list[tuple[RunSpec, Any]]) -> list[str]:
     warned: list[str] = []
     with LoggingThread(names, results, warned.append) as thread:
@@ -87,6 +94,11 @@ def test_names_sort_and_numbers_are_those_of_the_run(runs: list[Finished]) -> No
     assert first.values["method"] == "bce"
 
 
+def test_logs_of_trials_are_where_those_of_runs_are(tmp_path: Path) -> None:
+    folders = [LoggingThread([], tmp_path / name, print).folder for name in ("r", "r/.tune")]
+    assert folders == [tmp_path / "r-logs"] * 2
+
+
 class Kept(RunLogger):
     """A logger that remembers."""
 
@@ -106,11 +118,9 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[LoggedRun]:
 
 
 def test_every_finished_run_is_logged_once(
-    runs: list[Finished], results: Path, kept: list[LoggedRun], tmp_path: Path
+    runs: list[Finished], copied: Path, kept: list[LoggedRun]
 ) -> None:
     first, second = (run.spec for run in runs)
-    copied = tmp_path / "results"
-    copied.symlink_to(results)
     assert log(["kept"], copied, [(first, Done(0.5, 1.0)), (second, Failed("no"))]) == []
     assert [run.spec for run in kept] == [first]
     # The same command again: what is logged is not logged twice, what is missing is.
@@ -124,14 +134,11 @@ def _raise(self: RunLogger, run: LoggedRun) -> None:
 
 def test_a_failing_logger_is_one_warning_and_others_go_on(
     runs: list[Finished],
-    results: Path,
+    copied: Path,
     kept: list[LoggedRun],
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(LOGGERS["wandb"], "log", _raise)
-    copied = tmp_path / "results"
-    copied.symlink_to(results)
     warned = log(["wandb", "kept"], copied, [(run.spec, Done(0.5, 1.0)) for run in runs])
     assert warned == ["--log wandb: OSError: the server said no; runs are not logged there"]
     assert len(kept) == 2
@@ -141,17 +148,14 @@ def test_a_failing_logger_is_one_warning_and_others_go_on(
 def test_runs_that_python_asks_for_are_logged_and_trouble_is_a_warning(
     error: BaseException,
     runs: list[Finished],
-    results: Path,
+    copied: Path,
     kept: list[LoggedRun],
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(self: RunLogger, run: LoggedRun) -> None:
         raise error
 
     monkeypatch.setattr(LOGGERS["mlflow"], "log", fail)
-    copied = tmp_path / "results"
-    copied.symlink_to(results)
     dispatch = Dispatch(RunContext(copied, "cpu"))
     specs, plugins = [run.spec for run in runs], Plugins()
     plugins.add(TinyNumbers)
@@ -161,23 +165,19 @@ def test_runs_that_python_asks_for_are_logged_and_trouble_is_a_warning(
 
 
 def test_a_package_that_is_missing_is_a_warning_with_the_command(
-    runs: list[Finished], results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: list[Finished], copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
-    copied = tmp_path / "results"
-    copied.symlink_to(results)
     (warning,) = log(["wandb"], copied, [(runs[0].spec, Done(0.5, 1.0))])
     assert "pip install 'ssmlbench[wandb]'" in warning
 
 
 def test_a_logger_that_hangs_does_not_hold_the_grid(
-    runs: list[Finished], results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: list[Finished], copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = threading.Event()
     monkeypatch.setattr(LOGGERS["wandb"], "log", lambda self, run: free.wait())
     monkeypatch.setattr(loggers, "LAST_SECONDS", 0.05)
-    copied = tmp_path / "results"
-    copied.symlink_to(results)
     (warning,) = log(["wandb"], copied, [(runs[0].spec, Done(0.5, 1.0))])
     free.set()
     assert "the same command logs what is missing" in warning
