@@ -49,7 +49,7 @@ def run(
     ] = False,
 ) -> None:
     """Train: one run, or every combination of the lists given. Finished runs are never made twice."""
-    from ssmlbench.grid.remembered import code_state
+    from ssmlbench.core.code_state import code_state
     from ssmlbench.grid.request import first_seeds
     from ssmlbench.runs.folder import has_runs_of
 

@@ -159,20 +159,6 @@ class MadeRun:
         return RunFolder(results / self.folder).weights_file
 
 
-def code_state() -> str:
-    """A key of the engine, the built-in plugins, and the folders that packages are installed in."""
-    package = Path(__file__).resolve().parent.parent
-    folders = [package, *(builtin_root() / name for name in ("methods", "datasets"))]
-    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
-    installed = [
-        folder
-        for folder in map(Path, sys.path)
-        if folder.name in ("site-packages", "dist-packages") and folder.is_dir()
-    ]
-    facts = [(str(file), *file_stamp(str(file))) for file in (*files, *installed)]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-
-
 def _card(plugins: Plugins, typed: str) -> dict[str, Any]:
     """The card of a prepared data set; empty if it is not prepared."""
     from ssmlbench.data import is_prepared, prepare

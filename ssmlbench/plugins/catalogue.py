@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import inspect
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from ssmlbench.core.errors import UserError
+import ssmlbench
+from ssmlbench.core.code_state import code_state
+from ssmlbench.core.errors import DamagedFile, UserError
+from ssmlbench.core.files import read_own_json, write_json
 from ssmlbench.core.hyperparameters import as_typed, search_of
+from ssmlbench.core.paths import cache_root
 from ssmlbench.core.registry import location
 from ssmlbench.core.suggestions import did_you_mean
-from ssmlbench.plugins.loader import Plugins
+from ssmlbench.plugins.loader import METHOD, Plugins
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +31,10 @@ if TYPE_CHECKING:
     from ssmlbench.data import DatasetAdapter, Kind
     from ssmlbench.kit.estimator import Estimator
     from ssmlbench.kit.method import Method
+
+
+LIST_VERSION = 1
+"""Raised when the kept list of methods changes."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +97,14 @@ class MethodInfo:
             tuple(method.differences),
             location(method),
         )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> MethodInfo:
+        """The entry that `dataclasses.asdict` gave, after JSON."""
+        lists = {name: tuple(values[name]) for name in ("regimes", "differences")}
+        fields = tuple(HyperParameter(**field) for field in values["hyperparameters"])
+        file = Path(values["file"])
+        return cls(**{**values, **lists, "hyperparameters": fields, "file": file})
 
 
 @dataclass(frozen=True)
@@ -193,9 +212,46 @@ def datasets(plugin: str | Path | Iterable[str | Path] = ()) -> Catalogue[Datase
 
 
 def method_catalogue(plugins: Plugins) -> Catalogue[MethodInfo]:
-    """List the methods of loaded plugins."""
+    """List the methods of loaded plugins.
+
+    Those of an installation without others are kept in the cache: to read them off their classes takes the
+    imports of torch and scikit-learn.
+    """
+    file = None if plugins.files or plugins.in_memory else _kept_list()
+    if file is not None and (kept := _read_list(file)) is not None:
+        return Catalogue("method", kept)
     registry = plugins.methods
-    return Catalogue("method", [MethodInfo.of(registry[name]) for name in registry])
+    found = [MethodInfo.of(registry[name]) for name in registry]
+    if file is not None:
+        _write_list(file, found)
+    return Catalogue("method", found)
+
+
+def _kept_list() -> Path | None:
+    """Where the list of this installation's methods is kept; None if a package adds methods.
+
+    Such a package may be edited where it stands, without a trace in the key.
+    """
+    if entry_points(group=f"ssmlbench.{METHOD.folder}"):
+        return None
+    key = hashlib.sha256(f"{LIST_VERSION} {ssmlbench.__version__} {code_state()}".encode())
+    return cache_root() / "catalogue" / f"methods-{key.hexdigest()[:24]}.json"
+
+
+def _read_list(file: Path) -> list[MethodInfo] | None:
+    try:
+        return [MethodInfo.from_dict(values) for values in read_own_json(file)["methods"]]
+    except (OSError, DamagedFile, KeyError, TypeError, ValueError):
+        return None
+
+
+def _write_list(file: Path, found: Iterable[MethodInfo]) -> None:
+    with suppress(OSError):  # nothing depends on it
+        file.parent.mkdir(parents=True, exist_ok=True)
+        for old in file.parent.glob("methods-*.json"):
+            old.unlink(missing_ok=True)
+        entries = [{**dataclasses.asdict(one), "file": str(one.file)} for one in found]
+        write_json(file, {"methods": entries}, durable=False)
 
 
 def dataset_catalogue(plugins: Plugins) -> Catalogue[DatasetInfo]:

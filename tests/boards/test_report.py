@@ -34,7 +34,7 @@ from ssmlbench.boards.query import Query
 from ssmlbench.boards.render.slugs import slugs
 from ssmlbench.boards.report import sections as sections_module
 from ssmlbench.boards.report import write_figures
-from ssmlbench.boards.report.analyses import AnalysisFigure
+from ssmlbench.boards.report.analyses import AnalysisFigure, AnalysisSection
 from ssmlbench.boards.report.critical_difference import critical_differences
 from ssmlbench.boards.report.figures import DRAW, render
 from ssmlbench.boards.report.histories import (
@@ -257,6 +257,22 @@ def test_a_method_looks_the_same_in_analyses_as_in_the_other_figures() -> None:
     names = ["cap", "bce", "bbam", "mine", "softmatch", "freematch", "role"]
     assert styles_for(names) == Styles(names).among(names)
     assert len({style.colour for style in styles_for(names).values()}) == len(names)
+
+
+def test_figures_of_an_analysis_with_one_in_each_place_stand_side_by_side(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def figure(where: str) -> AnalysisFigure:
+        return AnalysisFigure(where, f"{where} · labels", "alt", lambda: panels(1)[0])
+
+    found = [
+        AnalysisSection("labels", "Per label.", [figure("a"), figure("b")], []),
+        AnalysisSection("vdfd", "Per epoch.", [figure("a"), figure("a"), figure("b")], []),
+    ]
+    monkeypatch.setattr(sections_module, "analysis_sections", lambda boards, query: found)
+    sections = report_sections([], Query(), ["analyses"])
+    shown = [[(group.heading, len(group.series)) for group in s.groups] for s in sections]
+    assert shown == [[("", 2)], [("a", 2), ("b", 1)]]
 
 
 def test_no_method_has_the_marker_of_the_baseline() -> None:

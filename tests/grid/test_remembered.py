@@ -96,7 +96,7 @@ def test_another_request_other_data_and_edited_code_are_other_grids(
     assert remembered() - before == {first}
     ssmlbench(*grid, "--set", "knn.neighbours=3")
     assert len(remembered() - before) == 2
-    monkeypatch.setattr("ssmlbench.grid.remembered.code_state", lambda: "edited")
+    monkeypatch.setattr("ssmlbench.core.code_state.code_state", lambda: "edited")
     ssmlbench(*grid)
     assert len(remembered() - before) == 3
     monkeypatch.undo()

@@ -18,6 +18,7 @@ from ssmlbench.cli.verbs import load_verb
 from ssmlbench.core.errors import PluginWarning, UserError
 from ssmlbench.core.registry import Registry
 from ssmlbench.plugins import loader
+from ssmlbench.plugins.catalogue import method_catalogue
 from ssmlbench.plugins.digest import code_digest
 from ssmlbench.plugins.loader import Plugins, load_file
 from tests.conftest import ROOT
@@ -398,3 +399,24 @@ def test_a_class_whose_file_does_not_load_says_so_each_time() -> None:
     for _ in range(2):
         with pytest.raises(UserError, match=r"broken\.py"):
             _ = registry["x"]
+
+
+def test_the_list_of_methods_is_kept_and_read_again_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path))
+    first = method_catalogue(Plugins())
+    (file,) = tmp_path.glob("catalogue/*.json")
+    asked = Plugins()
+    again = method_catalogue(asked)
+    assert "methods" not in vars(asked)  # no class was loaded for it
+    assert [again[name] for name in again] == [first[name] for name in first]
+    file.write_text(file.read_text().replace("cap", "cat"))  # damaged: read off the classes
+    assert list(method_catalogue(Plugins())) == list(first)
+    mine = write(tmp_path, METHOD)
+    assert "mine" in method_catalogue(Plugins([mine]))
+    assert "mine" not in method_catalogue(Plugins())
+    monkeypatch.setattr("ssmlbench.plugins.catalogue.code_state", lambda: "edited")
+    method_catalogue(Plugins())
+    (other,) = tmp_path.glob("catalogue/*.json")
+    assert other != file

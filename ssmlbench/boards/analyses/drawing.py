@@ -68,12 +68,13 @@ def explained(figure: Figure) -> Figure:
 
 BAND = "_mean over seeds, band: ± one standard deviation"
 DOTS = "_filled: mean over seeds, hollow: each seed"
+INTERVALS = "_bar: 95 % t interval over seeds"
 """What marks mean, as their labels; a legend leaves out a label that starts like this."""
 
 
 def _meanings(axes: Axes) -> list[str]:
     labels = {artist.get_label() for artist in axes.get_children()}
-    return [text.removeprefix("_") for text in (BAND, DOTS) if text in labels]
+    return [text.removeprefix("_") for text in (BAND, DOTS, INTERVALS) if text in labels]
 
 
 def panels(

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ssmlbench.boards.analyses.contract import Findings, table
-from ssmlbench.boards.analyses.drawing import dot_rows, finish, legend, line, panels, styles_for
+from ssmlbench.boards.analyses.drawing import (
+    INTERVALS,
+    dot_rows,
+    finish,
+    legend,
+    line,
+    panels,
+    styles_for,
+)
 from ssmlbench.boards.analyses.gradients import GRADIENTS, gradient_imbalance
 from ssmlbench.boards.baseline import LEAST_SEEDS
 from ssmlbench.boards.columns import COLUMNS, Column
@@ -99,7 +107,8 @@ def ablation_findings(
             own = [r for r in records if r["metric"] == metric.key and r["variant"] != base.name]
             for y, record in enumerate(own):
                 if not math.isnan(record["low"]):
-                    axis.plot([record["low"], record["high"]], [y, y], color=HUES[0], linewidth=1.6)
+                    ends = [record["low"], record["high"]]
+                    axis.plot(ends, [y, y], color=HUES[0], linewidth=1.6, label=INTERVALS)
             theirs = base.values(query, metric.key)
             rows = {
                 v.name: [

@@ -39,7 +39,7 @@ class MethodToggle:
 class Group:
     """The figures of one board or one level, under one heading."""
 
-    heading: str
+    heading: str  # empty: the figures say where they are from
     series: list[Series] = field(default_factory=list)
     dataset: str = ""  # whose figures they are; empty for several
     toggles: list[MethodToggle] = field(default_factory=list)
@@ -90,6 +90,8 @@ def _analyses(boards: Sequence[Board], query: Query) -> list[FigureSection]:
         heading = f"Analysis: {section.name}"
         key = f"analysis-{section.name}"
         groups = list(by_place.values())
+        if all(len(group.series) == 1 for group in groups):  # side by side; each says its place
+            groups = [Group("", [*section.figures])]
         found.append(FigureSection(key, heading, section.summary, groups, section.notes))
     return found
 

@@ -1,0 +1,32 @@
+"""A key of the code that this installation would run, found without importing it.
+
+What is kept under it in the cache holds as long as no file of it was written to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+from ssmlbench.core.paths import builtin_root
+
+INSTALLED = ("site-packages", "dist-packages")
+"""The folders of packages: their time changes when one is installed, updated or removed."""
+
+
+def code_state() -> str:
+    """A key of the engine, the built-in plugins, and the folders that packages are installed in."""
+    package = Path(__file__).resolve().parent.parent
+    folders = [package, *(builtin_root() / name for name in ("methods", "datasets"))]
+    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
+    installed = [path for path in map(Path, sys.path) if path.name in INSTALLED and path.is_dir()]
+    facts = [sys.version, *((str(file), *_stamp(file)) for file in (*files, *installed))]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def _stamp(file: Path) -> tuple[int, int, int]:
+    found = os.stat(file)  # noqa: PTH116 (a Path takes longer, and there are hundreds)
+    return found.st_ino, found.st_size, found.st_mtime_ns
