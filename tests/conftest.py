@@ -17,6 +17,7 @@ import torch
 
 torch.set_num_threads(1)
 os.environ.setdefault("SSMLBENCH_FSYNC", "0")  # no test cuts the power
+os.environ.setdefault("SSMLBENCH_CHECKPOINT_SECONDS", "0")  # runs of tests take less than a minute
 # Python writes bytecode beside plugins on users' machines: tests do not depend on the variable.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

@@ -14,6 +14,7 @@ from ssmlbench.cli.options import key_values
 from ssmlbench.core.paths import near
 from ssmlbench.core.plain_text import printable
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.core.stopping import EXIT_CODE, Stopped
 from ssmlbench.grid.engines import engines
 from ssmlbench.runs.folder import RunFolder
 
@@ -78,7 +79,7 @@ class GridCommand:
     noted: bool = False  # whether the user was told something about how the runs are made
 
     def make(self, specs: Sequence[RunSpec], plugins: Plugins) -> bool:
-        """Make the runs; the exit code is 1 if one failed, 130 after Ctrl-C.
+        """Make the runs; the exit code is 1 if one failed, 130 after Ctrl-C, 143 after SIGTERM.
 
         Returns whether all are made, and the user was told nothing about how.
         """
@@ -99,10 +100,11 @@ class GridCommand:
         try:
             with logs, Display(self.console, len(specs), self.quiet) as display:
                 outcome = self.dispatch.run(plan, logs.listening(display.report))
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             left = len(specs) - display.closed
             runs = "run" if left == 1 else "runs"
-            self._stop(f"stopped with {left} {runs} left; the same command continues from here")
+            line = f"stopped with {left} {runs} left; the same command continues from here"
+            self._stop(line, EXIT_CODE if isinstance(stop, Stopped) else 130)
         if isinstance(outcome, Submission):
             self._print_submission(outcome)
             return False
@@ -171,6 +173,6 @@ class GridCommand:
     def _print(self, line: str) -> None:
         self.console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
 
-    def _stop(self, line: str) -> NoReturn:
+    def _stop(self, line: str, code: int) -> NoReturn:
         Console(stderr=True).print(line, highlight=False, soft_wrap=True)
-        raise typer.Exit(130)
+        raise typer.Exit(code)

@@ -11,18 +11,26 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from ssmlbench.core.stopping import safe_point
+
 T = TypeVar("T")
 
 
 def ahead(make: Callable[[int], T], count: int, workers: int) -> Iterator[T]:
-    """make(0), make(1), … make(count - 1); with workers, up to two each are made in advance."""
+    """make(0), make(1), … make(count - 1); with workers, up to two each are made in advance.
+
+    A process that is asked to stop may stop before each of them.
+    """
     if workers < 1:
-        yield from map(make, range(count))
+        for i in range(count):
+            safe_point()
+            yield make(i)
         return
     pending: deque[Future[T]] = deque()
     with ThreadPoolExecutor(workers, thread_name_prefix="prefetch") as pool:
         try:
             for i in range(count):
+                safe_point()
                 pending.append(pool.submit(make, i))
                 if len(pending) > 2 * workers:
                     yield pending.popleft().result()

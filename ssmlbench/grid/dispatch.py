@@ -13,6 +13,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Event, Listener
 from ssmlbench.core.paths import near
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.core.stopping import sigterm_raises
 from ssmlbench.core.suggestions import one_of
 from ssmlbench.grid.engines import engines
 from ssmlbench.grid.engines.base import Engine, GridPlan, Submission
@@ -75,10 +76,11 @@ class Dispatch:
     def run(self, plan: GridPlan, listener: Listener = ignore) -> Summary | Submission:
         """Make the planned runs that are not finished, or submit them.
 
-        Ctrl-C ends the runs under way; their checkpoints stay.
+        Ctrl-C and SIGTERM end the runs under way, which save their state first.
         """
         check_writable(plan.context.results)
-        return self._engine.run(plan, listener)
+        with sigterm_raises():
+            return self._engine.run(plan, listener)
 
 
 def _not_its_option(name: str, value: Any, engine: str) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
     from ssmlbench.runs.context import RunContext
 
-VARIABLES = ("SSMLBENCH_CACHE", "SSMLBENCH_DATA")
+VARIABLES = ("SSMLBENCH_CACHE", "SSMLBENCH_DATA", "SSMLBENCH_CHECKPOINT_SECONDS")
 
 
 @dataclass(frozen=True)

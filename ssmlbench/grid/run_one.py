@@ -139,6 +139,7 @@ class SealedRun:
         self._deaths = 0
         self._failed: Failed | None = None
         self.pipe: Connection | None = None  # None: it could not be started
+        self._told = False  # to stop
         self._start()
 
     def next_event(self) -> Event:
@@ -167,12 +168,18 @@ class SealedRun:
         self._folder.record_failure(self.spec, text)
         return Failed(text)
 
+    def ask_to_stop(self) -> None:
+        """Have the processes save and end, if they are still there. `stop` waits for them."""
+        if self.pipe is not None and not self._told:
+            self._told = True
+            with suppress(OSError):
+                self.pipe.send_bytes(b"stop")
+
     def stop(self) -> None:
         """End the processes if they are still there, and wait until they are gone."""
         if self.pipe is None:
             return
-        with suppress(OSError):
-            self.pipe.send_bytes(b"stop")
+        self.ask_to_stop()
         with suppress(EOFError, OSError):
             while True:
                 self.pipe.recv_bytes()
@@ -209,6 +216,7 @@ class SealedRun:
         )
         try:
             self.pipe = fork_server().fork(JUDGE, TRAINING, request)
+            self._told = False
         except OSError as error:
             reason = RunFailed(f"no process could be started for it: {error}")
             self._failed = record_failure(self.spec, self.context, reason)

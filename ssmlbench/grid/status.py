@@ -131,8 +131,9 @@ def _running(path: Path, progress: RunProgress) -> RunState:
 
 
 def _stopped(path: Path, progress: RunProgress) -> RunState:
-    # Without a checkpoint the epochs that were made are lost.
-    epoch = progress.epoch if RunFolder(path).checkpoint_file.exists() else 0
+    # What was made after the last checkpoint is lost. An older version saved every epoch.
+    saved = progress.epoch if progress.saved is None else progress.saved
+    epoch = saved if RunFolder(path).checkpoint_file.exists() else 0
     return _run_state(path, "stopped", epoch=epoch, epochs=progress.epochs, where=progress.host)
 
 

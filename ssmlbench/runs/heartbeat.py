@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from ssmlbench.core.eta import EpochTimer, run_eta
 from ssmlbench.core.events import (
+    CheckpointSaved,
     Decoding,
     Encoding,
     EpochEnded,
@@ -50,6 +51,7 @@ class RunProgress:
     seconds_per_epoch: float | None = None
     losses: dict[str, float] = field(default_factory=dict)  # by term
     resumed: int | None = None  # the epoch of the checkpoint it continued from
+    saved: int | None = None  # the epoch of its last checkpoint
     host: str = ""
     pid: int = 0
     began: float = 0.0  # seconds since the epoch, as `time`
@@ -101,7 +103,9 @@ class Heartbeat:
                 )
             case Resumed(epoch):
                 self._timer.restart()
-                self._update(doing="training", epoch=epoch, resumed=epoch)
+                self._update(doing="training", epoch=epoch, resumed=epoch, saved=epoch)
+            case CheckpointSaved(epoch):
+                self._update(saved=epoch)
             case TrainingStarted():
                 self._timer.restart()
                 self._update(doing="training")

@@ -25,6 +25,7 @@ from ssmlbench.core.checksums import take_over
 from ssmlbench.core.errors import PluginWarning, RunFailed, RunStopped, UserError
 from ssmlbench.core.events import AlreadyDone, Closing, Done, Event, Failed, Notify
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.core.stopping import EXIT_CODE, Stopped, listen
 from ssmlbench.data import Task
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.judge import Judge
@@ -41,6 +42,8 @@ NOT_DUMPABLE = 4
 ADOPTS_ORPHANS = 36
 GRACE_SECONDS = 10.0
 """A training process that has closed its pipe is ending; one that takes longer is killed."""
+STOP_SECONDS = 10.0
+"""That a training process has to save its state when it is asked to stop; then it is killed."""
 KILL_ROUNDS = 100
 KILLED = -signal.SIGKILL
 
@@ -84,8 +87,9 @@ def judge_process(
     take_over(request.verified)
     _close_to_other_processes()
     adopt_orphans()
-    threading.Thread(target=_end_with_owner, args=(pipe, child), daemon=True).start()
     training = TrainingProcess(child, training_pipe, request.context.time_limit)
+    signal.signal(signal.SIGTERM, lambda *_: training.ask_to_stop())
+    threading.Thread(target=_end_with_owner, args=(pipe, training), daemon=True).start()
 
     def send(message: Event | Died) -> None:
         with suppress(OSError):  # nobody listens any more: _end_with_owner ends this process
@@ -94,10 +98,14 @@ def judge_process(
     last = _judged(request, training, send)
     training.end()
     shutil.rmtree(request.scratch, ignore_errors=True)
-    send(last)
+    if last is not None:
+        send(last)
 
 
-def _judged(request: SealedRequest, training: TrainingProcess, notify: Notify) -> Closing | Died:
+def _judged(
+    request: SealedRequest, training: TrainingProcess, notify: Notify
+) -> Closing | Died | None:
+    """The run's last message; None if it was stopped."""
     spec, context = request.spec, request.context
 
     def open_data() -> Task:
@@ -106,6 +114,8 @@ def _judged(request: SealedRequest, training: TrainingProcess, notify: Notify) -
 
     try:
         return judge_run(spec, open_data, context, training, notify)
+    except Stopped:
+        return None
     except Exception as error:
         killed = training.code == KILLED and not training.ended_by_judge
         if isinstance(error, RunStopped) and killed:
@@ -122,14 +132,19 @@ def _close_to_other_processes() -> None:
         ctypes.CDLL(None).prctl(NOT_DUMPABLE, 0, 0, 0, 0)
 
 
-def _end_with_owner(pipe: Connection, child: int) -> None:
-    """End both processes when the one that asked for the run ends, or wants it ended."""
-    with suppress(EOFError, OSError):
+def _end_with_owner(pipe: Connection, training: TrainingProcess) -> None:
+    """End both processes when the one that asked for the run ends, or wants it ended.
+
+    Training saves its state first, unless its owner says so twice.
+    """
+    try:
         pipe.recv_bytes()
-    with suppress(OSError):
-        os.kill(child, signal.SIGKILL)
-    kill_children()
-    os._exit(1)
+        training.ask_to_stop()
+        pipe.poll(STOP_SECONDS)
+    except (EOFError, OSError):
+        training.ask_to_stop()
+        time.sleep(STOP_SECONDS)
+    training.end_at_once()
 
 
 def adopt_orphans() -> None:
@@ -168,6 +183,7 @@ class TrainingProcess:
         self.timed_out = False
         self.ended_by_judge = False
         self.code: int | None = None
+        self._given = self._stopped = False
         self._gone = threading.Event()
         threading.Thread(target=self._reap, daemon=True).start()
 
@@ -181,7 +197,27 @@ class TrainingProcess:
 
     def _time_out(self) -> None:
         self.timed_out = True
-        self._kill()
+        self._terminate()
+        self.end(STOP_SECONDS)
+
+    def _terminate(self) -> None:
+        if not self._gone.is_set():
+            with suppress(OSError):
+                os.kill(self.pid, signal.SIGTERM)
+
+    def ask_to_stop(self) -> None:
+        """Have it save its state and end; where there is no training yet, end this process too."""
+        self._stopped = True
+        if not self._given:
+            self.end_at_once()
+        self._terminate()
+
+    def end_at_once(self) -> None:
+        """End it, what it left, and this process."""
+        with suppress(OSError):
+            os.kill(self.pid, signal.SIGKILL)
+        kill_children()
+        os._exit(1)
 
     def _kill(self) -> None:
         self.ended_by_judge = True
@@ -194,6 +230,7 @@ class TrainingProcess:
         alarm.daemon = True
         if self.time_limit is not None:
             alarm.start()
+        self._given = True
         try:
             self._give(assignment)
             while True:
@@ -204,6 +241,8 @@ class TrainingProcess:
                     notify(message)
         except TrainingGone:
             self.end(GRACE_SECONDS)
+            if self._stopped:
+                raise Stopped from None
             if self.timed_out:
                 raise RunStopped(
                     f"took longer than the time limit of {self.time_limit:g} s; with a longer "
@@ -231,6 +270,8 @@ class TrainingProcess:
 
 def _why(code: int | None) -> str:
     """What became of a training process that ended without a word."""
+    if code == EXIT_CODE:
+        code = -signal.SIGTERM
     if code is None or code >= 0:
         return (
             f"its training process ended early, with exit code {code}: did a plugin call os._exit?"
@@ -246,6 +287,7 @@ def _why(code: int | None) -> str:
 
 def training_process(request: SealedRequest, pipe: Connection) -> None:
     """Train, in a process that never holds a label it must not know. It does not return."""
+    listen()
     threading.Thread(target=_end_with_judge, args=(os.getppid(),), daemon=True).start()
     desk = JudgePipe(pipe)
     code = 1
@@ -261,6 +303,8 @@ def training_process(request: SealedRequest, pipe: Connection) -> None:
         assignment = pipe.recv()
         desk.report(train_together(assignment, plugins, desk, desk.notify, desk.fail))
         code = 0
+    except Stopped:
+        code = EXIT_CODE
     except BaseException as error:  # a plugin may call sys.exit, or raise what is no Exception
         with suppress(OSError):
             desk.fail(error, traceback.format_exc())

@@ -43,6 +43,7 @@ from ssmlbench.training.repeatable import (
     nondeterminism_text,
 )
 from ssmlbench.training.run_data import RunData, load_run_data
+from ssmlbench.training.saving import seconds_between_checkpoints
 from ssmlbench.training.trainer import Trainer, TrainingContext
 
 NOT_WANTED = "no model was wanted"
@@ -149,6 +150,7 @@ def _train(
         context.micro_batch,
         context.checkpoint_activations,
         processes,
+        seconds_between_checkpoints(),
     )
     trainer = Trainer(spec, learner, trained_encoder, run_data, training)
     notify(TrainingStarted())

@@ -1,4 +1,4 @@
-"""A run's state on disk between epochs: one safetensors file, replaced by an atomic rename.
+"""A run's state after an epoch, in memory and on disk: one safetensors file, replaced by an atomic rename.
 
 Tensors and JSON only; nothing in it can execute when it is read.
 """
@@ -40,6 +40,25 @@ class Stored:
         return int(self.facts["epoch"])
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """A copy of a state, which training may go on from."""
+
+    tensors: Mapping[str, Tensor]  # "section/name" → tensor
+    facts: str  # JSON
+    epochs: int  # that were finished then
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Mapping[str, Tensor]], facts: Mapping[str, Any]) -> Snapshot:
+        """Copy a state. tensors: section → name → tensor; facts: anything JSON can hold."""
+        flat = {
+            f"{section}/{name}": value.detach().cpu().contiguous().clone()
+            for section, values in tensors.items()
+            for name, value in values.items()
+        }
+        return cls(flat, json.dumps(facts), int(facts["epoch"]))
+
+
 class Checkpoint:
     """The file that a run's state is kept in."""
 
@@ -47,14 +66,14 @@ class Checkpoint:
         self.file = file
 
     def write(self, tensors: Mapping[str, Mapping[str, Tensor]], facts: Mapping[str, Any]) -> None:
-        """Replace the file. tensors: section → name → tensor; facts: anything JSON can hold."""
-        flat = {
-            f"{section}/{name}": value.detach().cpu().contiguous().clone()
-            for section, values in tensors.items()
-            for name, value in values.items()
-        }
+        """Replace the file, as `Snapshot.of` takes a state."""
+        self.publish(Snapshot.of(tensors, facts))
+
+    def publish(self, state: Snapshot) -> None:
+        """Replace the file by a state that was copied before."""
+        metadata = {"facts": state.facts, FIELD: UNSTAMPED}
         with atomic(self.file) as unfinished:
-            save_file(flat, unfinished, metadata={"facts": json.dumps(facts), FIELD: UNSTAMPED})
+            save_file(dict(state.tensors), unfinished, metadata=metadata)
             stamp(unfinished)
 
     def read(self) -> Stored | None:
@@ -100,11 +119,11 @@ class TrainingState:
     scheduler: LRScheduler
     progress: Progress
 
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Write the state after the present epoch."""
+    def snapshot(self) -> Snapshot:
+        """A copy of the state after the present epoch."""
         model, progress, optimisers = self.model, self.progress, self._optimisers()
         schedule = self.scheduler.state_dict()
-        checkpoint.write(
+        return Snapshot.of(
             {
                 "network": self._changed(model.network),
                 "ema": self._changed(model.ema.network),

@@ -1,4 +1,4 @@
-"""The training loop: warm-up on labelled rows, then epochs over both pools, a checkpoint an epoch.
+"""The training loop: warm-up on labelled rows, then epochs over both pools, its state saved on the way.
 
 It knows no method and no data set. Batches come from batching.py, scores from evaluation.py.
 """
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ssmlbench.core.errors import Diverged, UserError
-from ssmlbench.core.events import CheckpointSaved, EpochEnded, Notify, Resumed, Warned
+from ssmlbench.core.events import EpochEnded, Notify, Resumed, Warned
 from ssmlbench.core.seeds import stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.encoders import Encoder
@@ -34,6 +34,7 @@ from ssmlbench.training.model_file import ModelFile
 from ssmlbench.training.out_of_memory import BeforeStep, suppress_out_of_memory
 from ssmlbench.training.processes import Processes, SharedPass
 from ssmlbench.training.run_data import RunData
+from ssmlbench.training.saving import Saving
 from ssmlbench.training.step_log import StepLog
 
 LARGEST_DECAY = 50.0
@@ -52,6 +53,7 @@ class TrainingContext:
     micro_batch: int | None = None  # rows in the encoder at a time; None: all of a step
     checkpoint_activations: bool = False  # of the encoder's blocks, to be computed again
     processes: Processes | None = None  # that share the run; None: this one makes it alone
+    checkpoint_seconds: float = 0.0  # at least, between two checkpoints
 
 
 class Trainer:
@@ -85,12 +87,30 @@ class Trainer:
         self.pools = self.evaluator.pools(self.warmup_epochs)
         self.unchanged = UnchangedPools(self.pools)
         self.batching = Batching(spec, method, run_data, self.model, self.pools)
+        self.saving: Saving | None = None
+        if context.checkpoint is not None and (
+            context.processes is None or context.processes.leads
+        ):
+            how = (context.checkpoint, run_data.judge, context.notify, context.checkpoint_seconds)
+            self.saving = Saving(*how)
 
     def train(self) -> Trained:
         """Train from the start, or from the last checkpoint, to the last epoch.
 
-        Scores and pseudo-labels go to the judge of the run's data.
+        Scores and pseudo-labels go to the judge of the run's data. If it is stopped, what has not been
+        saved yet is saved first.
         """
+        try:
+            self._train()
+        except KeyboardInterrupt:
+            if self.saving is not None:
+                self.saving.write()
+            raise
+        if self.saving is not None:
+            self.saving.training_ended()
+        return self._trained()
+
+    def _train(self) -> None:
         torch.manual_seed(stream_seed(self.spec.seed, "setup"))
         self.method.setup(self.pools)
         self.unchanged.check("setup")
@@ -101,10 +121,9 @@ class Trainer:
                 self.start_phase(epoch)
             self.train_epoch(epoch)
             self.evaluator.select()
-            if epoch + 1 < self.spec.epochs:
-                self._save()
+            if self.saving is not None and epoch + 1 < self.spec.epochs:
+                self.saving.epoch_ended(self._state)
         self.evaluator.recorder.finish(self.evaluator)
-        return self._trained()
 
     def _trained(self) -> Trained:
         """What training reports, with the pieces that it computed in."""
@@ -304,13 +323,6 @@ class Trainer:
     def _keep(self, epoch: int) -> None:
         if self.context.model_file is not None:
             self.context.model_file.keep_network(epoch, self.model, self.method)
-
-    def _save(self) -> None:
-        leads = self.context.processes is None or self.context.processes.leads
-        if self.context.checkpoint is not None and leads:
-            self.evaluator.run_data.judge.save(self.progress.epoch + 1)
-            self._state.save(self.context.checkpoint)
-            self.context.notify(CheckpointSaved(self.progress.epoch + 1))
 
     def _resume(self) -> int:
         """Restore the last checkpoint: the epoch to continue with, 0 if there is none."""

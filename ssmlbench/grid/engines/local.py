@@ -151,6 +151,8 @@ class RunPool:
                     listener(ended.run.spec, event)
         finally:
             for left in self.running:
+                left.run.ask_to_stop()
+            for left in self.running:
                 left.run.stop()
 
     def _start_more(self) -> bool:
