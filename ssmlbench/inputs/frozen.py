@@ -11,7 +11,8 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -39,7 +40,8 @@ from ssmlbench.inputs.feature_cache import FeatureFolder, features_root
 from ssmlbench.inputs.mapped import MAPPED_BYTES, MappedFeatures, MappedRows, mapped_array
 from ssmlbench.inputs.prepared import Reading, prepared_inputs
 from ssmlbench.inputs.shards import folder_name
-from ssmlbench.inputs.splits import SplitInputs
+from ssmlbench.inputs.splits import LaterView, SplitInputs
+from ssmlbench.inputs.transfer import Transfer
 from ssmlbench.inputs.views import PATCHES, View, is_identity
 
 HalfPrecisionFeatures = npt.NDArray[np.float16]
@@ -238,7 +240,10 @@ class FrozenEncoder:
     def _encoded(
         self, inputs: SplitInputs, view: str, draw: int, shards: list[int]
     ) -> Iterator[tuple[int, HalfPrecisionFeatures]]:
-        """Yield the features of each shard; a random view depends on its rows and draw alone."""
+        """Yield the features of each shard; a random view depends on its rows and draw alone.
+
+        On a GPU a shard is read back while the next one is computed.
+        """
         size = min(self.encoder.batch_rows, SHARD_ROWS)
         batches = [
             (shard, start, min(start + size, (shard + 1) * SHARD_ROWS, len(inputs)))
@@ -246,32 +251,44 @@ class FrozenEncoder:
             for start in range(shard * SHARD_ROWS, min((shard + 1) * SHARD_ROWS, len(inputs)), size)
         ]
 
-        def load(i: int) -> Tensor:
+        transfer = Transfer(self.device)
+
+        def load(i: int) -> list[dict[str, Tensor | LaterView]]:
             _, start, stop = batches[i]
             generator = stream(0, "frozen", view, draw, start)
-            seen = inputs.view(np.arange(start, stop), view, generator)
-            return seen.pin_memory() if self.device.type == "cuda" else seen
+            return transfer.pinned([{view: inputs.view(np.arange(start, stop), view, generator)}])
 
         if self._built is None:
             self._built = self._build(inputs)
         encoder = self._built
         parts: list[Tensor] = []
+        on_their_way: deque[tuple[int, Callable[[], Tensor]]] = deque()
         threads = self.workers if inputs.on_the_fly else 0
-        for (shard, _, stop), batch in zip(
-            batches, ahead(load, len(batches), threads), strict=True
-        ):
+        moved = transfer.ahead(ahead(load, len(batches), threads))
+        for (shard, _, stop), (batch,) in zip(batches, moved, strict=True):
             with encoding_precision(self.device, self.spec):
-                features = encoder(batch.to(self.device, non_blocking=True))
+                features = encoder(batch[view])
             parts.append(features.float().half())
             if stop < min((shard + 1) * SHARD_ROWS, len(inputs)):
                 continue  # nothing is read back before the shard is complete
-            whole, parts = torch.cat(parts).cpu(), []
-            if not whole.isfinite().all():
-                raise RunFailed(
-                    f"--freeze: features of --backbone {self.spec.backbone} are not finite in half "
-                    "precision"
-                )
-            yield shard, whole.numpy()
+            on_their_way.append((shard, transfer.fetched(torch.cat(parts))))
+            parts = []
+            if len(on_their_way) > (0 if self.device.type == "cpu" else 1):
+                yield self._checked(*on_their_way.popleft())
+        for shard, fetch in on_their_way:
+            yield self._checked(shard, fetch)
+
+    def _checked(
+        self, shard: int, fetch: Callable[[], Tensor]
+    ) -> tuple[int, HalfPrecisionFeatures]:
+        """A shard and its features, which have to be finite."""
+        whole = fetch()
+        if not whole.isfinite().all():
+            raise RunFailed(
+                f"--freeze: features of --backbone {self.spec.backbone} are not finite in half "
+                "precision"
+            )
+        return shard, whole.numpy()
 
     def _raw(self, split: str) -> SplitInputs:
         """The encoder's inputs; those of one split at a time are in memory."""

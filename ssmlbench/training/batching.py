@@ -13,11 +13,11 @@ from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.splits import LaterView, ReadRows
+from ssmlbench.inputs.transfer import Moved, Transfer
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Batch, Forward, Pools
 from ssmlbench.training.model import Model
 from ssmlbench.training.run_data import RunData
-from ssmlbench.training.transfer import Moved, Transfer
 
 LEAST_EPOCH_STEPS, MOST_EPOCH_STEPS = 25, 150
 """Of an epoch on fixed features: 1,000 to 6,000 in the 40 epochs of a run (docs/recipe.md)."""

@@ -20,6 +20,7 @@ from ssmlbench.core.seeds import stream
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.inputs.splits import LaterView, RowNumbers, SplitInputs
+from ssmlbench.inputs.transfer import Transfer
 from ssmlbench.kit.contract import check_pseudo_labels
 from ssmlbench.kit.heads import Network
 from ssmlbench.kit.method import Method
@@ -29,7 +30,6 @@ from ssmlbench.protocol.judge import Judgements, checked_scores
 from ssmlbench.training.model import Model
 from ssmlbench.training.recording import Recorder, Watch
 from ssmlbench.training.run_data import RunData
-from ssmlbench.training.transfer import Transfer
 
 
 @dataclass

@@ -27,6 +27,7 @@ from ssmlbench.inputs.encoders import find_encoder
 from ssmlbench.inputs.feature_cache import FeatureFolder, cached_features, features_root
 from ssmlbench.inputs.frozen import FrozenEncoder
 from ssmlbench.inputs.prepared import prepared_inputs
+from ssmlbench.inputs.transfer import Transfer
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
@@ -34,6 +35,7 @@ from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.fork_server import fork_server
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.train import encoder_class
+from tests.support.simulated_device import SimulatedDevice
 from tests.support.tiny_models import save_tiny_bert, write_data_plugin
 
 BACKBONES: dict[str, dict[str, Any]] = {
@@ -113,6 +115,40 @@ def test_features_are_read_back_once_a_shard(
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: read.append(len(self)) or cpu(self))
     encoder.computed("train", "plain")
     assert read == [24, 24, 12]
+
+
+@pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter:UserWarning")
+def test_on_a_device_no_batch_waits_and_a_shard_is_read_while_the_next_one_is_computed(
+    tiny: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = frozen(tiny, asked(tiny, "tiny-images"))
+    monkeypatch.setattr(features, "SHARD_ROWS", 24)
+    monkeypatch.setattr(here.encoder, "batch_rows", 8)
+    expected = rows_of(here.computed("train", "weak"))
+    log: list[str] = []
+    fetched = Transfer.fetched
+
+    def logged(self: Transfer, tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
+        log.append(f"{len(tensor)} rows are done")
+        fetch = fetched(self, tensor)
+        return lambda: log.append(f"{len(tensor)} rows are read") or fetch()
+
+    monkeypatch.setattr(Transfer, "fetched", logged)
+    with SimulatedDevice() as sim:
+        there = dataclasses.replace(here, device=sim.device)
+        there._built = there._build(there._raw("train"))
+        before = sim.traffic.copied()
+        found = rows_of(there.computed("train", "weak"))
+        traffic = sim.traffic.since(before)
+    assert torch.equal(found, expected)
+    assert not traffic.waits
+    assert not traffic.unpinned
+    assert traffic.to_device.total() == 8  # batches
+    assert traffic.to_host.total() == 3  # shards
+    assert log == [
+        *("24 rows are done", "24 rows are done", "24 rows are read"),
+        *("12 rows are done", "24 rows are read", "12 rows are read"),
+    ]
 
 
 def test_the_key_of_features_names_a_device_and_its_precision_but_not_the_cpu(

@@ -145,11 +145,19 @@ class SimulatedDevice(TorchDispatchMode):
         kwargs = dict(kwargs or {})
         given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         there = [x for x in given if isinstance(x, SimulatedTensor)]
-        target = kwargs.get("device")
+        target = kwargs.get("device", next((x for x in args if isinstance(x, torch.device)), None))
         made_there = torch.device(target).type == NAME if target is not None else bool(there)
         if not there and not made_there:
             return func(*args, **kwargs)
         name, packet = str(func), func.overloadpacket
+        if torch.is_inference_mode_enabled() and packet not in WAITS:
+            TorchDispatchMode.__enter__(self)  # also for the parts of the operation
+            try:  # there operations arrive whole: `to`, which copies, and not the copy
+                parts = func.decompose(*args, **kwargs)
+            finally:
+                TorchDispatchMode.__exit__(self, None, None, None)
+            if parts is not NotImplemented:
+                return parts
         if packet in COPIES:
             # copy_(to, from): the result is where its first argument is
             lands_there = made_there if packet is ATEN._to_copy else _on(args[0])

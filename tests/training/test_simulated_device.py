@@ -16,12 +16,12 @@ from torch import Tensor
 
 from ssmlbench.checks.toy import Toy, same_bits, spec_for, toy, toy_trainer, train
 from ssmlbench.core.events import EpochEnded, Event
+from ssmlbench.inputs.transfer import Transfer
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.training.ema import Ema
 from ssmlbench.training.evaluation import Outcome
 from ssmlbench.training.trainer import StepLog, Trainer
-from ssmlbench.training.transfer import Transfer
 from tests.support.simulated_device import MixedDevices, SimulatedDevice, traffic_of_steps
 
 ALL = {

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ssmlbench.core.seeds import stream
 from ssmlbench.inputs.splits import Inputs, LaterView
+from ssmlbench.inputs.transfer import Transfer
 from ssmlbench.inputs.views import natural_views
-from ssmlbench.training.transfer import Transfer
 
 CPU = torch.device("cpu")
 

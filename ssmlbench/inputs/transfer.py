@@ -1,11 +1,12 @@
 """Inputs on their way to the device: from pinned memory, a batch ahead on a side stream, seen there.
 
-On the CPU nothing is moved. Which rows and views a batch has is decided elsewhere.
+What the device has computed comes back without a wait for it. On the CPU nothing is moved. Which rows and
+views a batch has is decided elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
@@ -39,6 +40,10 @@ class SideStream(Protocol):
         """Let the device's own stream wait for a mark, and use these tensors from then on."""
         ...
 
+    def computed(self) -> Callable[[], object]:
+        """Waits, when it is called, until the device has done what its own stream has so far."""
+        ...
+
 
 class CudaSideStream:
     """A second stream of a CUDA device."""
@@ -61,6 +66,13 @@ class CudaSideStream:
         own.wait_event(mark)  # type: ignore[arg-type]
         for tensor in tensors:  # or their memory could be given away while they are in use
             tensor.record_stream(own)
+
+    def computed(self) -> Callable[[], object]:
+        """Waits, when it is called, until the device has done what its own stream has so far."""
+        done: Callable[[], object] = (
+            torch.cuda.current_stream(self.device).record_event().synchronize
+        )
+        return done
 
 
 class Transfer:
@@ -126,6 +138,20 @@ class Transfer:
         assert self.side is not None
         self.side.wait(mark, [tensor for parts in moved for tensor in parts.values()])
         return moved
+
+    def fetched(self, tensor: Tensor) -> Callable[[], Tensor]:
+        """Start to copy a tensor to the host; what is returned waits for the copy, and gives it."""
+        if self.device.type in SEEN_ON_CPU:
+            return tensor.cpu
+        copy = torch.empty(tensor.shape, dtype=tensor.dtype).pin_memory()
+        copy.copy_(tensor, non_blocking=True)
+        arrived = self.side.computed() if self.side is not None else lambda: None
+
+        def wait() -> Tensor:
+            arrived()
+            return copy
+
+        return wait
 
     def moved(self, batch: Sequence[Parts[PartName]]) -> Moved[PartName]:
         """The batch on the device; rows go there once, however many views are taken of them."""
