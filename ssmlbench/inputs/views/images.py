@@ -90,7 +90,10 @@ def _mirrored(images: Tensor, chosen: Tensor | None) -> Tensor:
         there = chosen.to(images.device, non_blocking=True)[:, None, None, None]
         return torch.where(there, images.flip(3), images)
     seen = images.clone()
-    seen[chosen] = images[chosen].flip(3)
+    for row in (
+        chosen.nonzero().flatten().tolist()
+    ):  # all at once, photographs are copied twice more
+        seen[row] = images[row].flip(2)
     return seen
 
 
