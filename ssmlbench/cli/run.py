@@ -101,6 +101,7 @@ def command_of(
     """Where and how the runs are made, and what is printed. fresh: runs are left to make for sure."""
     from ssmlbench.grid.run_one import get_ready
 
+    devices_of_a_run(where)  # before anything is started
     if fresh and engine["engine"] == "local" and not where.dry_run:
         get_ready()  # it imports torch while this process does
     from ssmlbench.runs.execute import quieten
@@ -109,6 +110,16 @@ def command_of(
     command = unchecked_command(where, engine, results)
     command.dispatch.check()
     return command
+
+
+def devices_of_a_run(where: Where) -> int:
+    """How many share a run. Of the copies that torchrun has started, all but the first end here."""
+    from ssmlbench.grid.torchrun import Copies
+
+    copies = Copies.of_environment()
+    if not copies.leads:
+        raise typer.Exit
+    return copies.devices(where.gpus)
 
 
 def unchecked_command(where: Where, engine: dict[str, Any], results: Path) -> GridCommand:
@@ -124,7 +135,7 @@ def unchecked_command(where: Where, engine: dict[str, Any], results: Path) -> Gr
         decoded_cache=where.decoded_cache,
         keep_model=where.keep_model,
         keep_features=where.keep_features,
-        gpus=where.gpus,
+        gpus=devices_of_a_run(where),
         micro_batch=where.micro_batch,
         checkpoint_activations=where.checkpoint_activations,
         time_limit=seconds(where.time_limit, "--time-limit"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from ssmlbench.core.events import Closing, Done, Event, Failed, Resumed
 from ssmlbench.grid.engines.local import LocalEngine
 from ssmlbench.grid.resources import Machine
 from ssmlbench.grid.run_one import run_one
+from ssmlbench.grid.torchrun import Copies
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.folder import RunFolder
@@ -132,12 +135,71 @@ def test_several_gpus_that_are_not_there_and_several_jobs_are_refused(
         LocalEngine().check(RunContext(tmp_path, "auto", gpus=2))
 
 
-def test_a_command_under_torchrun_says_what_to_type(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+# --------------------------------------------------------------------------------- torchrun
+
+
+def under_torchrun(patch: pytest.MonkeyPatch, count: int, here: int, number: int) -> None:
+    patch.setenv("TORCHELASTIC_RUN_ID", "none")
+    for name, value in {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": here, "RANK": number}.items():
+        patch.setenv(name, str(value))
+
+
+def test_of_the_copies_that_torchrun_starts_the_first_makes_the_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UserError, match="without torchrun, with --gpus 2"):
-        LocalEngine().check(RunContext(tmp_path, "cpu"))
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    LocalEngine().check(RunContext(tmp_path, "cpu"))
+    assert Copies.of_environment() == Copies()
+    under_torchrun(monkeypatch, 1, 1, 0)
+    assert Copies.of_environment().devices(3) == 3
+    under_torchrun(monkeypatch, 2, 2, 0)
+    assert [Copies.of_environment().devices(gpus) for gpus in (1, 2)] == [2, 2]
+    LocalEngine().check(RunContext(tmp_path, "cpu", gpus=2))
+    with pytest.raises(UserError, match="--gpus 3: torchrun has started 2 copies"):
+        Copies.of_environment().devices(3)
+    under_torchrun(monkeypatch, 4, 2, 0)
+    with pytest.raises(UserError, match="on several machines"):
+        Copies.of_environment().devices(1)
+
+
+@pytest.mark.parametrize(("number", "gpus"), [(0, 1), (1, 2)])
+def test_copies_that_would_each_make_every_run_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int, gpus: int
+) -> None:
+    """A program of the user's that calls ssmlbench."""
+    under_torchrun(monkeypatch, 2, 2, number)
+    with pytest.raises(UserError, match="start it once, with gpus=2"):
+        LocalEngine().check(RunContext(tmp_path, "cpu", gpus=gpus))
+
+
+def test_another_copy_ends_and_starts_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ssmlbench: Any
+) -> None:
+    under_torchrun(monkeypatch, 2, 2, 1)
+    monkeypatch.setattr("ssmlbench.grid.run_one.get_ready", lambda: pytest.fail("started"))
+    ended = ssmlbench("run", "--method", "bce", "--dataset", "multidigits", "--results", tmp_path)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert not list(tmp_path.rglob("spec.json"))
+
+
+@pytest.mark.slow  # three processes that import torch
+def test_a_command_under_torchrun_has_the_bits_of_the_same_number_of_gpus(
+    tmp_path: Path, cache: Path
+) -> None:
+    _, expected, _ = make(tmp_path / "two", "cap", gpus=2)
+    typed = ["run", "--method", "cap", "--dataset", "strips", "--pi", 0.4, "--epochs", 3]
+    typed += ["--warmup-epochs", 1, "--batch-size", 16, "--labelled-batch-size", 7, "--threads", 1]
+    typed += ["--plugin", PLUGINS, "--device", "cpu", "--results", tmp_path / "torchrun"]
+    launch = [
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        2,
+        "-m",
+        "ssmlbench",
+    ]
+    subprocess.run([sys.executable, *map(str, [*launch, *typed])], check=True, timeout=300)
+    (found,) = (tmp_path / "torchrun").rglob("scores.safetensors")
+    assert np.array_equal(load_file(found)["scores"], scores_of(expected))
+    assert (
+        json.loads((found.parent / "result.json").read_text())["made_with"]["device"] == "2 × cpu"
+    )

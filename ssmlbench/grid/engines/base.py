@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from ssmlbench.core.events import Listener
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.queue_file import queued
 from ssmlbench.grid.run_one import Summary, not_made
+from ssmlbench.grid.torchrun import Copies
 
 if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
@@ -90,7 +90,7 @@ class Engine(ABC):
         from ssmlbench.training.device import check_device_name, pick_device
 
         check_device_name(context.device)
-        _check_launcher()
+        Copies.of_environment().check(context.gpus)
         if self.runs_here:
             pick_device(context.device)
         elif ":" in context.device:
@@ -109,16 +109,6 @@ class Engine(ABC):
     @abstractmethod
     def run(self, plan: GridPlan, listener: Listener) -> Summary | Submission:
         """Make every run of the plan that is not finished, or hand it to a queue."""
-
-
-def _check_launcher() -> None:
-    """Refuse a command of which torchrun has started several copies: each would make every run."""
-    copies = os.environ.get("WORLD_SIZE", "1")
-    if "TORCHELASTIC_RUN_ID" in os.environ and copies != "1":
-        raise UserError(
-            f"torchrun has started {copies} copies of this command; type it once, without torchrun, "
-            f"with --gpus {copies}"
-        )
 
 
 class WaitingEngine(Engine):

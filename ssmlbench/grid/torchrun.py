@@ -1,0 +1,61 @@
+"""Commands of which torchrun has started copies: the first one makes the runs, the others end.
+
+The processes that share a run are started by the run itself, after its labels are locked. From torchrun
+comes their number.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from ssmlbench.core.errors import UserError
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What torchrun says about this process."""
+
+    count: int = 1  # on all machines
+    here: int = 1  # on this machine
+    number: int = 0  # of this one
+
+    @property
+    def leads(self) -> bool:
+        """Whether this copy makes the runs."""
+        return self.number == 0
+
+    @classmethod
+    def of_environment(cls) -> Copies:
+        """As the environment has it; one copy without torchrun."""
+        if "TORCHELASTIC_RUN_ID" not in os.environ:
+            return cls()
+        names = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK")
+        count, here, number = (os.environ.get(name, "") for name in names)
+        if not all(word.isdecimal() for word in (count, here, number)):
+            raise UserError(f"torchrun: {', '.join(names)} must be numbers in its environment")
+        return cls(int(count), int(here), int(number))
+
+    def devices(self, gpus: int) -> int:
+        """Devices that share each run. gpus: as typed, 1 if it was not."""
+        if self.count == 1:
+            return gpus
+        if self.here != self.count:
+            raise UserError(
+                f"torchrun has started {self.count} copies of this command on several machines; the "
+                "devices of a run are on one: type --nnodes 1, or see --engine"
+            )
+        if gpus not in (1, self.count):
+            raise UserError(
+                f"--gpus {gpus}: torchrun has started {self.count} copies of this command; leave "
+                "--gpus out"
+            )
+        return self.count
+
+    def check(self, gpus: int) -> None:
+        """Raise a UserError if every copy would make every run. gpus: that share each run."""
+        if self.count > 1 and not (self.leads and gpus == self.count):
+            raise UserError(
+                f"torchrun has started {self.count} copies of this program, each of which would make "
+                f"every run; start it once, with gpus={self.count}"
+            )
