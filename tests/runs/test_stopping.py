@@ -46,6 +46,13 @@ class Killed(BaseException):
     """As SIGKILL: nobody saves anything."""
 
 
+QUICK: set[tuple[str, type[BaseException]]] = {
+    ("bce", KeyboardInterrupt),
+    ("cap", Stopped),
+    ("softmatch", Killed),
+}
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Plugins:
     folder = tmp_path_factory.mktemp("plugins")
@@ -99,8 +106,14 @@ def saved_epochs(folder: RunFolder) -> tuple[int, int]:
     return training, judge
 
 
-@pytest.mark.parametrize("how", [Stopped, KeyboardInterrupt, Killed])
-@pytest.mark.parametrize(("method", "selection"), WAYS)
+@pytest.mark.parametrize(
+    ("method", "selection", "how"),
+    [
+        pytest.param(*way, how, marks=() if (way[0], how) in QUICK else pytest.mark.slow)
+        for way in WAYS
+        for how in (Stopped, KeyboardInterrupt, Killed)
+    ],
+)
 def test_ended_again_and_again_at_random_points_a_run_has_the_bits_of_one_that_was_not(
     found: Plugins,
     undisturbed: Callable[..., Any],
@@ -122,7 +135,7 @@ def test_ended_again_and_again_at_random_points_a_run_has_the_bits_of_one_that_w
             raise how
 
     monkeypatch.setattr(prefetch, "safe_point", count_down)
-    for _ in range(12):
+    for _ in range(8):
         counter[0], epochs = draw.randrange(5, 80), []
         before = saved_epochs(folder)[0]
 
