@@ -188,11 +188,6 @@ def verify_trailer(file: Path) -> None:
     _once(file, "trailer", lambda: _compare_trailer(file))
 
 
-def trailer_is_own(file: Path) -> None:
-    """Note that this process has just written the file, and need not read it again to compare it."""
-    _once(file, "trailer", lambda: None)
-
-
 def _compare_trailer(file: Path) -> None:
     with file.open("rb") as opened:
         left = max(0, os.fstat(opened.fileno()).st_size - TRAILER_BYTES)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssmlbench.core.checksums import append_trailer, failures, trailer_is_own, verify_trailer
+from ssmlbench.core.checksums import append_trailer, failures, verify_trailer
 from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.events import Notify, Waiting, Warned
 from ssmlbench.core.files import atomic, read_json
@@ -104,7 +104,6 @@ class ShardFolder:
             with unfinished.open("wb") as opened:
                 np.save(opened, rows)
             append_trailer(unfinished)
-        trailer_is_own(self.shard_file(number))
 
     def belongs_to(self, dataset: str) -> bool:
         """Whether the rows are of this data set."""
