@@ -17,6 +17,7 @@ from ssmlbench.cli.analyse_variants import ablation, sensitivity
 from ssmlbench.cli.board_options import BoardOptions, board_numbers
 from ssmlbench.cli.options import wide_console
 from ssmlbench.cli.run_options import Command, in_panel, parameter, with_options
+from ssmlbench.core.garbage import rare_collection
 
 analyse_app = typer.Typer(
     help="Analyse finished runs: why, not only which.", no_args_is_help=True, add_completion=False
@@ -89,7 +90,7 @@ def show_findings(found: Sequence[Findings], out: Path) -> None:
     from ssmlbench.boards.render import Document, print_document
 
     print_document(Document([findings.table for findings in found]), "table", wide_console())
-    with Console(stderr=True).status("drawing the figures"):
+    with rare_collection(), Console(stderr=True).status("drawing the figures"):
         written = write_findings(found, out)
     stems = dict.fromkeys(file.with_suffix("").name for file in written)
     typer.echo(f"{out}: {', '.join(f'{stem}.*' for stem in stems)}")

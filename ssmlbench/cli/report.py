@@ -11,6 +11,7 @@ from rich.console import Console
 from ssmlbench.cli.board_options import BoardOptions, board_numbers
 from ssmlbench.cli.options import typed_list
 from ssmlbench.cli.run_options import with_options
+from ssmlbench.core.garbage import rare_collection
 from ssmlbench.core.suggestions import one_of
 
 
@@ -22,12 +23,13 @@ def report(
     numbers: dict[str, str | None],
 ) -> None:
     """Write one self-contained HTML page: leaderboards, figures, training curves, provenance."""
-    from ssmlbench.boards.report import write_report
+    with rare_collection():
+        from ssmlbench.boards.report import write_report
 
-    query = options.query(numbers)
-    boards = options.boards(query)
-    with Console(stderr=True).status("drawing the figures"):
-        write_report(boards, query, out)
+        query = options.query(numbers)
+        boards = options.boards(query)
+        with Console(stderr=True).status("drawing the figures"):
+            write_report(boards, query, out)
     typer.echo(f"{out}: {sum(len(board.runs) for board in boards)} runs")
 
 
@@ -57,7 +59,8 @@ def plot(
     for kind in kinds:
         one_of(kind, FIGURE_KINDS, "--figure")
     query = options.query(numbers)
-    boards = options.boards(query)
-    with Console(stderr=True).status("drawing the figures"):
-        written = write_figures(boards, query, out, formats, kinds)
+    with rare_collection():
+        boards = options.boards(query)
+        with Console(stderr=True).status("drawing the figures"):
+            written = write_figures(boards, query, out, formats, kinds)
     typer.echo(f"{out}: {len(written)} files")

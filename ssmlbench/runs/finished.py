@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ssmlbench.core.checksums import FIELD, checksum_holds
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.garbage import no_collection
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.index import WORTH_IT, RunIndex, file_stamp
 from ssmlbench.runs.schema import (
@@ -104,7 +103,7 @@ def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
     for root in map(Path, roots):
         if not root.is_dir():
             raise UserError(f"no results folder at {root}; `ssmlbench run` makes one")
-        with _without_garbage_collection():
+        with no_collection():
             paths = run_paths(root)
             index = RunIndex(root)
             if len(paths) >= WORTH_IT:
@@ -161,15 +160,3 @@ def _load(file: Path | str) -> object:
         raise SchemaError(f"cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError):
         raise SchemaError("damaged, not a whole JSON file") from None
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """No GC while reading: passes over thousands of long-lived dicts take time and free nothing."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
