@@ -19,7 +19,36 @@ if TYPE_CHECKING:
 
 
 SPARSE_ENTRIES = 2**22
-"""Rows × labels from which the truth may be stored as lists of labels: below, it is small anyway."""
+"""Rows × labels from which truth and scores may be stored sparsely: below, they are small anyway."""
+
+
+def _stored_scores(scores: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """The scores as they are stored: a matrix, or what is not 0 in it where that is much smaller.
+
+    Nothing is rounded: neighbours and trees give most of many labels a score of exactly 0.
+    """
+    whole = np.ascontiguousarray(scores)
+    if whole.size < SPARSE_ENTRIES or whole.dtype != np.float32:
+        return {"scores": whole}
+    given = whole.view(np.uint32) != 0  # by bits: -0.0 is kept
+    values = np.count_nonzero(given)
+    if 2 * (values * whole.itemsize + whole.size // 8) > whole.nbytes:
+        return {"scores": whole}
+    return {
+        "scores_values": whole[given],
+        "scores_given": np.packbits(given),
+        "scores_shape": np.array(whole.shape),
+    }
+
+
+def _read_scores(stored: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    """Take the scores out of what was stored, in either form; a KeyError if they are not there."""
+    if "scores" in stored:
+        return stored.pop("scores")
+    values, bits = stored.pop("scores_values"), stored.pop("scores_given")
+    scores = np.zeros(stored.pop("scores_shape"), dtype=np.float32)
+    scores[np.unpackbits(bits, count=scores.size).view(np.bool_).reshape(scores.shape)] = values
+    return scores
 
 
 def _stored_truth(truth: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
@@ -71,7 +100,7 @@ class StoredScores:
         except SafetensorError:
             raise ValueError(f"{file} is not a whole safetensors file") from None
         try:
-            scores, truth = stored.pop("scores"), _read_truth(stored)
+            scores, truth = _read_scores(stored), _read_truth(stored)
         except KeyError:
             raise ValueError(f"{file} has no scores or no truth") from None
         with safe_open(file, framework="numpy") as opened:
@@ -92,7 +121,7 @@ class StoredScores:
         from safetensors.numpy import save_file
 
         tensors = {
-            "scores": np.ascontiguousarray(self.scores),
+            **_stored_scores(self.scores),
             **_stored_truth(self.truth),
             **self.parameters,
         }

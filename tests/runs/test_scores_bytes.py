@@ -48,3 +48,27 @@ def test_a_large_truth_is_stored_as_lists_where_they_are_smaller(
     assert found.truth.dtype == bool
     np.testing.assert_array_equal(found.scores, stored.scores)
     assert found.parameters == {}
+
+
+@pytest.mark.parametrize(("zeros", "sparse"), [(0.0, False), (0.5, False), (0.98, True)])
+def test_large_scores_that_are_mostly_zero_are_stored_without_the_zeros_to_the_bit(
+    zeros: float, sparse: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(0)
+    values = random.random((300, 201), dtype=np.float32)
+    values[random.random(values.shape) < zeros] = 0
+    values[0, 0], values[1, 1] = -0.0, np.float32(1e-45)  # a zero with a sign, the smallest number
+    stored = StoredScores(values, values > 0.9, {"thresholds": np.ones(201)})
+    file = tmp_path / "scores.safetensors"
+    stored.write(file)
+    assert "scores" in load_file(file)  # a small run's file is as it always was
+    monkeypatch.setattr(scores, "SPARSE_ENTRIES", 1)
+    stored.write(file)
+    assert ("scores" not in load_file(file)) == sparse
+    found = StoredScores.read(tmp_path)
+    assert found.scores.dtype == np.float32
+    assert found.scores.tobytes() == values.tobytes()
+    np.testing.assert_array_equal(found.truth, stored.truth)
+    assert list(found.parameters) == ["thresholds"]
+    if sparse:
+        assert file.stat().st_size < values.nbytes / 4
