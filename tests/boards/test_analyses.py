@@ -23,6 +23,7 @@ from ssmlbench.boards.analyses.labels import (
     class_accuracies,
     frequency_groups,
     label_f1,
+    neighbours,
     two_class_vca,
     vca,
 )
@@ -117,6 +118,18 @@ def test_vdfd_is_the_difference_of_the_variances_and_its_summary_the_mean_size()
     statistics[0, 0], statistics[0, 1] = [0.3, 0.1, np.nan], [0.1, 0.4, 0.2]
     assert np.allclose(variance_difference(statistics)[0], [0.2, -0.3, np.nan], equal_nan=True)
     assert summary_curve(statistics).tolist() == pytest.approx([0.25, 0.0])
+
+
+@pytest.mark.parametrize("labels", [1, 6, 200, 201, 3000])
+def test_a_figure_has_a_point_for_each_label_or_for_neighbours_of_many(labels: int) -> None:
+    order = np.random.default_rng(0).permutation(labels)
+    at, groups = neighbours(order)
+    assert len(at) == len(groups) == min(labels, 200)
+    assert np.concatenate(groups).tolist() == order.tolist()  # every label in one point
+    place = np.argsort(order)
+    assert at == [place[group].mean() for group in groups]
+    if labels <= 200:
+        assert at == list(range(labels))
 
 
 def test_labels_are_chosen_by_name_or_number_or_from_frequent_to_rare() -> None:

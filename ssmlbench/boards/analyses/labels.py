@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GROUPS = ("head", "medium", "tail")
+MOST_POINTS = 200
+"""Of more labels the figure has means of neighbours by frequency; the table has every label."""
 
 
 class LabelsAnalysis(Analysis):
@@ -185,6 +187,13 @@ def _mean(values: Values) -> float:
     return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
 
 
+def neighbours(order: NDArray[np.intp]) -> tuple[list[float], list[NDArray[np.intp]]]:
+    """The labels in groups that a point each is drawn of, and where: one label, or some of many."""
+    groups = np.array_split(order, min(len(order), MOST_POINTS))
+    sizes = np.array([len(group) for group in groups])
+    return list(sizes.cumsum() - (sizes + 1) / 2), groups
+
+
 def _figure(
     cell: RunCell,
     precisions: Mapping[str, Sequence[Values]],
@@ -196,8 +205,10 @@ def _figure(
     shown = list(precisions)[:MOST_LINES]
     styles = styles_for(shown)
     figure, axes = panels(3, height=215)
+    places, groups = neighbours(order)
     for row in shown:
-        line(axes[0], range(len(order)), [p[order] for p in precisions[row]], styles[row], row)
+        drawn = [np.array([_mean(p[group]) for group in groups]) for p in precisions[row]]
+        line(axes[0], places, drawn, styles[row], row)
     if len(order) <= 24:
         texts = [names[k] if len(names[k]) <= 12 else f"{names[k][:11]}…" for k in order]
         axes[0].set_xticks(range(len(order)), texts, rotation=60, ha="right", fontsize=7.5)
@@ -205,7 +216,9 @@ def _figure(
         axes[0],
         f"Labels, {cell.where}",
         f"label, most frequent first ({source})",
-        "average precision",
+        "average precision"
+        if len(groups) == len(order)
+        else "average precision, mean of neighbours",
     )
     width = 0.8 / max(len(shown), 1)
     for i, row in enumerate(shown):
