@@ -142,7 +142,8 @@ def _top_k_of(scores: NDArray[Any], k: NDArray[np.int64]) -> NDArray[np.bool_]:
     # A value sort is several times faster than an argsort. Only rows with ties at the k-th score,
     # or with k = 0 and so no k-th score, then need their tied labels counted off.
     at = np.minimum(scores.shape[1] - k, scores.shape[1] - 1)
-    cut = np.take_along_axis(np.sort(scores, axis=1), at[:, None], axis=1)
+    first = np.arange(len(scores)) * scores.shape[1]
+    cut = np.sort(scores, axis=1).ravel()[first + at][:, None]
     chosen: NDArray[np.bool_] = scores >= cut
     over = np.flatnonzero(count(chosen, axis=1) > k)
     above, tied = scores[over] > cut[over], scores[over] == cut[over]

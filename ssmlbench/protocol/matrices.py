@@ -40,8 +40,22 @@ def per_label(name: str, values: ArrayLike, like: NDArray[Any]) -> NDArray[Any]:
 
 
 def count(mask: NDArray[np.bool_], axis: int) -> NDArray[np.int64]:
-    """The number of True along an axis; summing in 32 bits takes half the time of NumPy's default."""
-    counts: NDArray[np.int64] = mask.sum(axis=axis, dtype=np.int32).astype(np.int64)
+    """The number of True along an axis; summed in bytes as far as they reach, which is up to 255.
+
+    NumPy's default, sums of 64 bits, takes two to four times as long.
+    """
+    if mask.ndim == 1:
+        return np.asarray(np.count_nonzero(mask), dtype=np.int64)
+    ones, most = mask.view(np.uint8), np.iinfo(np.uint8).max
+    counts: NDArray[np.int64]
+    if axis == 1:
+        wide = np.uint8 if mask.shape[1] <= most else np.int32
+        counts = ones.sum(axis=1, dtype=wide).astype(np.int64)
+        return counts
+    whole = len(ones) // most * most
+    parts = ones[:whole].reshape(-1, most, mask.shape[1]).sum(axis=1, dtype=np.uint8)
+    counts = parts.sum(axis=0, dtype=np.int64)
+    counts += ones[whole:].sum(axis=0, dtype=np.uint8)
     return counts
 
 

@@ -146,8 +146,9 @@ class Predictions:
                 _average_precision(column, own, self.weights_by_row)
                 for column, own in zip(columns, positive, strict=True)
             ]
-        sets = 1 if self.weights is None else len(self.weights)
-        return np.stack([np.broadcast_to(label, sets) for label in labels], axis=1)
+        if self.weights is None:
+            return np.concatenate(labels)[None]
+        return np.stack([np.broadcast_to(label, len(self.weights)) for label in labels], axis=1)
 
 
 def _average_precision(
@@ -156,13 +157,17 @@ def _average_precision(
     """Mean over a label's positives of (positives reaching its score) / (rows reaching it)."""
     if not positive.any():
         return np.array([np.nan])
-    own = np.sort(column.compress(positive))
-    first = np.flatnonzero(np.concatenate(([True], own[1:] != own[:-1])))
+    own = column.compress(positive)
+    own.sort()
+    fresh = np.ones(own.size, np.bool_)
+    np.not_equal(own[1:], own[:-1], out=fresh[1:])
+    first = np.flatnonzero(fresh)
     levels = own[first]  # the distinct scores of positives, ascending
     if weights is None:
         reach = reaching(column, levels).astype(np.float64)[:, None]
         hits = (own.size - first).astype(np.float64)[:, None]
-        group = np.diff(first, append=own.size).astype(np.float64)[:, None]
+        ends = np.append(first[1:], own.size)
+        group = (ends - first).astype(np.float64)[:, None]
     else:
         rows = np.argsort(column)
         start = np.searchsorted(column, levels, sorter=rows)
@@ -181,7 +186,7 @@ def reaching(column: NDArray[Any], levels: NDArray[Any]) -> NDArray[np.intp]:
     Entries are put into cells of equal width. Only those in the cells of levels, mostly few, are then
     sorted and compared: less than half the time of sorting all.
     """
-    rows, cells = len(column), min(len(column) // 2, MOST_CELLS)
+    rows, cells = len(column), min(len(column) // 4, MOST_CELLS)
     low, width = levels[0], float(levels[-1]) - float(levels[0])
     ratio = cells / width if width > 0 else np.inf
     wide = column.dtype in (np.float32, np.float64) and 0 < ratio < np.finfo(column.dtype).max
@@ -193,19 +198,22 @@ def reaching(column: NDArray[Any], levels: NDArray[Any]) -> NDArray[np.intp]:
 
     def cell_of(values: NDArray[Any]) -> NDArray[np.intp]:
         """Never a smaller one for a larger value: rounding keeps the order."""
-        with np.errstate(over="ignore"):
-            place = (values - low) * scale
-        cell: NDArray[np.intp] = np.clip(place, -1, cells, out=place).astype(np.intp) + 1
+        place = values - low
+        place *= scale
+        cell: NDArray[np.intp] = np.clip(place, -1, cells, out=place).astype(np.intp)
+        cell += 1
         return cell
 
-    cell, at = cell_of(column), cell_of(levels)
+    with np.errstate(over="ignore"):
+        cell, at = cell_of(column), cell_of(levels)
     shared = np.zeros(cells + 2, np.bool_)
     shared[at] = True
-    near = np.sort(column.compress(shared.take(cell)))
+    near = column.compress(shared.take(cell))
+    near.sort()
     counts = np.bincount(cell, minlength=cells + 2)
     counts[at] = 0  # they are in `near`
     above = np.add.reduceat(counts, at)[::-1].cumsum()[::-1]
-    reached: NDArray[np.intp] = len(near) - np.searchsorted(near, levels) + above
+    reached: NDArray[np.intp] = len(near) - near.searchsorted(levels) + above
     return reached
 
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import average_precision_score, f1_score, hamming_loss
 
 from ssmlbench.protocol.decisions import RULES, calibrated_thresholds, decide, fit_rules
+from ssmlbench.protocol.matrices import count
 from ssmlbench.protocol.metrics import (
     CONVENTIONS,
     METRICS,
@@ -460,3 +461,16 @@ def test_what_reaches_a_level_is_counted_exactly(name: str, kind: type, share: f
     expected = [(column >= level).sum() for level in levels[:50]]
     assert reaching(column, levels)[:50].tolist() == expected
     assert reaching(column, levels[-1:]).tolist() == [(column >= levels[-1]).sum()]
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (254, 3), (255, 3), (256, 3), (1000, 7), (5, 255), (5, 256), (3, 700)]
+)
+@pytest.mark.parametrize("density", [0.0, 0.3, 1.0])
+def test_counts_are_right_beyond_what_a_byte_holds(shape: tuple[int, int], density: float) -> None:
+    mask = np.random.default_rng(0).random(shape) < density
+    for matrix in (mask, np.asfortranarray(mask), mask[::2], mask[:, ::2]):
+        for axis in (0, 1):
+            assert count(matrix, axis).dtype == np.int64
+            np.testing.assert_array_equal(count(matrix, axis), matrix.sum(axis=axis))
+    assert count(mask[:, 0], 0) == mask[:, 0].sum()
