@@ -277,5 +277,7 @@ class Evaluator(Scorer):
         rows = len(self.run_data.observation.unlabelled)
         check_pseudo_labels(targets, trust, rows, self.method.labels)
         trusted = trust > 0
-        positive = (targets >= 0.5) & trusted
+        del decided, trust  # of a large pool, before more of its size is made
+        positive = targets >= 0.5
+        positive &= trusted
         self.run_data.judge.grade(self.progress.epoch + 1, positive, trusted)

@@ -26,7 +26,13 @@ from ssmlbench.kit import pseudo_labels
 from ssmlbench.kit.estimator import Estimator
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Pool, Pools
-from ssmlbench.kit.pseudo_labels import label_blocks, nth_largest
+from ssmlbench.kit.pseudo_labels import (
+    class_aware_labels,
+    label_blocks,
+    nth_largest,
+    pooled_class_aware_labels,
+    tied_positives,
+)
 from ssmlbench.plugins.digest import code_texts
 from ssmlbench.plugins.loader import Plugins, load_file
 from ssmlbench.protocol.judge import Judge
@@ -108,6 +114,33 @@ def test_pseudo_labels_do_not_depend_on_the_blocks(
         made.append(method.state_dict())
     for key, value in made[0].items():
         torch.testing.assert_close(made[1][key], value, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("entries", [2**22, 1000, 1])
+@pytest.mark.parametrize("rows", [0, 1, 150])
+def test_labels_of_a_pool_are_those_of_the_rule_in_a_quarter_of_the_memory(
+    rows: int, entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pseudo_labels, "BLOCK_ENTRIES", entries)
+    torch.manual_seed(rows)
+    scores, prior = torch.randn(rows, 30).round(decimals=1), torch.linspace(0, 1, 30).double()
+    targets, trust, tied = pooled_class_aware_labels(scores, prior, 0.8, 0.7)
+    expected = class_aware_labels(scores, prior, 0.8, 0.7)
+    assert {targets.dtype, trust.dtype} == {torch.int8}
+    assert torch.equal(targets.float(), expected[0])
+    assert torch.equal(trust.float(), expected[1])
+    assert torch.equal(tied, tied_positives(expected[0], prior))
+
+
+def test_the_features_of_both_pools_are_made_once_and_belong_to_the_caller() -> None:
+    pools = trainer_of(METHODS["bbam"]).pools
+    whole = pools.features("raw")
+    assert not pools.unlabelled._outputs  # no second copy
+    parts = [pool.features(model="raw", view="weak") for pool in (pools.labelled, pools.unlabelled)]
+    assert torch.equal(whole, torch.cat(parts))
+    again = pools.features("raw")  # from what the pools keep now
+    again.zero_()
+    assert torch.equal(whole, torch.cat(parts))
 
 
 def random_pools(labels: int) -> Pools:

@@ -2,6 +2,9 @@
 
 SIDE is `training`, with vectors in a memory map and a judge that keeps nothing, or `judge`. The peak is
 that of memory which is not a file's, in bytes. A run of its own process: earlier peaks would hide it.
+
+`python -m tests.support.large_runs table ROWS ROWS [METHOD …]` measures every method, or some, at two
+sizes in a process each, and prints what a million rows take by the line through both, and seconds.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import numpy as np
 import torch
 
 from ssmlbench.checks.toy import spec_for
+from ssmlbench.core.errors import UserError
 from ssmlbench.inputs.encoders import Vector
 from ssmlbench.inputs.mapped import MappedRows, mapped_array
 from ssmlbench.inputs.scaling import Scale
@@ -122,8 +126,55 @@ def judge(rows: int) -> int:
     return peak.bytes
 
 
+def table(sizes: list[int], methods: list[str]) -> None:
+    """Print a line for each method: its peaks, and what follows for a million rows."""
+    few, many = sizes
+    for name in methods:
+        measured = [in_a_process(name, rows) for rows in sizes]
+        if any(isinstance(found, str) for found in measured):
+            line = f"{name:22}{measured[-1]}"
+        else:
+            (peak, seconds), (higher, longer) = measured
+            each, cost = (higher - peak) / (many - few), (longer - seconds) / (many - few)
+            line = f"{name:22}{peak / 1e9:6.2f}{higher / 1e9:6.2f} GB; a million rows:"
+            line += f"{(peak + each * (1_000_000 - few)) / 2**30:6.2f} GiB"
+            line += (
+                f"; {seconds:.1f} and {longer:.1f} s, {cost * 1e6:.0f} s more for a million rows"
+            )
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+
+def in_a_process(method: str, rows: int) -> tuple[int, float] | str:
+    """The peak and the CPU seconds of training in a child, which has imported everything; or an error."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                peak = training(method, rows, Path(scratch))
+                said = f"{peak} {time.process_time()}"
+            except UserError as error:
+                said = f"refused: {error}"
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    words = said.split()
+    return (
+        said or "failed"
+        if not words or words[0] == "refused:"
+        else (int(words[0]), float(words[1]))
+    )
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    if sys.argv[1] == "table":
+        table([int(rows) for rows in sys.argv[2:4]], sys.argv[4:] or sorted(Plugins().methods))
+        sys.exit()
     side, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     with tempfile.TemporaryDirectory() as scratch:
         found = training(name, count, Path(scratch)) if side == "training" else judge(count)
