@@ -85,6 +85,11 @@ def label_notes(names: Sequence[str], counts: Mapping[str, LabelCounts]) -> list
             "read so"
         )
     train = counts["train"]
+    if len(names) > 1 and not train.unknown and not train.negatives:
+        notes.append(
+            "every training row has every label; if its lists hold a 0 or 1 for each label, write them "
+            "as columns, one a label"
+        )
     if train.unknown and not train.negatives:
         notes.append(
             "no training label is negative, only positive or unknown: -1 and empty cells are read as "

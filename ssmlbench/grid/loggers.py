@@ -151,6 +151,7 @@ class WandbLogger(RunLogger):
         """Write a run with the curves, the spec as its configuration, and the last metrics."""
         import wandb
 
+        mode: Any = os.environ.get("WANDB_MODE", "offline")
         logged = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "ssmlbench"),
             name=run.name,
@@ -159,7 +160,7 @@ class WandbLogger(RunLogger):
             job_type=run.spec.variant,
             config=dict(run.values),
             dir=str(self.folder),
-            mode=os.environ.get("WANDB_MODE", "offline"),
+            mode=mode,
             settings=wandb.Settings(silent=True),
         )
         for epoch, values in run.curves:

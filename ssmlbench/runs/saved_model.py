@@ -63,6 +63,11 @@ class SavedModel:
             self.spec = dataclasses.replace(self.spec, backbone=absolute_backbone(backbone))
         self.device = pick_device(device)
         self.options = EncoderOptions.of(self.spec)
+        place = Path(self.spec.backbone)
+        if place.is_absolute() and not place.exists():
+            raise UserError(
+                f"{place}: the encoder of this model is not there; --backbone says where its weights are"
+            )
         self.encoder = find_encoder(plugins.encoders, self.spec.backbone, self.card.kind)
         self.notes = self._differences(plugins)
         if state := stored.tensors.get("encoder"):

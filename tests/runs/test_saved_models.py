@@ -109,6 +109,8 @@ def test_it_works_elsewhere_with_the_encoder_in_another_place(
     shutil.rmtree(tmp_path / "results")
     shutil.move(bert, elsewhere)
     raws = test_inputs(tiny, "tiny-text")
+    with pytest.raises(UserError, match="not there; --backbone says where"):
+        SavedModel(moved, tiny, device="cpu")
     model = SavedModel(moved, tiny, backbone=str(elsewhere), device="cpu")
     assert np.allclose(model.scores(raws), scores, atol=2e-5)
     other = save_tiny_bert(tmp_path / "other weights", seed=1)

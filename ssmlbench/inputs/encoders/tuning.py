@@ -6,6 +6,8 @@ and stays in eval mode, so its normalisation statistics and dropout are fixed to
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -94,9 +96,8 @@ def _add_adapters(encoder: Encoder, blocks: list[nn.Module], spec: RunSpec) -> N
             f"--tune lora: the blocks of --backbone {encoder.name} have no linear layers; "
             "--layers N trains the last N of them"
         )
-    config = LoraConfig(
-        r=spec.lora_rank, lora_alpha=spec.lora_alpha, target_modules=linear, lora_dropout=0.0
-    )
+    size: dict[str, Any] = {"r": spec.lora_rank, "lora_alpha": spec.lora_alpha}
+    config = LoraConfig(**size, target_modules=linear, lora_dropout=0.0)
     inject_adapter_in_model(config, encoder)
 
 
