@@ -226,6 +226,32 @@ def test_more_runs_than_an_array_holds_are_several_arrays() -> None:
     assert all(len(runs) == 1 for array in arrays for runs in array)
 
 
+def test_a_run_that_is_queued_again_does_not_look_stopped(tmp_path: Path, plugins: Plugins) -> None:
+    """When its time is up submitit queues the job again, and ends it: the run saves, and tells of it."""
+    (spec,) = specs_of(plugins, "held")
+    context = RunContext(tmp_path / "results", "cpu")
+    folder = RunFolder.of(context.results, spec)
+
+    class TimeIsUp:
+        """A payload in whose run the job's time is up."""
+
+        def __init__(self) -> None:
+            self.context = context
+
+        def run(self, spec: RunSpec, notify: object) -> None:
+            folder.path.mkdir(parents=True)
+            folder.progress_file.write_text("{}")
+            job.checkpoint()
+            assert not folder.progress_file.exists()
+            folder.progress_file.write_text("{}")  # by the judge, which has stored a checkpoint
+            raise SystemExit(-1)  # as submitit does
+
+    job = slurm_engine.Job(TimeIsUp(), [spec])  # type: ignore[arg-type]
+    with pytest.raises(SystemExit):
+        job()
+    assert not folder.progress_file.exists()
+
+
 @pytest.mark.parametrize(("module", "extra"), [("ray", "ray"), ("submitit", "slurm")])
 def test_a_missing_package_is_one_line_with_what_to_install(
     module: str, extra: str, monkeypatch: pytest.MonkeyPatch

@@ -213,12 +213,12 @@ def test_a_short_run_writes_no_checkpoint_and_a_long_one_at_most_one_in_the_time
 
 
 @pytest.mark.parametrize("typed", ["soon", "-1", "nan"])
-def test_a_time_that_is_none_is_one_line(
-    found: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str
+def test_a_time_that_is_none_is_one_line_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str
 ) -> None:
     monkeypatch.setenv(saving.VARIABLE, typed)
     with pytest.raises(UserError, match=f"{saving.VARIABLE}={typed}: must be a number of seconds"):
-        execute(spec_of(found, "bce"), found, RunContext(tmp_path, "cpu", 1))
+        Dispatch(RunContext(tmp_path, "cpu", 1)).check()
 
 
 # ----------------------------------------------------------------------------- in its processes

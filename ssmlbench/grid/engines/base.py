@@ -88,8 +88,10 @@ class Engine(ABC):
         Of a device on another machine only the name can be checked.
         """
         from ssmlbench.training.device import check_device_name, pick_device
+        from ssmlbench.training.saving import seconds_between_checkpoints
 
         check_device_name(context.device)
+        seconds_between_checkpoints()
         Copies.of_environment().check(context.gpus)
         if self.runs_here:
             pick_device(context.device)

@@ -45,6 +45,7 @@ class Job:
     def __init__(self, payload: RunPayload, specs: Sequence[RunSpec]):
         self.payload = payload
         self.specs = [spec.as_dict() for spec in specs]
+        self._queued_again = False
 
     def __call__(self) -> list[Closing]:
         """Make the runs, with their progress as lines of the job's log."""
@@ -52,21 +53,31 @@ class Job:
 
         specs = [RunSpec.from_dict(spec) for spec in self.specs]
         events = []
-        with Display(_log_console(), len(specs)) as display:
-            for spec in specs:
-                event = self.payload.run(spec, partial(display.report, spec))
-                display.report(spec, event)
-                events.append(event)
+        self._queued_again = False
+        try:
+            with Display(_log_console(), len(specs)) as display:
+                for spec in specs:
+                    event = self.payload.run(spec, partial(display.report, spec))
+                    display.report(spec, event)
+                    events.append(event)
+        finally:
+            if self._queued_again:  # the run has written of its progress when it saved its state
+                self._forget_progress()
         return events
 
     def checkpoint(self) -> Any:
         """Queue the job again; the run continues from its own checkpoint."""
         from submitit.helpers import DelayedSubmission
 
+        self._queued_again = True
+        self._forget_progress()
+        return DelayedSubmission(self)
+
+    def _forget_progress(self) -> None:
+        """A run that is queued again has not stopped."""
         for spec in self.specs:
             folder = RunFolder.of(self.payload.context.results, RunSpec.from_dict(spec))
             folder.progress_file.unlink(missing_ok=True)
-        return DelayedSubmission(self)
 
 
 def _log_console() -> Any:
