@@ -48,7 +48,7 @@ OLDEST := .venv-oldest
 test-oldest:
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/pip install --quiet --constraint constraints-oldest.txt --editable . \
-		hypothesis pyte pytest pytest-xdist submitit
+		build hatchling hypothesis pyte pytest pytest-xdist submitit
 	$(OLDEST)/bin/pytest $(TESTS)
 
 bench: $(DEV)

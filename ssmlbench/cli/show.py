@@ -103,12 +103,12 @@ def _print_metrics(run: Finished, sort: str, every: bool, console: Console) -> N
         _line(console, "  it learnt from every labelled row, and was judged on none")
         return
     console.print(metrics_table(run.result["metrics"]))
-    if "per_label" not in run.result:
+    if (per_label := run.per_label) is None:
         _line(console, "no results per label: it was made before they were stored")
         return
     frame = RunResult(run).per_label().reset_index()
     one_of(sort, tuple(frame.columns), "--sort")
-    rule = run.result["per_label"]["rule"]
+    rule = per_label["rule"]
     table = Table(title=f"by label ({rule})", title_justify="left", box=None, pad_edge=False)
     for column in frame.columns:
         table.add_column(column.replace("_", " "), justify="left" if column == "label" else "right")

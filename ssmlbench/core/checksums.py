@@ -6,6 +6,7 @@ behind any other binary file. A folder's JSON file may also list the digests of 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -27,6 +28,10 @@ TRAILER_BYTES = len(TRAILER) + 64
 
 LARGEST_HEADER = 100_000_000
 """Of a safetensors file, by its specification."""
+
+
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
+"""Errors of a process, which say nothing about the file."""
 
 
 class FileFacts(TypedDict):
@@ -91,12 +96,9 @@ def verify_beside(
     written = record.stat().st_mtime_ns
     for name, facts in files.items():
         file = record.parent / name
-        try:
-            found = file.stat()
-        except FileNotFoundError:
-            if needed is not None and name not in needed:
-                continue
-            raise DamagedFile(file, "it is missing") from None
+        if needed is not None and name not in needed and not os.path.lexists(file):
+            continue
+        found = _stat(file)
         if found.st_size != facts["bytes"]:
             raise DamagedFile(file, f"it has {found.st_size:,} bytes, not {facts['bytes']:,}")
         if found.st_mtime_ns > written:
@@ -214,11 +216,28 @@ def _compare(file: Path, found: object, expected: object) -> None:
 
 def _once(file: Path, what: str, verify: Callable[[], None]) -> None:
     """Call `verify`, unless this process did so and the file has not been touched since."""
-    try:
-        facts = file.stat()
-    except FileNotFoundError:
-        raise DamagedFile(file, "it is missing") from None
+    facts = _stat(file)
     key = (file.absolute(), what, facts.st_ino, facts.st_size, facts.st_mtime_ns)
-    if key not in _verified:
+    if key in _verified:
+        return
+    try:
         verify()
-        _verified.add(key)
+    except OSError as error:
+        raise _unreadable(file, error) from None
+    _verified.add(key)
+
+
+def _stat(file: Path) -> os.stat_result:
+    try:
+        return file.stat()
+    except OSError as error:
+        raise _unreadable(file, error) from None
+
+
+def _unreadable(file: Path, error: OSError) -> Exception:
+    """Say that something else than our file is there: a folder, a loop of links, a bad sector."""
+    if isinstance(error, FileNotFoundError):
+        return DamagedFile(file, "it is missing")
+    if error.errno in EXHAUSTED:
+        return error
+    return DamagedFile(file, f"it cannot be read ({error.strerror})")

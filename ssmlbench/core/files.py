@@ -55,6 +55,8 @@ def atomic(file: Path, durable: bool = True) -> Iterator[Path]:
         yield unfinished
         if durable:
             flush(unfinished)
+        with suppress(OSError):
+            file.rmdir()  # an empty folder of that name is no file of ours
         unfinished.replace(file)
         if durable:
             flush(file.parent)
@@ -62,6 +64,16 @@ def atomic(file: Path, durable: bool = True) -> Iterator[Path]:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
         raise
+
+
+def discard(file: Path) -> None:
+    """Delete a file of ours, or what stands in its place: a link, or an empty folder."""
+    try:
+        file.unlink(missing_ok=True)
+    except OSError:  # Linux and macOS have different words for a folder
+        if not file.is_dir():
+            raise
+        file.rmdir()
 
 
 @contextmanager

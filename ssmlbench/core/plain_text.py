@@ -8,6 +8,8 @@ def printable(text: str) -> str:
 
     A terminal would obey an escape sequence, and a lone surrogate cannot be encoded.
     """
+    if text.isascii() and text.isprintable():
+        return text
     whole = text.encode("utf-8", "replace").decode()
     return "".join(
         c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in whole

@@ -106,7 +106,7 @@ def _rows_of(
         yield name, read_image(file)
     elif whole_texts:
         check_plain(file)
-        yield name, file.read_text(encoding="utf-8", errors="replace")
+        yield name, file.read_text(encoding="utf-8-sig", errors="replace")
     else:
         check_plain(file)
         for number, line in numbered_lines(file, "utf-8-sig"):
@@ -148,7 +148,9 @@ def _input_columns(
     if found := next((name for name in named if name in there), None):
         return [found]
     if kind == "vector" and column is None:  # a model that knows no names
-        return [name for name in there if name not in (*ID_COLUMNS, *INDEX_COLUMNS)]
+        numbers = [name for name in there if name not in (*ID_COLUMNS, *INDEX_COLUMNS)]
+        if numbers or not there:
+            return numbers
     raise UserError(
         f"{table.file}: no column {' or '.join(dict.fromkeys(named))} (it has: {', '.join(there)}); "
         "name it with --column"

@@ -69,6 +69,10 @@ def open_text(file: Path) -> Iterator[TextIO]:
             raw.seek(0)
             encoding = encoding_of(file, start)
             yield io.TextIOWrapper(raw, encoding=encoding, errors="surrogateescape", newline="")
+    except UnicodeDecodeError as error:  # bytes below 128 cannot be kept: half a character, say
+        raise UserError(
+            f"{file}: not a whole text in {error.encoding} ({error.reason}); save it as UTF-8"
+        ) from None
     except (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
         if file.suffix.lower() not in PACKINGS:
             raise

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ssmlbench.core.checksums import failures, verify_file, verify_stamp
 from ssmlbench.core.errors import DamagedFile, UserError
-from ssmlbench.core.files import PART, read_json, read_own_json, write_json
+from ssmlbench.core.files import PART, discard, read_json, read_own_json, write_json
 from ssmlbench.core.keep_alive import is_fresh
 from ssmlbench.core.locks import Busy, Lock, is_held
 from ssmlbench.core.paths import cache_root
@@ -166,9 +166,9 @@ class Checkup:
         damaged = [*folder.damaged(), *more]
         for damage in damaged:
             found = Finding(damage.file, damage.reason, "deleted; computed again when needed")
-            self._repair(found, partial(damage.file.unlink, missing_ok=True))
+            self._repair(found, partial(discard, damage.file))
         if damaged and not self.dry_run:
-            folder.about_file.unlink(missing_ok=True)
+            discard(folder.about_file)
 
     # ------------------------------------------------------------------------------------- findings
 
@@ -190,7 +190,7 @@ class Checkup:
                 self._repair(found, partial(_remove_lock, file))
 
     def _delete(self, file: Path, problem: str, remedy: str) -> None:
-        self._repair(Finding(file, problem, remedy), lambda: file.unlink(missing_ok=True))
+        self._repair(Finding(file, problem, remedy), lambda: discard(file))
 
     def _repair(self, finding: Finding, repair: Callable[[], object]) -> None:
         """Repair it, unless this is a dry run; a repair that fails leaves something to do."""

@@ -6,6 +6,7 @@ Files of newer or older versions are read as far as they can be.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -67,7 +68,7 @@ def read_states(roots: Iterable[Path]) -> list[RunState]:
             raise UserError(f"no results folder at {root}; `ssmlbench run` makes one")
         waiting = read_queues(root)
         for path in (root / relative for relative in run_paths(root)):
-            state = _state(path, _names(path), waiting.pop(path, None))
+            state = _state(path, waiting.pop(path, None) if waiting else None)
             if state is not None:
                 states.append(state)
         states += [_queued_state(entry) for entry in waiting.values()]
@@ -76,16 +77,13 @@ def read_states(roots: Iterable[Path]) -> list[RunState]:
 
 def state_of(results: Path, spec: RunSpec) -> RunState | None:
     """The state of one run; None if it has no folder."""
-    path = RunFolder.of(results, spec).path
-    try:
-        return _state(path, _names(path), None)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    return _state(RunFolder.of(results, spec).path, None)
 
 
-def _state(path: Path, names: set[str], queued: Queued | None) -> RunState | None:
-    if "result.json" in names:
+def _state(path: Path, queued: Queued | None) -> RunState | None:
+    if os.path.lexists(f"{path}/result.json"):  # of most runs: to list their folders takes longer
         return _run_state(path, "done")
+    names = _names(path)
     progress = error = None
     if "progress.json" in names:
         progress = read_record(path / "progress.json", RunProgress)
@@ -159,6 +157,6 @@ def _run_state(path: Path, state: str, name: str = "", **facts: Any) -> RunState
 def _names(folder: Path) -> set[str]:
     """The names in a run's folder; none if it was removed since it was listed, as a failed run's is."""
     try:
-        return {entry.name for entry in folder.iterdir()}
-    except FileNotFoundError:
+        return set(os.listdir(folder))  # noqa: PTH208 (a Path makes one of each)
+    except (FileNotFoundError, NotADirectoryError):
         return set()

@@ -28,7 +28,7 @@ from ssmlbench.core.checksums import FIELD, UNSTAMPED, stamp
 from ssmlbench.core.cpu import core_count
 from ssmlbench.core.errors import DamagedFile, RunFailed, UserError
 from ssmlbench.core.events import Encoding, Notify
-from ssmlbench.core.files import atomic, write_json
+from ssmlbench.core.files import atomic, discard, write_json
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
@@ -233,7 +233,7 @@ class FrozenEncoder:
             check_weights(self.encoder, self.spec)
         except UserError:
             for number in range(shards):
-                folder.shard_file(number).unlink(missing_ok=True)
+                discard(folder.shard_file(number))
             raise
 
     @torch.inference_mode()

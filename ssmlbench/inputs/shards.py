@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ssmlbench.core.checksums import append_trailer, failures, verify_trailer
 from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.events import Notify, Waiting, Warned
-from ssmlbench.core.files import atomic, read_json
+from ssmlbench.core.files import atomic, discard, read_json
 from ssmlbench.core.locks import Busy, Lock, acquire_telling
 
 
@@ -76,9 +76,9 @@ class ShardFolder:
         """Delete damaged files, which the caller makes again; whether there are any."""
         for damage in damaged:
             notify(Warned(f"{damage}; it is {again} again"))
-            damage.file.unlink(missing_ok=True)
+            discard(damage.file)
         if damaged:
-            self.about_file.unlink(missing_ok=True)
+            discard(self.about_file)
         return bool(damaged)
 
     @contextmanager
@@ -120,7 +120,7 @@ class ShardFolder:
             return False
         try:
             # First: an entry that is half deleted must not look complete.
-            self.about_file.unlink(missing_ok=True)
+            discard(self.about_file)
             shutil.rmtree(self.path, ignore_errors=True)
         finally:
             lock.release(remove=True)

@@ -16,6 +16,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import import_module
@@ -31,7 +32,7 @@ from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.core.surroundings import noted_changes
 from ssmlbench.plugins.contract import check_contract
 from ssmlbench.plugins.source_lines import defined_at
-from ssmlbench.plugins.watch import attempts_of, watch
+from ssmlbench.plugins.watch import attempts_of, watched_import
 
 if TYPE_CHECKING:
     from ssmlbench.core.data_options import DataOptions
@@ -269,10 +270,9 @@ def load_file(file: Path) -> ModuleType:
         raise UserError(f"{file}: not a Python file, a data folder or an ARFF file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up while the file is still running
-    if file.parent not in (builtin_root() / kind.folder for kind in (METHOD, DATASET)):
-        watch(file)
+    own = file.parent in (builtin_root() / kind.folder for kind in (METHOD, DATASET))
     try:
-        with noted_changes():
+        with noted_changes(), nullcontext() if own else watched_import(file):
             spec.loader.exec_module(module)
         if tried := attempts_of(file):
             raise PermissionError(f"it {tried[0]}: labels are sealed")

@@ -6,9 +6,13 @@ training process has a seal of its own (runs/seal.py).
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import threading
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +20,41 @@ from ssmlbench.core.paths import cache_root
 from ssmlbench.core.sealed_files import HOLDS_LABELS, HOLDS_RESULTS, INDEX, TASKS, in_tasks
 
 EVENTS = ("open", "os.rename", "os.link", "os.symlink", "os.remove", "sqlite3.connect")
+OWN_MODULES = {"ssmlbench", "__main__"}
 
 _files: set[str] = set()
 _attempts: dict[str, list[str]] = defaultdict(list)
+_threads: dict[threading.Thread, str] = {}
+"""Threads that were started while a plugin file was imported."""
+_importing: tuple[str, frozenset[int]] | None = None
+"""The plugin file that is imported now, and the threads that there were before."""
+_ending = False
+"""Whether Python is about to end."""
 
 
-def watch(file: Path) -> None:
-    """From now on, refuse the code of this file what holds labels or results."""
+@contextmanager
+def watched_import(file: Path) -> Iterator[None]:
+    """Import a plugin file; from now on, its code is refused what holds labels or results.
+
+    So is a thread that was started meanwhile, whatever it calls, and what is left for the end of Python.
+    """
+    global _importing  # noqa: PLW0603
     if not _files:
         sys.addaudithook(_hook)
     _files.add(str(file))
+    before, alive = _importing, threading.enumerate()
+    _importing = str(file), frozenset(sys._current_frames())
+    try:
+        yield
+    finally:
+        _importing = before
+        _threads.update(dict.fromkeys(set(threading.enumerate()) - set(alive), str(file)))
+        atexit.register(_note_end)  # Python calls what was registered last first
+
+
+def _note_end() -> None:
+    global _ending  # noqa: PLW0603
+    _ending = True
 
 
 def attempts_of(file: Path | str) -> list[str]:
@@ -47,12 +76,19 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _plugin_on_the_stack() -> str | None:
-    frame = sys._getframe(2)
+    frame, modules = sys._getframe(2), set()
     while frame is not None:
-        if frame.f_code.co_filename in _files:
-            return frame.f_code.co_filename
+        for place in (frame.f_code.co_filename, frame.f_globals.get("__file__")):
+            if place in _files:
+                return str(place)
+        modules.add(str(frame.f_globals.get("__name__")).partition(".")[0])
         frame = frame.f_back  # type: ignore[assignment]
-    return None
+    if _importing and threading.get_ident() not in _importing[1]:
+        return _importing[0]
+    if _threads and (file := _threads.get(threading.current_thread())):
+        return file
+    # Neither this tool nor the user's program: what was left for the end is a plugin's.
+    return next(iter(_files)) if _ending and not modules & OWN_MODULES else None
 
 
 def _is_sealed(path: str | bytes | os.PathLike[str]) -> bool:

@@ -171,7 +171,10 @@ class Judge:
 
     def is_best(self, epoch: int, scores: Any) -> bool:
         """Note the mAP of the rows that select; whether it is the best so far."""
-        if epoch in self._asked:  # each answer tells something about the labels
+        # Each answer tells something about the labels: one an epoch, and none where nothing selects.
+        if self.spec.selection == "last" or not 1 <= epoch <= self.spec.epochs:
+            raise RunFailed(f"{self.spec.method} asked the judge about epoch {epoch} without need")
+        if epoch in self._asked:
             raise RunFailed(f"{self.spec.method} asked the judge about epoch {epoch} twice")
         self._asked.add(epoch)
         if self.spec.selection == "val":

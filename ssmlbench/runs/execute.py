@@ -14,7 +14,7 @@ from ssmlbench.core.errors import (
     disk_error,
 )
 from ssmlbench.core.events import AlreadyDone, Done, Notify, Started, Waiting, Warned
-from ssmlbench.core.files import write_json
+from ssmlbench.core.files import discard, write_json
 from ssmlbench.core.plain_warnings import show_plainly
 from ssmlbench.core.sealed_files import LABELS
 from ssmlbench.core.spec import RunSpec
@@ -87,9 +87,9 @@ def judge_run(
             except Exception:
                 folder.drop_result_since(before)  # a plugin's forgery
                 if not folder.finished and not folder.checkpoint_file.exists():
-                    folder.spec_file.unlink(missing_ok=True)
+                    discard(folder.spec_file)
                 raise
-            folder.error_file.unlink(missing_ok=True)
+            discard(folder.error_file)
     except (UserError, RunFailed):
         raise
     except OSError as error:
@@ -112,8 +112,8 @@ def _make(
     notify: Notify,
 ) -> Result:
     """Walk a run's whole path: truth and observation, training, outcome, result."""
-    checkpoint = Checkpoint(folder.checkpoint_file)
-    judge = StoredJudge.open(spec, task, Checkpoint(folder.judgements_file))
+    checkpoint = Checkpoint(folder.checkpoint_file, spec.hash)
+    judge = StoredJudge.open(spec, task, Checkpoint(folder.judgements_file, spec.hash))
     notes = [] if spec.judged_on == "held-out" else _notes(task, judge)
     for note in notes:
         notify(Warned(note, of_data=True))
@@ -144,8 +144,8 @@ def _make(
         notify(Warned(note))
     outcome = Outcome.of(report.trained, judge.found)
     if report.model_declined:
-        folder.weights_file.unlink(missing_ok=True)
-        folder.model_file.unlink(missing_ok=True)  # of a run that is made again
+        discard(folder.weights_file)
+        discard(folder.model_file)  # of a run that is made again
         if report.model_declined != NOT_WANTED:
             notify(Warned(f"its model is not kept: {report.model_declined}"))
     else:

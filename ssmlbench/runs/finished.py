@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 from ssmlbench.core.checksums import FIELD, checksum_holds
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.garbage import no_collection
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.index import WORTH_IT, RunIndex, file_stamp
+from ssmlbench.runs.per_label import PerLabel
 from ssmlbench.runs.schema import (
+    MISPLACED,
     MetricValues,
     Result,
     SchemaError,
+    is_of_folder,
     parse_result,
     parse_spec,
-    parse_verified,
 )
+
+LEFT_IN_FILE = ("spec", "per_label", "files", FIELD)
+"""What the results of many runs are without: `Finished` has the spec, and the rest is large."""
+
+NAMED = 5
+"""Lines about results that are left out for the same reason; the last one counts the rest."""
 
 
 @dataclass
@@ -48,6 +58,14 @@ class Finished:
             return str(recorded)
         written = (self.folder / "result.json").stat().st_mtime
         return datetime.fromtimestamp(written, UTC).isoformat(timespec="milliseconds")
+
+    @property
+    def per_label(self) -> PerLabel | None:
+        """The results of each label; None if the run has none. `read_finished` leaves them in the file."""
+        if "per_label" in self.result:
+            return self.result["per_label"]
+        whole = read_result(self.folder)
+        return whole.result.get("per_label") if isinstance(whole, Finished) else None
 
     @property
     def diverged(self) -> str:
@@ -85,7 +103,7 @@ def read_result(folder: Path) -> Finished | Unreadable:
     """The finished run in a folder."""
     file = folder / "result.json"
     try:
-        spec, result = parse_result(_load(file))
+        spec, result = _parse_of_folder(_load(file), folder.name)
     except FileNotFoundError:
         return Unreadable(file, "no such file")
     except SchemaError as error:
@@ -94,12 +112,14 @@ def read_result(folder: Path) -> Finished | Unreadable:
 
 
 def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
-    """All finished runs below the roots, and a line for every result that cannot be read.
+    """All finished runs below the roots, and lines for the results that cannot be read.
+
+    Their results are without what only a look at one run needs (LEFT_IN_FILE).
 
     A run that is below two roots comes twice; merge.py says what then counts.
     """
     runs: list[Finished] = []
-    complaints = []
+    left_out: dict[str, list[Path]] = defaultdict(list)  # by reason
     for root in map(Path, roots):
         if not root.is_dir():
             raise UserError(f"no results folder at {root}; `ssmlbench run` makes one")
@@ -114,23 +134,41 @@ def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
                 except FileNotFoundError:
                     continue  # not finished
                 except SchemaError as error:
-                    complaints.append(f"{root / path / 'result.json'}: left out, {error}")
+                    left_out[str(error)].append(root / path / "result.json")
                     continue
                 runs.append(Finished(spec, result, root / path))
             if len(paths) >= WORTH_IT:
                 index.save()
-    return runs, complaints
+    return runs, list(_complaints(left_out))
+
+
+def _complaints(left_out: Mapping[str, Sequence[Path]]) -> Iterator[str]:
+    """A line for each result that is left out; of many with the same reason, one with their number."""
+    for reason, files in left_out.items():
+        named = files if len(files) <= NAMED else files[: NAMED - 1]
+        yield from (f"{file}: left out, {reason}" for file in named)
+        if more := len(files) - len(named):
+            yield f"{more:,} more results: left out, {reason}"
 
 
 def _read_indexed(root: Path, path: str, index: RunIndex) -> tuple[RunSpec, Result]:
     """A result from the index if its file has not changed, else from the file."""
     file = f"{root}/{path}/result.json"
     now = file_stamp(file)
-    verified = index.get(path, now)
-    if verified is not None:
-        return parse_verified(verified)
-    spec, result = parse_result(_load(file))
-    index.put(path, now, dict(result))
+    known = index.get(path, now)
+    if known is None:
+        spec, result = _parse_of_folder(_load(file), path.rpartition("/")[2])
+        values = {key: value for key, value in result.items() if key not in LEFT_IN_FILE}
+        index.put(path, now, spec, values)
+        return spec, cast(Result, values)
+    return known
+
+
+def _parse_of_folder(values: object, name: str) -> tuple[RunSpec, Result]:
+    """The spec and result of a run, which must be the one that its folder is named after."""
+    spec, result = parse_result(values)
+    if not is_of_folder(result, name):
+        raise SchemaError(MISPLACED)
     return spec, result
 
 
@@ -145,10 +183,17 @@ def run_paths(root: Path) -> list[str]:
                 below += [
                     f"{start}{entry.name}"
                     for entry in entries
-                    if entry.is_dir() and entry.name[0] != "."
+                    if entry.name[0] != "." and _is_folder(entry)
                 ]
         paths = below
     return sorted(paths)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
 
 
 def _load(file: Path | str) -> object:

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from ssmlbench.core.checksums import FileFacts, verify_beside, verify_file
 from ssmlbench.core.errors import DamagedFile, UserError
-from ssmlbench.core.files import read_json, write_atomically, write_json
+from ssmlbench.core.files import discard, read_json, write_atomically, write_json
 from ssmlbench.core.locks import Busy, Lock, acquire_telling
 from ssmlbench.core.names import is_path_part
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.runs.schema import is_damaged
+from ssmlbench.runs.schema import is_damaged, is_of_folder
 
 TRIALS = ".tune"
 """The results folder of the trials of studies, in the results folder."""
@@ -145,7 +145,7 @@ class RunFolder:
     def drop_result_since(self, stamp: tuple[int, int] | None) -> None:
         """Delete a result.json that is not the one of `result_stamp`: a run that failed wrote none."""
         if self.result_stamp() != stamp:
-            self.result_file.unlink(missing_ok=True)
+            discard(self.result_file)
 
     def drop_leftovers(self) -> DamagedFile | None:
         """Delete what an earlier attempt judged, of a run that is not finished and that nobody makes.
@@ -165,7 +165,7 @@ class RunFolder:
         try:
             damage = self.damage()
             for file in (self.result_file, self.computed_file, *judged):
-                file.unlink(missing_ok=True)
+                discard(file)
             return damage
         finally:
             lock.release(remove=True)
@@ -235,7 +235,7 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             write_json(self.spec_file, spec.as_dict())
             write_atomically(self.error_file, json.dumps(facts, indent=1))
-            self.progress_file.unlink(missing_ok=True)
+            discard(self.progress_file)
 
     def _remove_empty_folders(self) -> None:
         with suppress(OSError):  # another process has begun to write there
@@ -256,5 +256,7 @@ def _recorded_files(result: Path, *version: int) -> dict[str, FileFacts]:
         raise DamagedFile(result, "it has no spec or no metrics")
     if is_damaged(values):
         raise DamagedFile(result, "its content is not what was written")
+    if not is_of_folder(values, result.parent.name):
+        raise DamagedFile(result, "it is the result of another run")
     files: dict[str, FileFacts] = values.get("files", {})
     return files

@@ -26,7 +26,7 @@ from ssmlbench.core.events import (
     TrainingStarted,
     Waiting,
 )
-from ssmlbench.core.files import write_atomically
+from ssmlbench.core.files import discard, write_atomically
 from ssmlbench.core.keep_alive import KeepAlive, is_fresh
 from ssmlbench.core.locks import is_held
 from ssmlbench.runs.folder import RunFolder
@@ -87,7 +87,7 @@ class Heartbeat:
         """
         self._keep_alive.__exit__()
         if kind is None or issubclass(kind, Exception):
-            self._file.unlink(missing_ok=True)
+            discard(self._file)
 
     def notify(self, event: Event) -> None:
         """Write what the event changes to progress.json, and pass it on."""

@@ -11,15 +11,18 @@ import hashlib
 import json
 import os
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import ssmlbench
+from ssmlbench.core.files import discard
 from ssmlbench.core.paths import cache_root
 from ssmlbench.core.sealed_files import INDEX
-from ssmlbench.core.spec import FIELDS
+from ssmlbench.core.spec import FIELDS, RunSpec
+from ssmlbench.runs.schema import Result
 
-VERSION = 1
+VERSION = 2
 """Raised when the table changes; an index of another version is a file of another name."""
 
 WORTH_IT = 200
@@ -38,8 +41,10 @@ class RunIndex:
     """The results of one results folder, as they were when they were last read."""
 
     def __init__(self, root: Path):
-        # What a spec may hold decides which results can be read: another list, another index.
-        key = json.dumps([str(root.resolve()), VERSION, ssmlbench.__version__, list(FIELDS)])
+        # What a spec may hold decides which results can be read, and defaults are left out here:
+        # another list, another index.
+        defaults = RunSpec("", "").as_dict()
+        key = json.dumps([str(root.resolve()), VERSION, ssmlbench.__version__, defaults])
         name = hashlib.sha256(key.encode()).hexdigest()[:16]
         self.file = cache_root() / INDEX / f"{name}.sqlite"
         self._known: dict[str, tuple[Stamp, str]] = {}
@@ -60,17 +65,22 @@ class RunIndex:
         except (sqlite3.Error, TypeError, ValueError):
             self._known = {}
 
-    def get(self, path: str, now: Stamp) -> dict[str, Any] | None:
-        """The result of a run whose file is as it was; None if it has to be read."""
+    def get(self, path: str, now: Stamp) -> tuple[RunSpec, Result] | None:
+        """The spec and result of a run whose file is as it was; None if it has to be read."""
         known = self._known.get(path)
         if known is None or known[0] != now:
             return None
-        values: dict[str, Any] = json.loads(known[1])
-        return values
+        spec, result = json.loads(known[1])
+        return RunSpec.from_dict(spec), result
 
-    def put(self, path: str, now: Stamp, values: dict[str, Any]) -> None:
-        """Keep a result that was read and verified."""
-        self._new[path] = now, json.dumps(values, separators=(",", ":"))
+    def put(self, path: str, now: Stamp, spec: RunSpec, result: Mapping[str, Any]) -> None:
+        """Keep a result that was read and verified; of the spec, what is not its field's default."""
+        values = {
+            name: value
+            for name, value in spec.as_dict().items()
+            if value != (default := FIELDS[name].default) or type(value) is not type(default)
+        }
+        self._new[path] = now, json.dumps([values, result], separators=(",", ":"))
 
     def save(self) -> None:
         """Write what is new. Nothing depends on it: where that fails, the next reader reads again."""
@@ -82,7 +92,7 @@ class RunIndex:
         except (OSError, sqlite3.OperationalError):  # locked, read-only or full
             return
         except sqlite3.DatabaseError:
-            self.file.unlink(missing_ok=True)  # damaged: the next reader makes a new one
+            discard(self.file)  # damaged: the next reader makes a new one
 
     def _write(self) -> None:
         rows = [(path, *now, _digest(path, body), body) for path, (now, body) in self._new.items()]

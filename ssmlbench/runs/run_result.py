@@ -68,7 +68,7 @@ class RunResult:
         """Return support, precision, recall, F1, AP and threshold of each label (calibrated)."""
         import pandas as pd
 
-        found = self._run.result.get("per_label")
+        found = self._run.per_label
         if found is None:
             raise UserError(
                 f"{self.folder} has no results per label: it was judged on nothing, or made before they "

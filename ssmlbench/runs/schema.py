@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -58,7 +59,7 @@ class Result(TypedDict):
     """One result.json."""
 
     version: NotRequired[int]
-    spec: dict[str, Any]
+    spec: NotRequired[dict[str, Any]]  # not there in what `read_finished` returns
     hash: NotRequired[str]
     observation: NotRequired[str]
     metrics: MetricValues
@@ -97,12 +98,7 @@ def parse_result(values: object) -> tuple[RunSpec, Result]:
     return spec, cast(Result, values)
 
 
-def parse_verified(values: dict[str, Any]) -> tuple[RunSpec, Result]:
-    """The spec and the result of what `parse_result` has checked before."""
-    spec = with_precision(values["spec"], values.get("made_with", {}))
-    return RunSpec.from_dict(spec), cast(Result, values)
-
-
+MISPLACED = "the result of another run; the same `ssmlbench run` makes this one again"
 DAMAGED = "damaged, its content is not what was written; the same `ssmlbench run` makes it again"
 
 
@@ -111,6 +107,15 @@ def is_damaged(values: Mapping[str, Any]) -> bool:
     version = values.get("version", 1)
     lacks = isinstance(version, int) and version >= 3 and FIELD not in values
     return lacks or not checksum_holds(values)
+
+
+def is_of_folder(values: Mapping[str, Any], name: str) -> bool:
+    """Whether a result is the one of the run that a folder's name, `<seed>-<hash>`, says.
+
+    True where one of the two does not tell: older results have no hash, and a folder may be renamed.
+    """
+    named = re.fullmatch(r"\d+-([0-9a-f]{12})", name)
+    return named is None or values.get("hash", named[1]) == named[1]
 
 
 def with_precision(spec: Any, made_with: Mapping[str, Any]) -> Any:

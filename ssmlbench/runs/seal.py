@@ -57,9 +57,12 @@ class SealedPlaces:
     raw: str  # the folder of files that the data set was made of, "" if there is none
     copies: tuple[str, ...]  # where labels and results lie a second time
     inodes: frozenset[tuple[int, int]]  # of the label files of this data set, whatever their names
+    own: str = ""  # the run's folder, in which training may move files
 
     @classmethod
-    def of(cls, source: str, results: Path, task_folder: Path) -> SealedPlaces:
+    def of(
+        cls, source: str, results: Path, task_folder: Path, own: Path | None = None
+    ) -> SealedPlaces:
         """The places as they are on disk now; source: of the data set, as its card has it."""
         raw_folder = source if Path(source).is_absolute() and Path(source).exists() else ""
         labels = [*(task_folder / LABELS).glob("*"), task_folder / CARD]
@@ -69,6 +72,7 @@ class SealedPlaces:
             raw=_real(raw_folder) if raw_folder else "",
             copies=tuple(map(_real, (*_copies(source), *_linked_from(raw_folder)))),
             inodes=frozenset(stamp for file in labels if (stamp := _inode(file))),
+            own=_real(own) if own else "",
         )
 
     def roots(self) -> tuple[str, ...]:
@@ -123,13 +127,14 @@ def set_tripwire(
     # What the hook uses is bound here and below: what a plugin puts into modules is not used.
     is_sealed, paths, programs = _sealed(places, needed), dict(PATHS), frozenset(PROGRAMS)
     roots, realpath, fsdecode, separator = places.roots(), os.path.realpath, os.fsdecode, os.sep
+    results, own = f"{places.results}{separator}", f"{places.own}{separator}"
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in paths:
             for path in arguments[: paths[event]]:
                 if is_sealed(_file_of(path) if event == "sqlite3.connect" else path):
                     refuse(f"tried to open {path}")
-                if event == "os.rename" and is_above(path):
+                if event == "os.rename" and (is_above(path) or is_of_results(path)):
                     refuse(f"tried to move {path}")
         elif event == "ssmlbench.truth":
             refuse(f"tried to read the labels in {arguments[0]}")
@@ -141,6 +146,11 @@ def set_tripwire(
     def is_above(path: Any) -> bool:
         place = realpath(fsdecode(path))
         return any(root == place or root.startswith(place + separator) for root in roots)
+
+    def is_of_results(path: Any) -> bool:
+        # Other runs, and this run's folder itself: the judge would write into what takes its place.
+        place = realpath(fsdecode(path))
+        return place.startswith(results) and not place.startswith(own)
 
     def refuse(what: str) -> None:
         report(what)

@@ -324,7 +324,8 @@ def _seal(request: SealedRequest, desk: JudgePipe) -> None:
     needed += [run_folder, *map(Path, filter(None, sys.path)), Path(sys.prefix)]
     needed += [Path(request.spec.backbone)] if os.sep in request.spec.backbone else []
     needed += [request.task_folder, *places_to_read()]
-    places = SealedPlaces.of(request.source, request.context.results, request.task_folder)
+    results = request.context.results
+    places = SealedPlaces.of(request.source, results, request.task_folder, run_folder)
     if not lock_labels(places, needed, request.scratch) and kernel_can_lock():
         desk.note("trained without the kernel's lock: too many files lie beside sealed ones")
     set_tripwire(places, needed, desk.violation, desk.note)

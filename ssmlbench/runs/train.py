@@ -140,7 +140,7 @@ def _train(
             model_file.keep_estimator(learner)
         return TrainingReport(trained, "cpu", threads, learner.uses, _declined(model_file))
     trained_encoder = build_encoder(spec, encoder, run_data)
-    checkpoint = Checkpoint(assignment.checkpoint_file)
+    checkpoint = Checkpoint(assignment.checkpoint_file, assignment.spec.hash)
     training = TrainingContext(
         device,
         checkpoint,

@@ -21,7 +21,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from ssmlbench.core.checksums import FIELD, UNSTAMPED, stamp, verify_stamp
 from ssmlbench.core.errors import ContractError, DamagedFile, DamageWarning
-from ssmlbench.core.files import atomic
+from ssmlbench.core.files import atomic, discard
 from ssmlbench.kit.method import Method
 from ssmlbench.training.evaluation import Progress
 from ssmlbench.training.model import Model
@@ -62,8 +62,10 @@ class Snapshot:
 class Checkpoint:
     """The file that a run's state is kept in."""
 
-    def __init__(self, file: Path):
+    def __init__(self, file: Path, run: str = ""):
+        """run: the hash of the run it belongs to; the state of another run counts as damaged."""
         self.file = file
+        self.run = run
 
     def write(self, tensors: Mapping[str, Mapping[str, Tensor]], facts: Mapping[str, Any]) -> None:
         """Replace the file, as `Snapshot.of` takes a state."""
@@ -71,7 +73,8 @@ class Checkpoint:
 
     def publish(self, state: Snapshot) -> None:
         """Replace the file by a state that was copied before."""
-        metadata = {"facts": state.facts, FIELD: UNSTAMPED}
+        whose = {"run": self.run} if self.run else {}
+        metadata = {**whose, "facts": state.facts, FIELD: UNSTAMPED}
         with atomic(self.file) as unfinished:
             save_file(dict(state.tensors), unfinished, metadata=metadata)
             stamp(unfinished)
@@ -96,6 +99,9 @@ class Checkpoint:
         verify_stamp(self.file)
         try:
             with safe_open(self.file, framework="pt") as stored:
+                whose = (stored.metadata() or {}).get("run", self.run)  # older ones do not say
+                if self.run and whose != self.run:
+                    raise DamagedFile(self.file, f"it is the state of another run, {whose}")
                 sections: dict[str, dict[str, Tensor]] = {}
                 for key in stored.keys():  # noqa: SIM118 (not a dictionary)
                     section, _, name = key.partition("/")
@@ -106,7 +112,7 @@ class Checkpoint:
 
     def delete(self) -> None:
         """Delete the file, if it exists."""
-        self.file.unlink(missing_ok=True)
+        discard(self.file)
 
 
 @dataclass

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import ast
+import io
 import math
+import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import (
+    RichDocument,
     boards_to_csv,
     boards_to_html,
     boards_to_json,
@@ -20,6 +28,7 @@ from ssmlbench.boards.render import (
     boards_to_markdown,
     boards_to_pandas,
 )
+from ssmlbench.boards.render.document import Document, Entry, Panel, TableSection
 from ssmlbench.boards.render.latex_text import latex_escape
 from tests.conftest import ROOT
 from tests.support.board_runs import grid, one_board
@@ -121,3 +130,59 @@ def test_every_character_that_tables_print_has_a_latex_form() -> None:
             ]
             without |= {c for c in "".join(texts) if "U+" in latex_escape(c)}
     assert without == set()
+
+
+def rich_table(panel: Panel) -> Table:
+    """The panel as Rich draws it."""
+    table = Table(box=box.HEAVY_HEAD)
+    lines = (panel.groups or [""] * len(panel.headers), panel.headers)
+    for i, parts in enumerate(zip(*lines, strict=True)):
+        justify: Any = "left" if i < panel.left else "right"
+        table.add_column(Text("\n".join(parts).lstrip("\n")), justify=justify)
+    for i, row in enumerate(panel.rows):
+        if i in panel.breaks:
+            table.add_section()
+        best = ["bold" if len(panel.rows) > 1 and entry.place == 1 else "" for entry in row]
+        table.add_row(*(Text(e.text, style) for e, style in zip(row, best, strict=True)))
+    return table
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize(
+    "panel",
+    [
+        Panel(["method", "mAP"], [[Entry("cap"), Entry("0.1", place=1)]]),
+        Panel(["method", "mAP"], []),
+        Panel(
+            ["method", "set", "mAP ↑", "F1"],
+            [
+                [Entry("標籤"), Entry("a"), Entry("0.1 ± 0.2", place=1), Entry("1", place=2)],
+                [Entry("bbam"), Entry(""), Entry("–", place=1), Entry("12345", place=1)],
+                [Entry("e\u0301\x07"), Entry("b" * 30), Entry("0.3"), Entry("[bold]x")],
+            ],
+            left=2,
+            groups=["", "", "π 0.05", "π 0.05"],
+            breaks=[0, 2],
+        ),
+    ],
+)
+def test_a_framed_table_is_the_one_that_rich_draws(panel: Panel, encoding: str) -> None:
+    for colours in ("truecolor", None):
+        drawn = []
+        for what in (RichDocument(Document([TableSection("t", [panel])])), rich_table(panel)):
+            out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="replace")
+            force: Any = {"force_terminal": colours is not None, "color_system": colours}
+            Console(file=out, width=100, legacy_windows=False, **force).print(what)
+            out.flush()
+            drawn.append(out.buffer.getvalue().decode())
+        assert seen(drawn[1]) in seen(drawn[0])
+        assert ("\x1b[1m" in drawn[0]) == (colours is not None)
+
+
+def seen(text: str) -> str:
+    """Each character, with a mark if it is bold: where escapes begin and end is not seen."""
+    parts = re.split("\x1b\\[(1|0)m", text)
+    bold = [part == "1" for part in ("0", *parts[1::2])]
+    return "".join(
+        f"{c}*" if b and c != " " else c for b, t in zip(bold, parts[::2], strict=True) for c in t
+    )

@@ -137,6 +137,20 @@ def test_runs_are_listed_and_chosen(results: Path) -> None:
     assert "bce" not in shown
 
 
+def test_any_folder_name_is_listed_as_it_is(results: Path) -> None:
+    for method in ("[bold]", "[/red]", "\x1b[31m", "標籤"):
+        folder = results / "[b]" / "semi" / method.replace("/", "") / "0-ab"
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text("{}")
+    (results / "[" / "b]" / "semi" / "0-ab").mkdir(parents=True)  # a folder below: "[/b]"
+    (results / "[" / "b]" / "semi" / "0-ab" / "result.json").write_text("{}")
+    code, shown = runs("list", "--results", results)
+    assert code == 0
+    assert "[bold]" in shown
+    assert "\x1b" not in shown
+    assert shown.splitlines()[-1] == "9 runs"
+
+
 def test_a_run_is_shown_in_one_way(results: Path) -> None:
     first = ids(results)[0]
     code, shown = runs("show", first, "--results", results, "--long")

@@ -159,3 +159,17 @@ def test_a_wrong_setting_is_answered_with_the_right_one(
 
 def test_a_name_far_from_everything_gets_the_list() -> None:
     assert did_you_mean("zzz", ["cap", "bbam"]) == " There is: bbam, cap."
+
+
+def test_a_spec_that_is_read_is_one_that_was_made() -> None:
+    """`from_dict` does not call the class."""
+    for values in ({"method": "bce", "dataset": "toy"}, SPEC.as_dict()):
+        read, made = RunSpec.from_dict(values), RunSpec(**{**values, "changed": ()})
+        assert vars(dataclasses.replace(read, changed=())) == vars(made)
+        assert type(read.changed) is tuple
+    one, other = (RunSpec.from_dict({"method": "bce", "dataset": "toy"}) for _ in range(2))
+    assert one.config is not other.config
+    assert one.tuned is not other.tuned
+    for wrong in ({"method": "bce"}, {**SPEC.as_dict(), "noise": 1}):
+        with pytest.raises(TypeError, match=r"dataset|noise"):
+            RunSpec.from_dict(wrong)

@@ -78,6 +78,15 @@ def test_tables_are_read_packed_and_in_the_encodings_that_pandas_writes(tmp_path
         read(tmp_path / "mine.csv.gz")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "json"])
+def test_half_a_character_is_one_line(encoding: str, ending: str, tmp_path: Path) -> None:
+    file = tmp_path / f"mine.{ending}"
+    file.write_bytes("\ufefftext,labels\na,b".encode(encoding) + b"\n")
+    with pytest.raises(UserError, match=r"not a whole text in utf-..-.*; save it as UTF-8"):
+        read(file)
+
+
 # NumPy ----------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ from tests.faults.world import FINISHED, NEW, STOPPED, World
 RUNS = {"new": NEW, "finished": FINISHED, "stopped": STOPPED}
 TRIES = int(os.environ.get("FAULT_TRIES", "200"))
 REMEDY = re.compile("`ssmlbench |--keep-model|copy the whole run folder")
+GONE = ("delete", "dangling link")
 SEED = int(os.environ.get("FAULT_SEED", "0"))
 
 
@@ -56,7 +57,7 @@ def check(world: World, sound: dict[str, object], file: Path, fault: str, seed: 
         (predicted, sound["predict"]),
     ):
         # Nobody knows of a result, study or model that is gone; the error says how to make one.
-        gone = fault == "delete" and said.value is None and REMEDY.search(said.text)
+        gone = fault in GONE and said.value is None and REMEDY.search(said.text)
         assert said.value == expected or file.name in said.text or gone, f"{where}: {said}"
     for name, asked in RUNS.items():
         said = world.run(asked)
@@ -72,7 +73,7 @@ def check(world: World, sound: dict[str, object], file: Path, fault: str, seed: 
 
 def gone_model(file: Path, fault: str) -> bool:
     """A model may be deleted to save space: the run stays finished."""
-    return fault == "delete" and file.name.startswith("model.")
+    return fault in GONE and file.name.startswith("model.")
 
 
 def test_no_fault_changes_a_number_or_needs_a_hand(

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,7 +23,7 @@ from ssmlbench.runs.resolve import resolve
 
 NOISE = Path(__file__).with_name("cheats.py")
 HEAD = """
-import atexit, os, sqlite3, threading
+import _thread, atexit, os, shutil, sqlite3, threading, time
 from dataclasses import dataclass
 from pathlib import Path
 from ssmlbench.api import Method, bce
@@ -56,6 +60,18 @@ AT_IMPORT = {
     "reads": "labels().read_bytes()",
     "hides that it reads": "steal()",
     "in a thread": "thread = threading.Thread(target=steal)\nthread.start()\nthread.join()",
+    "in a thread of another library's code": (
+        "thread = threading.Thread(target=shutil.copyfile, args=(labels(), 'copy'))\n"
+        "thread.start()\nthread.join()"
+    ),
+    "in a thread that is none of threading's": (
+        "_thread.start_new_thread(shutil.copyfile, (labels(), 'copy'))\ntime.sleep(0.5)"
+    ),
+    "in code of no file": (
+        "space = {'labels': labels, '__file__': __file__}\n"
+        "exec(compile('def read(): labels().read_bytes()', 'nowhere', 'exec'), space)\n"
+        "threading.Thread(target=space['read']).run()"
+    ),
     "in a metaclass": (
         "class Meta(type):\n"
         "    def __init__(cls, *rest):\n"
@@ -82,6 +98,10 @@ def plugin_file(folder: Path, at_import: str = "", deed: str = "pass") -> Path:
     return file
 
 
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnhandledThreadExceptionWarning",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+)
 @pytest.mark.parametrize("how", sorted(AT_IMPORT))
 def test_a_plugin_that_opens_labels_or_results_when_it_is_imported_is_refused(
     tmp_path: Path, how: str
@@ -92,6 +112,7 @@ def test_a_plugin_that_opens_labels_or_results_when_it_is_imported_is_refused(
     assert "early.py" in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
     assert "STOLEN_LABELS" not in os.environ
+    assert not Path("copy").exists()
 
 
 def test_a_configuration_that_opens_labels_fails_the_run(tmp_path: Path) -> None:
@@ -125,3 +146,24 @@ def test_what_a_plugin_changes_around_it_does_not_reach_the_judge(
         assert before_plugins() == clean
     finally:
         del os.environ["LD_PRELOAD"]
+
+
+def test_what_a_plugin_leaves_for_the_end_of_python_is_refused(tmp_path: Path) -> None:
+    """Or the next run could read a copy of the labels."""
+    file = plugin_file(tmp_path, "atexit.register(shutil.copyfile, labels(), 'copy')")
+    program = f"from ssmlbench.plugins.loader import Plugins; Plugins([{str(file)!r}])"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "labels are sealed" in ended.stderr
+    assert not Path("copy").exists()
+
+
+def test_what_the_user_does_beside_a_plugin_is_not_refused(tmp_path: Path) -> None:
+    load_file(plugin_file(tmp_path))
+    (folder,) = (Path(os.environ["SSMLBENCH_CACHE"]) / "tasks").glob("noise-*[!k]")
+    labels = folder / "labels" / "test.arrow"
+    shutil.copyfile(labels, "copy")
+    thread = threading.Thread(target=shutil.copyfile, args=(labels, "copy"))
+    thread.start()
+    thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(shutil.copyfile, labels, "copy").result()

@@ -31,6 +31,7 @@ from ssmlbench.runs.kernel_lock import kernel_can_lock
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.seal import SealedPlaces
 from ssmlbench.runs.sealed_run import SealedRequest
+from tests.faults import more_cheats
 
 WRONG_SCORES = (
     "one NaN",
@@ -169,7 +170,8 @@ def steal_all(request: SealedRequest) -> str:
     noted: list[str] = []
     sealed_run._seal(request, SimpleNamespace(violation=tried.append, note=noted.append))  # type: ignore[arg-type]
     found = {}
-    for name, steal in sorted(cheats().STEALS.items(), key=lambda item: "changed" in item[0]):
+    ways = {**cheats().STEALS, **more_cheats.WAYS}
+    for name, steal in sorted(ways.items(), key=lambda item: _takes_the_watch_apart(item[0])):
         if name in FINDS_NOTHING:
             continue
         tried.clear()
@@ -183,12 +185,25 @@ def steal_all(request: SealedRequest) -> str:
     return json.dumps(found)
 
 
+def _takes_the_watch_apart(way: str) -> int:
+    """What leaves the watch in pieces comes last."""
+    return 2 * ("closure" in way) + ("changed" in way)
+
+
 def cheats() -> Any:
     """The module of the plugin file."""
     return sys.modules[Plugins([CHEATS]).methods["cheat"].__module__]
 
 
-@pytest.mark.parametrize("how", REPORTED)
+OTHERS = more_cheats.WAYS.keys() - {
+    *more_cheats.REFUSED_BY_THE_KERNEL,
+    *more_cheats.FINDS_NOTHING,
+    *more_cheats.HIDES_ITS_ERROR,
+    *more_cheats.RACES,
+}
+
+
+@pytest.mark.parametrize("how", [*REPORTED, *sorted(OTHERS)])
 def test_an_attempt_to_read_labels_is_refused_and_reported(
     outcomes: dict[str, dict[str, list[str]]], how: str
 ) -> None:
@@ -217,8 +232,27 @@ def test_the_memory_of_the_training_process_holds_no_label(
     assert "LookupError" in (tmp_path / "why").read_text()
 
 
+@pytest.mark.parametrize("how", more_cheats.FINDS_NOTHING)
+def test_there_is_no_label_to_find(outcomes: dict[str, dict[str, list[str]]], how: str) -> None:
+    assert outcomes[how] == {"errors": ["LookupError()"], "tried": [], "noted": []}
+
+
 @pytest.mark.skipif(not kernel_can_lock(), reason="this kernel has no Landlock")
-@pytest.mark.parametrize("how", REFUSED_BY_THE_KERNEL)
+@pytest.mark.parametrize("how", more_cheats.RACES)
+def test_a_race_is_lost(outcomes: dict[str, dict[str, list[str]]], how: str) -> None:
+    assert "PermissionError" in outcomes[how]["errors"][0]
+
+
+@pytest.mark.parametrize("how", more_cheats.HIDES_ITS_ERROR)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_attempt_is_reported_whatever_becomes_of_its_error(
+    outcomes: dict[str, dict[str, list[str]]], how: str
+) -> None:
+    assert "tried to open" in outcomes[how]["tried"][0]
+
+
+@pytest.mark.skipif(not kernel_can_lock(), reason="this kernel has no Landlock")
+@pytest.mark.parametrize("how", [*REFUSED_BY_THE_KERNEL, *more_cheats.REFUSED_BY_THE_KERNEL])
 def test_the_kernel_refuses_labels_to_native_code_and_other_programs(
     outcomes: dict[str, dict[str, list[str]]], how: str
 ) -> None:
@@ -226,6 +260,7 @@ def test_the_kernel_refuses_labels_to_native_code_and_other_programs(
     assert found["errors"], "it got something"
     assert not found["tried"], "Python saw it: it belongs to REPORTED"
     assert not any(kind in found["errors"][0] for kind in ("NameError", "Attribute", "Lookup"))
+    assert "ImportError" not in found["errors"][0]
     if how == "from_program":
         assert found["noted"] == ["started another program while it trained: cat"]
 

@@ -84,7 +84,7 @@ def test_a_damaged_file_is_named_and_made_again(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", sorted(FAULTS.keys() - {"delete"}))
+@pytest.mark.parametrize("fault", sorted(FAULTS.keys() - {"delete", "dangling link"}))
 @pytest.mark.parametrize("name", sorted(STAGES))
 def test_every_damage(world: World, sound: dict[str, Any], name: str, fault: str) -> None:
     seed = int(os.environ.get("FAULT_SEED", "0"))

@@ -329,6 +329,14 @@ TARGETS: dict[str, Target] = {
     "jsonl": Target(
         data_file(".jsonl"), lambda: [table().to_json(orient="records", lines=True).encode()]
     ),
+    "json": Target(
+        data_file(".json"),
+        lambda: [
+            table().to_json(orient="records").encode(),
+            table().to_json().encode(),
+            table().to_json(orient="records", lines=True).encode(),
+        ],
+    ),
     "parquet": Target(data_file(".parquet"), lambda: [parquet()]),
     "arff": Target(data_file(".arff"), fixed(ARFF.encode())),
     "xml": Target(part_of_folder("toy.xml", arff_folder), fixed(XML.encode())),

@@ -70,3 +70,15 @@ def test_training_learns_one_bit_an_epoch_of_the_selected_epoch() -> None:
         "pseudo_recall",
         "pseudo_trusted",
     }
+
+
+@pytest.mark.parametrize("selection", ["last", "val", "oracle"])
+def test_the_judge_answers_no_question_that_the_protocol_does_not_ask(selection: str) -> None:
+    """Thousands of answers, one bit each, would tell every test label."""
+    judge = judge_of(selection=selection, epochs=2)
+    truth = judge.judged_truth if selection == "oracle" else judge.observation.validation
+    scores = np.full((len(truth), 3), 0.5)
+    for epoch in (0, -1, 3, 10**6) if selection != "last" else (1, 2):
+        with pytest.raises(RunFailed, match=f"asked the judge about epoch {epoch} without need"):
+            judge.is_best(epoch, scores)
+    assert not judge.found.by_epoch

@@ -16,6 +16,8 @@ def test_a_forked_process_knows_the_cores_without_another_program(
     import joblib
     from joblib.externals.loky.backend import context
 
+    # Where a process may use fewer cores than there are, joblib has no need to ask.
+    monkeypatch.setattr(context, "_cpu_count_user", lambda cores: cores)
     monkeypatch.setattr(context, "physical_cores_cache", None)
     monkeypatch.setattr(fork_server, "PRELOADED", ())
     monkeypatch.setattr("ssmlbench.core.paths.builtin_root", lambda: tmp_path)

@@ -96,3 +96,16 @@ def test_without_a_cache_that_can_be_written_runs_are_read_as_ever(
     file.write_text("")
     monkeypatch.setenv("SSMLBENCH_CACHE", str(file))
     assert len(values(root)) == 4
+
+
+def test_thousands_of_results_with_one_fault_are_a_few_lines(tmp_path: Path) -> None:
+    grid(tmp_path, {"bce": [0.1] * finished.NAMED, "cap": [0.2] * (finished.NAMED + 1)})
+    for file in tmp_path.glob("*/*/cap/*/result.json"):
+        file.write_text("{")
+    for file in tmp_path.glob("*/*/bce/*/result.json"):
+        file.write_text("{}")
+    _, complaints = read_finished([tmp_path])
+    damaged = [line for line in complaints if "damaged" in line]
+    assert len(complaints) == 2 * len(damaged) == 2 * finished.NAMED
+    assert damaged[-1] == "2 more results: left out, damaged, not a whole JSON file"
+    assert all("/bce/" in line for line in complaints if line not in damaged)

@@ -22,7 +22,7 @@ from typing import Any, Self
 import pytest
 import torch
 from torch import Tensor
-from torch.optim import optimizer
+from torch.optim import adam, adamw, optimizer
 from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
@@ -129,8 +129,9 @@ class SimulatedDevice(TorchDispatchMode):
     def __enter__(self) -> Self:
         """Start; fused optimisers accept the device, as they do every accelerator."""
         known = [*_foreach_utils._get_fused_kernels_supported_devices(), NAME]
-        for module in (_foreach_utils, optimizer):
-            self._patch.setattr(module, "_get_fused_kernels_supported_devices", lambda: known)
+        for module in (_foreach_utils, optimizer, adam, adamw):  # the last two in torch 2.4
+            if hasattr(module, "_get_fused_kernels_supported_devices"):
+                self._patch.setattr(module, "_get_fused_kernels_supported_devices", lambda: known)
         self._patch.setattr(Tensor, "pin_memory", _pinned)
         super().__enter__()
         return self
