@@ -227,10 +227,20 @@ def _once(file: Path, what: str, verify: Callable[[], None]) -> None:
     _verified.add(key)
 
 
-def _stat(file: Path) -> os.stat_result:
+def stat_of(file: Path) -> os.stat_result:
+    """The facts of a file of ours; FileNotFoundError if there is none, DamagedFile if it is no file."""
     try:
         return file.stat()
+    except FileNotFoundError:
+        raise
     except OSError as error:
+        raise _unreadable(file, error) from None
+
+
+def _stat(file: Path) -> os.stat_result:
+    try:
+        return stat_of(file)
+    except FileNotFoundError as error:
         raise _unreadable(file, error) from None
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ssmlbench.core.checksums import FileFacts, verify_beside, verify_file
+from ssmlbench.core.checksums import FileFacts, stat_of, verify_beside, verify_file
 from ssmlbench.core.errors import DamagedFile
 from ssmlbench.core.files import read_own_json
 from ssmlbench.core.sealed_files import CARD, LABELS
@@ -88,7 +88,7 @@ def card_file(folder: Path) -> Path:
 def read_card(folder: Path) -> Card:
     """The card of the task in a folder, whose files must be there as the card records them."""
     file = card_file(folder)
-    found = file.stat()
+    found = stat_of(file)
     card = _read_card(file, found.st_ino, found.st_mtime_ns, found.st_size)
     verify_beside(file, card.files)
     return card

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ssmlbench.core.checksums import FileFacts, verify_beside, verify_file
+from ssmlbench.core.checksums import FileFacts, stat_of, verify_beside, verify_file
 from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.files import discard, read_json, write_atomically, write_json
 from ssmlbench.core.locks import Busy, Lock, acquire_telling
@@ -195,7 +195,7 @@ class RunFolder:
 
     def recorded_files(self) -> dict[str, FileFacts]:
         """Size and checksum of the run's files as result.json has them; older results have none."""
-        found = self.result_file.stat()
+        found = stat_of(self.result_file)
         return _recorded_files(self.result_file, found.st_ino, found.st_mtime_ns, found.st_size)
 
     @contextmanager
