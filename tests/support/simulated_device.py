@@ -117,6 +117,14 @@ class Traffic:
         return Traffic(*map(Counter, counts))
 
 
+def accept_in_fused_optimisers(patch: pytest.MonkeyPatch) -> None:
+    """Have torch take the device for one that has fused optimisers."""
+    known = [*_foreach_utils._get_fused_kernels_supported_devices(), NAME]
+    for module in (_foreach_utils, optimizer, adam, adamw):  # the last two in torch 2.4
+        if hasattr(module, "_get_fused_kernels_supported_devices"):
+            patch.setattr(module, "_get_fused_kernels_supported_devices", lambda: known)
+
+
 class SimulatedDevice(TorchDispatchMode):
     """The device is usable inside the block."""
 
@@ -128,10 +136,7 @@ class SimulatedDevice(TorchDispatchMode):
 
     def __enter__(self) -> Self:
         """Start; fused optimisers accept the device, as they do every accelerator."""
-        known = [*_foreach_utils._get_fused_kernels_supported_devices(), NAME]
-        for module in (_foreach_utils, optimizer, adam, adamw):  # the last two in torch 2.4
-            if hasattr(module, "_get_fused_kernels_supported_devices"):
-                self._patch.setattr(module, "_get_fused_kernels_supported_devices", lambda: known)
+        accept_in_fused_optimisers(self._patch)
         self._patch.setattr(Tensor, "pin_memory", _pinned)
         super().__enter__()
         return self

@@ -31,6 +31,7 @@ from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Batch, Forward, Outputs, Pool, Pools
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.observation import observe
+from tests.support.simulated_device import accept_in_fused_optimisers
 
 DEVICE = torch.device("meta")
 LABELLED, UNLABELLED = 6, 8  # rows of a batch
@@ -47,6 +48,11 @@ CASES = [
         (min(cls.regimes), "image"),
     ]
 ]
+
+
+@pytest.fixture(autouse=True)
+def fused_optimisers(monkeypatch: pytest.MonkeyPatch) -> None:
+    accept_in_fused_optimisers(monkeypatch)
 
 
 class Crossing(Exception):
