@@ -42,7 +42,7 @@ NOT_DUMPABLE = 4
 ADOPTS_ORPHANS = 36
 GRACE_SECONDS = 10.0
 """A training process that has closed its pipe is ending; one that takes longer is killed."""
-STOP_SECONDS = 10.0
+STOP_SECONDS = 20.0
 """That a training process has to save its state when it is asked to stop; then it is killed."""
 KILL_ROUNDS = 100
 KILLED = -signal.SIGKILL
