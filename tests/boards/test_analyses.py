@@ -450,6 +450,25 @@ def test_few_and_many_labels_and_one_without_positives_are_analysed(
         assert not [text for text in entries if "nan" in text.split()], name
 
 
+@pytest.mark.parametrize(
+    "name", ["labels", "pseudo-labels", "vdfd", "scores", "correlation", "gallery"]
+)
+def test_every_analysis_says_which_runs_are_damaged(tmp_path: Path, name: str) -> None:
+    for method in ("cap", "bbam"):
+        for seed in (0, 1):
+            odd_run(tmp_path, 3, method, seed)
+    for file in tmp_path.glob("*/*/bbam/*/*.safetensors"):
+        file.write_bytes(file.read_bytes()[:-40])
+    analysis = analyses_by_name()[name]
+    options = {option.name: option.default for option in analysis.options}
+    found = analysis.find(cells(tmp_path), Query(), options)
+    notes = [note for findings in found for note in findings.table.notes]
+    said = {note for note in notes if "damaged" in note}
+    assert said
+    assert all(note.startswith("left out, 2 runs of bbam: ") for note in said)
+    assert not [note for note in notes if note.startswith("no pseudo-labels")]
+
+
 def test_correlation_of_too_many_labels_says_how_many_it_counts(tmp_path: Path) -> None:
     file = write_run(tmp_path, 0.5) / "result.json"
     result = json.loads(file.read_text())

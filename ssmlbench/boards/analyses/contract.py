@@ -143,19 +143,35 @@ class Missing:
 
     what: str  # "scores.safetensors", or an array of the side file
     rows: dict[str, str] = field(default_factory=dict)  # row → the folder of one of its runs
-    damaged: list[str] = field(default_factory=list)  # what is wrong with a file
+    damaged: dict[str, list[str]] = field(default_factory=dict)  # row → what is wrong with files
 
     def note(self, name: str, folder: Path, error: Exception | None = None) -> None:
         """Note that a run of a row lacks it, or that its file is damaged."""
         self.rows.setdefault(name, str(folder))
-        if isinstance(error, DamagedFile):
-            self.damaged.append(str(error))
+        if error is not None and not isinstance(error, FileNotFoundError):
+            known = isinstance(error, DamagedFile)
+            text = str(error) if known else f"{folder / self.what} is damaged: it cannot be read"
+            self.damaged.setdefault(name, []).append(text)
+
+    @property
+    def lacking(self) -> list[str]:
+        """The rows with runs that do not have it, damaged files aside."""
+        return [name for name in self.rows if name not in self.damaged]
+
+    @property
+    def damage(self) -> str:
+        """How many runs of which rows are left out for their files, and one of them; empty if none."""
+        return "; ".join(
+            f"left out, {len(errors)} run{'s' * (len(errors) > 1)} of {name}: {errors[0]}"
+            for name, errors in self.damaged.items()
+        )
 
     @property
     def text(self) -> str:
         """Which rows are left out, and which files are damaged; empty if none."""
-        lines = [f"left out, without {self.what}: {', '.join(self.rows)}"] if self.rows else []
-        return "; ".join([*lines, *self.damaged])
+        rows = ", ".join(self.lacking)
+        lines = [f"left out, without {self.what}: {rows}"] if rows else []
+        return "; ".join([*lines, *([self.damage] if self.damage else [])])
 
 
 ScoredRuns = Mapping[str, Sequence[tuple[Finished, StoredScores]]]

@@ -63,11 +63,11 @@ class Correlation(Analysis):
         found = []
         of = str(options.get("of", ""))
         for cell in cells_with(cells, [of], f"--of {of}") if of else cells:
-            rows, _ = with_diagnostics(cell, "head_weights")
+            rows, missing = with_diagnostics(cell, "head_weights")
             rows = {n: [m for m in runs if "pair_counts" in m[1]] for n, runs in rows.items()}
             rows = {name: runs for name, runs in rows.items() if runs}
             if rows and _label_count(cell) != 1:
-                found.append(_of_cell(cell, rows, of, threshold))
+                found.append(_of_cell(cell, rows, of, threshold, missing.damage))
         if not found and labels > PAIRED_LABELS:
             raise UserError(
                 f"analyse correlation: {labels:,} labels, and pairs are counted up to {PAIRED_LABELS}; "
@@ -137,7 +137,7 @@ def scale_and_margin(run: Finished) -> tuple[float, float]:
 
 
 def _of_cell(
-    cell: RunCell, rows: Mapping[str, Sequence[Any]], of: str, threshold: float
+    cell: RunCell, rows: Mapping[str, Sequence[Any]], of: str, threshold: float, damage: str
 ) -> Findings:
     if of and of not in rows:
         raise UserError(
@@ -172,6 +172,7 @@ def _of_cell(
         "Between Corr(i, j) of the final classifier's weights and Jaccard of the labels over "
         "the true labels of the training rows (read by the judge alone), over all pairs of labels.",
         "A linear head's weights are normalised; s and m are the method's own, or HML's 20 and 0.3.",
+        damage,
     )
     partner = truth - np.diag(np.diag(truth))
     kept = np.flatnonzero(partner.max(axis=1) >= threshold) if threshold else np.arange(len(names))

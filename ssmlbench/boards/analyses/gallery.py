@@ -71,9 +71,9 @@ class Gallery(Analysis):
             cells = cells_with(cells, pair, f"--differ {options['differ']}")
         found = []
         for cell in cells:
-            stored, _ = with_scores(cell)
+            stored, missing = with_scores(cell)
             if stored:
-                found.append(_of_cell(cell, stored, pair, options))
+                found.append(_of_cell(cell, stored, pair, options, missing.text))
         if not found:
             raise nothing(self.name, "no run here has scores.safetensors", cells[0].command)
         return found
@@ -86,7 +86,7 @@ def most_different(a: NDArray[Any], b: NDArray[Any], count: int) -> list[int]:
 
 
 def _of_cell(
-    cell: RunCell, stored: ScoredRuns, pair: Sequence[str], options: Mapping[str, Any]
+    cell: RunCell, stored: ScoredRuns, pair: Sequence[str], options: Mapping[str, Any], lost: str
 ) -> Findings:
     firsts = {row: runs[0][1] for row, runs in stored.items() if not pair or row in pair}
     truth = next(iter(firsts.values())).truth
@@ -136,6 +136,7 @@ def _of_cell(
         body,
         f"{how[0].upper()}{how[1:]}; the first seed of each method. {RIGHT}: a true label; {WRONG}: not.",
         note,
+        lost,
         left_out(firsts, MOST_METHODS),
         left=4,
     )

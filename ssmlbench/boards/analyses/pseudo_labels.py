@@ -133,7 +133,8 @@ def _of_cell(cell: RunCell) -> Findings | None:
         "After the last epoch in which they were decided, all labels together, mean over seeds. Against "
         "the hidden labels, which no method sees. Coverage: share of entries that are trusted. ECE: of the "
         "averaged network's scores of hidden entries, ten bins.",
-        missing.text and f"no pseudo-labels of whole pools: {', '.join(missing.rows)}",
+        f"no pseudo-labels of whole pools: {', '.join(missing.lacking)}" if missing.lacking else "",
+        missing.damage,
         left_out(curves),
     )
 
