@@ -158,6 +158,8 @@ def read_own_json(file: Path) -> dict[str, Any]:
     try:
         values = json.loads(file.read_bytes())
     except FileNotFoundError:
+        if file.is_symlink():
+            raise DamagedFile(file, "it is a link to a file that is not there") from None
         raise
     except OSError as error:
         raise DamagedFile(file, f"it cannot be read ({error.strerror})") from None

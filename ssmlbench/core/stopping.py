@@ -21,12 +21,12 @@ class Stopped(KeyboardInterrupt):
     """The process was asked to stop."""
 
 
-class _Wish:
-    heard = False
-    unsaved = False
+class _State:
+    requested = False  # SIGTERM has come
+    unsaved = False  # there is work that a stop at once would lose
 
 
-_wish = _Wish()
+_state = _State()
 
 
 @contextmanager
@@ -47,28 +47,28 @@ def _raise(number: int, frame: FrameType | None) -> None:
     raise Stopped
 
 
-def listen() -> None:
+def stop_on_sigterm() -> None:
     """Stop this process, which trains, when SIGTERM comes."""
-    signal.signal(signal.SIGTERM, _hear)
+    signal.signal(signal.SIGTERM, _request)
 
 
-def be_deaf() -> None:
+def ignore_sigterm() -> None:
     """Ignore SIGTERM: this process ends with another one."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def has_unsaved_work(unsaved: bool) -> None:
     """Say whether a stop has to wait for a safe point, where the work is saved."""
-    _wish.unsaved = unsaved
+    _state.unsaved = unsaved
 
 
 def safe_point() -> None:
     """Raise Stopped if this process was asked to stop."""
-    if _wish.heard:
+    if _state.requested:
         raise Stopped
 
 
-def _hear(number: int, frame: FrameType | None) -> None:
-    if not _wish.unsaved:
+def _request(number: int, frame: FrameType | None) -> None:
+    if not _state.unsaved:
         os._exit(EXIT_CODE)
-    _wish.heard = True
+    _state.requested = True

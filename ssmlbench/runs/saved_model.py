@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -195,7 +196,7 @@ def _read_weights(folder: RunFolder) -> Stored:
         folder.verify(folder.weights_file.name)
         return Checkpoint(folder.weights_file).load()
     except DamagedFile as damaged:
-        missing = not folder.weights_file.exists()
+        missing = not os.path.lexists(folder.weights_file)  # a broken link is damage
         remedy = "copy the whole run folder" if missing else MAKE_AGAIN
         raise DamagedFile(damaged.file, damaged.reason, remedy) from None
 

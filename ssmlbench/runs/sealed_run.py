@@ -25,7 +25,7 @@ from ssmlbench.core.checksums import take_over
 from ssmlbench.core.errors import PluginWarning, RunFailed, RunStopped, UserError
 from ssmlbench.core.events import AlreadyDone, Closing, Done, Event, Failed, Notify
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.core.stopping import EXIT_CODE, Stopped, listen
+from ssmlbench.core.stopping import EXIT_CODE, Stopped, stop_on_sigterm
 from ssmlbench.data import Task
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.judge import Judge
@@ -287,7 +287,7 @@ def _why(code: int | None) -> str:
 
 def training_process(request: SealedRequest, pipe: Connection) -> None:
     """Train, in a process that never holds a label it must not know. It does not return."""
-    listen()
+    stop_on_sigterm()
     threading.Thread(target=_end_with_judge, args=(os.getppid(),), daemon=True).start()
     desk = JudgePipe(pipe)
     code = 1

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ssmlbench.core.errors import RunStopped
 from ssmlbench.core.events import Notify
-from ssmlbench.core.stopping import be_deaf
+from ssmlbench.core.stopping import ignore_sigterm
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.judge import JudgeDesk
 from ssmlbench.runs.train import Assignment, TrainingReport, train_run
@@ -137,7 +137,7 @@ def _be_follower(parent: int, said: Connection, work: Callable[[], None]) -> Non
             time.sleep(0.2)
         os._exit(1)
 
-    be_deaf()  # to SIGTERM: the process that was copied saves, and ends
+    ignore_sigterm()  # the process that was copied saves, and ends this one
     threading.Thread(target=end_with_parent, daemon=True).start()
     code = 1
     try:

@@ -285,7 +285,7 @@ def child_that(works: Callable[[], None]) -> int:
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        stopping.listen()
+        stopping.stop_on_sigterm()
         stopping.has_unsaved_work(True)
         os.write(writer, b"ready")
         works()
