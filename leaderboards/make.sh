@@ -91,9 +91,9 @@ make_positives() { # the rows of HML's and EM+APL's tables
 }
 
 make_tuned() { # ten methods with an equal budget of trials, judged on held-out labelled rows
-    for set in scene yeast; do
-        ssml tune tuned $set --method $best --pi 0.05 --trials 20
-        ssml run tuned $set --method $best --pi 0.05 --seeds 5 --tuned
+    for set in yeast scene; do
+        ssml tune tuned $set --method $best --pi 0.2 --trials 20
+        ssml run tuned $set --method $best --pi 0.2 --seeds 5 --tuned
     done
 }
 
