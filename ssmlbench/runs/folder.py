@@ -10,7 +10,7 @@ import glob
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,13 +170,10 @@ class RunFolder:
         finally:
             lock.release(remove=True)
 
-    def verify(self, name: str, recorded: Mapping[str, FileFacts] | None = None) -> None:
-        """Raise DamagedFile unless a file is as the result records it, where it does.
-
-        recorded: the `files` of a result that was read and verified already.
-        """
+    def verify(self, name: str) -> None:
+        """Raise DamagedFile unless a file is as the result records it, where it does."""
         try:
-            recorded = self.recorded_files() if recorded is None else recorded
+            recorded = self.recorded_files()
         except (OSError, DamagedFile):  # scores are worth reading without a result
             return
         if name in recorded:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from ssmlbench.core.errors import DamageWarning
+from ssmlbench.boards.report.histories import read_history
+from ssmlbench.core.errors import DamagedFile, DamageWarning
 from ssmlbench.core.files import write_json
 from ssmlbench.runs.finished import Unreadable, read_finished, read_result
 from ssmlbench.runs.folder import RunFolder
@@ -70,7 +71,14 @@ def test_files_swapped_between_two_runs_are_made_again(made: World, tmp_path: Pa
     world.enter()
     sound = {name: world.run(asked).value for name, asked in (("one", FINISHED), ("other", NEW))}
     one, other = (RunFolder.of(world.results, world.spec(asked)) for asked in (FINISHED, NEW))
-    for name in ("result.json", "scores.safetensors", "history.csv", "model.json", "spec.json"):
+    swap(one.path / "history.csv", other.path / "history.csv")
+    for folder in (one, other):  # of equal length, by chance: found when it is read, not before
+        with pytest.raises(DamagedFile, match=r"history\.csv"):
+            folder.verify("history.csv")
+    found = {run.folder: run for run in read_finished([world.results])[0]}
+    assert read_history(found[one.path]) is None, "a report leaves it out"
+    swap(one.path / "history.csv", other.path / "history.csv")
+    for name in ("result.json", "scores.safetensors", "model.json", "spec.json"):
         swap(one.path / name, other.path / name)
         world.compare()
         for which, asked in (("one", FINISHED), ("other", NEW)):

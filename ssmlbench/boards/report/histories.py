@@ -89,7 +89,7 @@ def read_history(run: Finished) -> History | None:
     """Read a run's history; None without a valid file, NaN for a number that cannot be read."""
     folder = RunFolder(run.folder)
     try:
-        folder.verify(folder.history_file.name, run.result.get("files", {}))
+        folder.verify(folder.history_file.name)
         with folder.history_file.open(encoding="utf-8", newline="") as file:
             table = csv.DictReader(file)
             table.fieldnames = [cell_text(name) for name in table.fieldnames or ()]
