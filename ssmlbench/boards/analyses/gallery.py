@@ -108,9 +108,8 @@ def _of_cell(
         drawn = np.random.default_rng(options["seed"]).choice(len(truth), count, replace=False)
         rows = sorted(int(row) for row in drawn)
         how = f"rows drawn with seed {options['seed']}"
-    spec = next(iter(cell.rows.values()))[0].spec
     try:
-        task = prepared_task(spec.dataset, spec.data)
+        task = prepared_task(cell.spec.dataset, cell.spec.data)
         inputs = _inputs(task, rows, len(truth))
         note = "" if inputs else "Inputs that are vectors, or rows of a fold, are not shown."
     except NotPrepared as missing:

@@ -90,9 +90,8 @@ def _mirrored(images: Tensor, chosen: Tensor | None) -> Tensor:
         there = chosen.to(images.device, non_blocking=True)[:, None, None, None]
         return torch.where(there, images.flip(3), images)
     seen = images.clone()
-    for row in (
-        chosen.nonzero().flatten().tolist()
-    ):  # all at once, photographs are copied twice more
+    # Row by row: all at once, photographs are copied twice more.
+    for row in chosen.nonzero().flatten().tolist():
         seen[row] = images[row].flip(2)
     return seen
 
