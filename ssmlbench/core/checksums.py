@@ -1,7 +1,8 @@
 """Checksums of the files this tool writes, and their verification when a file is opened.
 
 Three places hold one: a JSON file's `checksum` field, the header of a safetensors file, and a trailer
-behind any other binary file. A folder's JSON file may also list the digests of files beside it.
+behind any other binary file. A folder's JSON file may also list the digests of files beside it. Files of
+the cache are bound to where they belong too: two of them that were swapped are whole, and wrong.
 """
 
 from __future__ import annotations
@@ -23,8 +24,12 @@ FIELD = "checksum"
 UNSTAMPED = "0" * 64
 """What the metadata of a safetensors file holds in place of its checksum until `stamp` is called."""
 
-TRAILER = b"\nsha256="
+TRAILER = b"\nplaced="
+OLDER_TRAILER = b"\nsha256="
+"""Of a checksum without the place."""
 TRAILER_BYTES = len(TRAILER) + 64
+
+OLDER = "an older version wrote it, which did not record where it belongs"
 
 LARGEST_HEADER = 100_000_000
 """Of a safetensors file, by its specification."""
@@ -105,6 +110,14 @@ def verify_beside(
             verify_file(file, facts)
 
 
+# ------------------------------------------------------------------------------------------ places
+
+
+def place_of(file: Path) -> str:
+    """Where a file of the cache belongs: its folder's name, which holds a key, and its own."""
+    return f"{file.parent.name}/{file.name}"
+
+
 # ------------------------------------------------------------------------------------ JSON objects
 
 
@@ -129,42 +142,53 @@ def checksum_holds(values: Mapping[str, Any]) -> bool:
 # ----------------------------------------------------------------------------- safetensors headers
 
 
-def stamp(file: Path) -> None:
+def stamp(file: Path, place: str = "") -> None:
     """Put the checksum into the header of a safetensors file that was written with `UNSTAMPED`.
 
-    It is the SHA-256 of the whole file as it was before, with zeros in the place of the checksum.
+    It is the SHA-256 of the whole file as it was before, with zeros where the checksum goes, and of the
+    place of a file that is bound to one.
     """
-    digest = digest_of(file)
     with file.open("r+b") as opened:
-        place = _place_of_checksum(opened)
-        if place is None:
+        hashed = hashlib.file_digest(opened, "sha256")
+        hashed.update(place.encode())
+        digest = hashed.hexdigest()
+        start = _start_of_checksum(opened)
+        if start is None:
             raise ValueError(f"{file} has no {FIELD} in its metadata")
-        opened.seek(place)
+        opened.seek(start)
         opened.write(digest.encode())
 
 
 def verify_stamp(file: Path) -> None:
     """Raise DamagedFile unless the file matches the checksum in its header."""
-    _once(file, "stamp", lambda: _compare_stamp(file))
+    _once(file, "stamp", lambda: _compare_stamp(file, ""))
 
 
-def _compare_stamp(file: Path) -> None:
+def verify_placed_stamp(file: Path) -> None:
+    """As `verify_stamp`, of a file that is bound to its place."""
+    _once(file, "placed stamp", lambda: _compare_stamp(file, place_of(file)))
+
+
+def _compare_stamp(file: Path, place: str) -> None:
     with file.open("rb") as opened:
-        place = _place_of_checksum(opened)
-        if place is None:
+        start = _start_of_checksum(opened)
+        if start is None:
             raise DamagedFile(file, "its header has no checksum")
-        opened.seek(place)
+        opened.seek(start)
         recorded = opened.read(64)
         opened.seek(0)
-        digest = hashlib.sha256(opened.read(place))
+        digest = hashlib.sha256(opened.read(start))
         digest.update(UNSTAMPED.encode())
         opened.seek(64, os.SEEK_CUR)
         while block := opened.read(1 << 20):
             digest.update(block)
+    if place and digest.hexdigest().encode() == recorded:
+        raise DamagedFile(file, OLDER)
+    digest.update(place.encode())
     _compare(file, digest.hexdigest().encode(), recorded)
 
 
-def _place_of_checksum(opened: BinaryIO) -> int | None:
+def _start_of_checksum(opened: BinaryIO) -> int | None:
     """Where in a safetensors file the digits of its checksum are; None if it has none."""
     opened.seek(0)
     length = int.from_bytes(opened.read(8), "little")
@@ -178,15 +202,17 @@ def _place_of_checksum(opened: BinaryIO) -> int | None:
 # ---------------------------------------------------------------------------------------- trailers
 
 
-def append_trailer(file: Path) -> None:
-    """Append the SHA-256 of the file to it. Readers of .npy files ignore what follows the array."""
-    digest = digest_of(file)
-    with file.open("ab") as opened:
-        opened.write(TRAILER + digest.encode())
+def append_trailer(file: Path, place: str) -> None:
+    """Append the SHA-256 of the file and its place. Readers of .npy files ignore what follows the array."""
+    with file.open("r+b") as opened:
+        digest = hashlib.file_digest(opened, "sha256")
+        digest.update(place.encode())
+        opened.seek(0, os.SEEK_END)
+        opened.write(TRAILER + digest.hexdigest().encode())
 
 
 def verify_trailer(file: Path) -> None:
-    """Raise DamagedFile unless the file ends with the checksum of what stands before it."""
+    """Raise DamagedFile unless the file ends with the checksum of what stands before it and its place."""
     _once(file, "trailer", lambda: _compare_trailer(file))
 
 
@@ -197,10 +223,14 @@ def _compare_trailer(file: Path) -> None:
         while left and (block := opened.read(min(left, 1 << 20))):
             digest.update(block)
             left -= len(block)
-        _compare(file, TRAILER + digest.hexdigest().encode(), opened.read())
+        recorded = opened.read()
+    if recorded == OLDER_TRAILER + digest.hexdigest().encode():
+        raise DamagedFile(file, OLDER)
+    digest.update(place_of(file).encode())
+    _compare(file, TRAILER + digest.hexdigest().encode(), recorded)
 
 
-def failures(verify: Callable[[Path], None], file: Path) -> list[DamagedFile]:
+def failures(verify: Callable[[Path], object], file: Path) -> list[DamagedFile]:
     """What one of the functions here raises of a file, as a list of one or none."""
     try:
         verify(file)

@@ -18,7 +18,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ssmlbench.core.checksums import FIELD, checksum_holds, with_checksum
+from ssmlbench.core.checksums import (
+    FIELD,
+    OLDER,
+    checksum_holds,
+    place_of,
+    with_checksum,
+)
 from ssmlbench.core.errors import DamagedFile
 
 if TYPE_CHECKING:
@@ -26,6 +32,9 @@ if TYPE_CHECKING:
 
     R = TypeVar("R", bound=DataclassInstance)
 
+
+PLACE = "place"
+"""The field of a JSON object of the cache that says where it belongs."""
 
 PART = ".part"
 """How the name of an unfinished file ends. Nothing reads one; `ssmlbench doctor` sweeps them."""
@@ -170,6 +179,23 @@ def read_own_json(file: Path) -> dict[str, Any]:
     if not checksum_holds(values):
         raise DamagedFile(file, "its content is not what was written")
     values.pop(FIELD, None)
+    return values
+
+
+def write_placed_json(file: Path, values: Mapping[str, Any], durable: bool = True) -> None:
+    """Write a JSON object of the cache, as `write_json`, which says where it belongs."""
+    write_json(file, {**values, PLACE: place_of(file)}, durable)
+
+
+def read_placed_json(file: Path) -> dict[str, Any]:
+    """The JSON object that `write_placed_json` wrote there, as `read_own_json`.
+
+    DamagedFile also if it belongs elsewhere, or does not say where.
+    """
+    values = read_own_json(file)
+    recorded = values.pop(PLACE, None)
+    if recorded != place_of(file):
+        raise DamagedFile(file, f"it belongs to {recorded}" if recorded else OLDER)
     return values
 
 

@@ -144,7 +144,8 @@ def _write(adapter: DatasetAdapter, folder: Path, skip_bad: bool, report: Report
         names = _label_names(adapter)
         (unfinished / LABELS).mkdir(parents=True)
         card = _write_task(adapter, names, unfinished, skip_bad, report)
-        card = replace(card, files=file_facts(unfinished, unfinished.rglob("*.arrow")))
+        facts = file_facts(unfinished, unfinished.rglob("*.arrow"))
+        card = replace(card, files=facts, folder=folder.name)
         write_json(card_file(unfinished), asdict(card))
         publish_folder(unfinished, folder)
     finally:

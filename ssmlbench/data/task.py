@@ -48,6 +48,7 @@ class Card:
     unlabelled: dict[str, int] = field(default_factory=dict)  # nothing is known
     files: dict[str, FileFacts] = field(default_factory=dict)  # by name: size and checksum
     columns: dict[str, Any] = field(default_factory=dict)  # the fields of its InputColumns
+    folder: str = ""  # the name of its folder in the cache; older cards do not say
 
     def mean_labels(self, *splits: str) -> float:
         """Positive labels of a row that has labels, on average over the splits named (or all)."""
@@ -90,6 +91,9 @@ def read_card(folder: Path) -> Card:
     file = card_file(folder)
     found = stat_of(file)
     card = _read_card(file, found.st_ino, found.st_mtime_ns, found.st_size)
+    older = not card.folder and folder.name.startswith(f"{card.name}-v{card.version}.")
+    if card.folder != folder.name and not older:
+        raise DamagedFile(file, f"it belongs to {card.folder or card.name}")
     verify_beside(file, card.files)
     return card
 

@@ -141,7 +141,8 @@ class Checkup:
         damaged = _task_damage(folder)
         if damaged is None:
             return
-        name = (read_json(card_file(folder)) or {}).get("name")
+        card = read_json(card_file(folder)) or {}
+        name = card.get("name") if card.get("folder", folder.name) == folder.name else None
         adapter = plugins.datasets[name]() if name in list(plugins.datasets) else None
         known = "prepared again" if adapter else "prepared again when it is used next"
         finding = Finding(damaged.file, damaged.reason, known)

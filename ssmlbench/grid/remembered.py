@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import ssmlbench
 from ssmlbench.core.errors import DamagedFile, UserError
-from ssmlbench.core.files import read_own_json, write_json
+from ssmlbench.core.files import read_placed_json, write_placed_json
 from ssmlbench.core.paths import builtin_root, cache_root
 from ssmlbench.grid.request import GridRequest
 from ssmlbench.runs.folder import RunFolder
@@ -97,7 +97,7 @@ class RememberedGrid:
     def all_made(self) -> list[MadeRun] | None:
         """The runs of the grid, if it is remembered and all of them are there, untouched."""
         try:
-            runs = [MadeRun(*entry) for entry in read_own_json(self.file)["runs"]]
+            runs = [MadeRun(*entry) for entry in read_placed_json(self.file)["runs"]]
         except (OSError, DamagedFile, KeyError, TypeError, ValueError):
             return None
         return runs if all(run.untouched(self.results) for run in runs) else None
@@ -115,7 +115,7 @@ class RememberedGrid:
         with suppress(OSError, DamagedFile):
             runs = [dataclasses.astuple(MadeRun.of(self.results, spec)) for spec in specs]
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self.file, {"runs": runs}, durable=False)
+            write_placed_json(self.file, {"runs": runs}, durable=False)
             known = sorted(self.file.parent.glob("*.json"), key=lambda file: file.stat().st_mtime)
             for old in known[:-KEPT]:
                 old.unlink(missing_ok=True)

@@ -23,7 +23,6 @@ from torch import Tensor
 
 from ssmlbench.core.checksums import failures, verify_trailer
 from ssmlbench.core.events import Decoding, Notify, Warned
-from ssmlbench.core.files import write_json
 from ssmlbench.core.paths import cache_root
 from ssmlbench.data import Card
 from ssmlbench.inputs.decoded_cache import DecodedFolder, decoded_root
@@ -123,7 +122,7 @@ class DecodedImages:
             "shards": self.shards,
             "shard_rows": self.shard_rows,
         }
-        write_json(folder.about_file, about)
+        folder.write_about(about)
         return True
 
     def _range(self, shard: int) -> tuple[int, int]:

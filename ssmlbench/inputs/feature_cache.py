@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ssmlbench.core.checksums import failures, verify_stamp
+from ssmlbench.core.checksums import failures, verify_placed_stamp
 from ssmlbench.core.errors import DamagedFile
 from ssmlbench.core.paths import cache_root
 from ssmlbench.inputs.shards import ShardFolder, folders_in
@@ -27,7 +27,7 @@ class FeatureFolder(ShardFolder):
 
     def damaged_state(self) -> list[DamagedFile]:
         """Find what is wrong with the state of a fitted encoder, if it is there."""
-        return failures(verify_stamp, self.state_file) if self.state_file.is_file() else []
+        return failures(verify_placed_stamp, self.state_file) if self.state_file.is_file() else []
 
 
 def cached_features() -> list[FeatureFolder]:

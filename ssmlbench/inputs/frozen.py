@@ -24,11 +24,11 @@ import torch
 from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
-from ssmlbench.core.checksums import FIELD, UNSTAMPED, stamp
+from ssmlbench.core.checksums import FIELD, UNSTAMPED, place_of, stamp
 from ssmlbench.core.cpu import core_count
 from ssmlbench.core.errors import DamagedFile, RunFailed, UserError
 from ssmlbench.core.events import Encoding, Notify
-from ssmlbench.core.files import atomic, discard, write_json
+from ssmlbench.core.files import atomic, discard
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
@@ -133,7 +133,7 @@ class FrozenEncoder:
         arrays = {name: np.array(value) for name, value in state.items()}
         with atomic(folder.state_file) as unfinished:
             save_file(arrays, unfinished, metadata={FIELD: UNSTAMPED})
-            stamp(unfinished)
+            stamp(unfinished, place_of(folder.state_file))
 
     @property
     def options(self) -> EncoderOptions:
@@ -222,7 +222,7 @@ class FrozenEncoder:
             "shards": shards,
         }
         self._check_weights_again(folder, shards)
-        write_json(folder.about_file, about)
+        folder.write_about(about)
 
     def _check_weights_again(self, folder: FeatureFolder, shards: int) -> None:
         """Make sure that the weights are still those of the key, before the entry becomes valid.

@@ -1,13 +1,13 @@
 """A folder of the cache with one array in shards, written once by one process. Free of torch.
 
-Each shard ends with a checksum; about.json is written last, so that a folder is complete if and only if
-it is there.
+Each shard ends with a checksum of its rows and its place; about.json is written last, so that a folder is
+complete if and only if it is there.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssmlbench.core.checksums import append_trailer, failures, verify_trailer
+from ssmlbench.core.checksums import append_trailer, failures, place_of, verify_trailer
 from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.events import Notify, Waiting, Warned
-from ssmlbench.core.files import atomic, discard, read_json
+from ssmlbench.core.files import atomic, discard, read_placed_json, write_placed_json
 from ssmlbench.core.locks import Busy, Lock, acquire_telling
 
 
@@ -46,8 +46,11 @@ class ShardFolder:
 
     @property
     def about(self) -> dict[str, Any] | None:
-        """What about.json says; None if it is missing or damaged."""
-        return read_json(self.about_file)
+        """What about.json says; None if it is missing, damaged or of another folder."""
+        try:
+            return read_placed_json(self.about_file)
+        except (DamagedFile, FileNotFoundError):
+            return None
 
     @property
     def bytes(self) -> int:
@@ -64,9 +67,7 @@ class ShardFolder:
 
     def damaged(self) -> list[DamagedFile]:
         """Find what is not as it was written: about.json, or a shard that is there or should be."""
-        found = []
-        if self.about_file.is_file() and not self.complete:
-            found.append(DamagedFile(self.about_file, "its content is not what was written"))
+        found = failures(read_placed_json, self.about_file) if self.about_file.is_file() else []
         begun = self.path.glob("*.npy")
         for file in self.shards() or sorted(begun):
             found += failures(verify_trailer, file)
@@ -74,12 +75,14 @@ class ShardFolder:
 
     def discard(self, damaged: list[DamagedFile], notify: Notify, again: str) -> bool:
         """Delete damaged files, which the caller makes again; whether there are any."""
+        if not damaged:
+            return False
+        others = f", as are {len(damaged) - 1} other files beside it" if damaged[1:] else ""
+        notify(Warned(f"{damaged[0]}; it is {again} again{others}"))
         for damage in damaged:
-            notify(Warned(f"{damage}; it is {again} again"))
             discard(damage.file)
-        if damaged:
-            discard(self.about_file)
-        return bool(damaged)
+        discard(self.about_file)
+        return True
 
     @contextmanager
     def locked(self, notify: Notify, waits: str) -> Iterator[None]:
@@ -103,7 +106,11 @@ class ShardFolder:
         with atomic(self.shard_file(number)) as unfinished:
             with unfinished.open("wb") as opened:
                 np.save(opened, rows)
-            append_trailer(unfinished)
+            append_trailer(unfinished, place_of(self.shard_file(number)))
+
+    def write_about(self, about: Mapping[str, Any]) -> None:
+        """Say what the rows are; all shards are written."""
+        write_placed_json(self.about_file, about)
 
     def belongs_to(self, dataset: str) -> bool:
         """Whether the rows are of this data set."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import ssmlbench
 from ssmlbench.core.code_state import code_state
 from ssmlbench.core.errors import DamagedFile, UserError
-from ssmlbench.core.files import read_own_json, write_json
+from ssmlbench.core.files import read_placed_json, write_placed_json
 from ssmlbench.core.hyperparameters import as_typed, search_of
 from ssmlbench.core.paths import cache_root
 from ssmlbench.core.registry import location
@@ -240,7 +240,7 @@ def _kept_list() -> Path | None:
 
 def _read_list(file: Path) -> list[MethodInfo] | None:
     try:
-        return [MethodInfo.from_dict(values) for values in read_own_json(file)["methods"]]
+        return [MethodInfo.from_dict(values) for values in read_placed_json(file)["methods"]]
     except (OSError, DamagedFile, KeyError, TypeError, ValueError):
         return None
 
@@ -251,7 +251,7 @@ def _write_list(file: Path, found: Iterable[MethodInfo]) -> None:
         for old in file.parent.glob("methods-*.json"):
             old.unlink(missing_ok=True)
         entries = [{**dataclasses.asdict(one), "file": str(one.file)} for one in found]
-        write_json(file, {"methods": entries}, durable=False)
+        write_placed_json(file, {"methods": entries}, durable=False)
 
 
 def dataset_catalogue(plugins: Plugins) -> Catalogue[DatasetInfo]:

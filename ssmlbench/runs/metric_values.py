@@ -100,8 +100,12 @@ def _compute(run: Finished) -> None:
 
 
 def _written_for(run: Finished) -> list[str]:
-    """What computed values depend on: the result, and the definitions of metrics and rules."""
-    return [run.finished_at, _definitions(tuple(METRICS.values()), tuple(RULES.values()))]
+    """What computed values depend on: the run, its result, and the definitions of metrics and rules."""
+    return [
+        run.spec.hash,
+        run.finished_at,
+        _definitions(tuple(METRICS.values()), tuple(RULES.values())),
+    ]
 
 
 @functools.cache

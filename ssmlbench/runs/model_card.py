@@ -18,7 +18,7 @@ from ssmlbench.data import Task
 from ssmlbench.data.adapter import InputColumns, Kind
 from ssmlbench.protocol.decisions import RULES, Parameters
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.schema import parse_spec
+from ssmlbench.runs.schema import is_of_folder, parse_spec
 from ssmlbench.training.evaluation import Outcome
 
 MODEL_FORMAT = 1
@@ -35,6 +35,7 @@ class ModelCard:
     """What model.json says."""
 
     spec: RunSpec
+    run: str  # its hash
     labels: list[str]
     kind: Kind  # of the inputs
     rule_parameters: Parameters = field(default_factory=dict)
@@ -72,6 +73,8 @@ def read_model_card(folder: Path) -> ModelCard:
         values = read_own_json(file)
         if values["format"] > MODEL_FORMAT:
             raise UserError(f"{file}: written by a newer ssmlbench; update this one")
+        if not is_of_folder(values, folder.name):
+            raise DamagedFile(file, "it is the model of another run")
         parameters = {
             name: np.array([math.inf if v is None else v for v in row], dtype=np.float32)
             for rule in values["rules"].values()
@@ -81,6 +84,7 @@ def read_model_card(folder: Path) -> ModelCard:
         columns = {name: _tuples(value) for name, value in values.get("columns", {}).items()}
         return ModelCard(
             spec,
+            values["hash"],
             values["labels"],
             values["kind"],
             parameters,

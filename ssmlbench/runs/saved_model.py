@@ -58,7 +58,7 @@ class SavedModel:
     ):
         """backbone: where the encoder is on this machine, if not where the run had it."""
         self.card: ModelCard = read_model_card(folder)
-        stored = _read_weights(RunFolder(folder))
+        stored = _read_weights(RunFolder(folder), self.card.run)
         self.spec = self.card.spec
         if backbone is not None:
             self.spec = dataclasses.replace(self.spec, backbone=absolute_backbone(backbone))
@@ -190,11 +190,11 @@ class SavedModel:
         return Scorer(self.spec, method.to(self.device), model)
 
 
-def _read_weights(folder: RunFolder) -> Stored:
+def _read_weights(folder: RunFolder, run: str) -> Stored:
     """The arrays of a kept model; DamagedFile if they are missing, damaged or of another run."""
     try:
         folder.verify(folder.weights_file.name)
-        return Checkpoint(folder.weights_file).load()
+        return Checkpoint(folder.weights_file, run).load()
     except DamagedFile as damaged:
         missing = not os.path.lexists(folder.weights_file)  # a broken link is damage
         remedy = "copy the whole run folder" if missing else MAKE_AGAIN

@@ -173,7 +173,7 @@ def _model_file(assignment: Assignment, loader: SplitLoader, scaled: bool) -> Mo
         return None
     limit = None if keep else MOST_BYTES
     inputs = {"encoder": loader.encoder_state, "scale": loader.scale_state if scaled else {}}
-    return ModelFile(Checkpoint(assignment.model_file), inputs, limit)
+    return ModelFile(Checkpoint(assignment.model_file, assignment.spec.hash), inputs, limit)
 
 
 def _declined(model_file: ModelFile | None) -> str:

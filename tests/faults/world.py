@@ -175,6 +175,7 @@ def numbers(folder: RunFolder) -> dict[str, Any]:
     run = read_result(folder.path)
     assert isinstance(run, Finished), str(run)
     stored = StoredScores.read(folder.path)
+    folder.verify(folder.history_file.name)
     history = pd.read_csv(folder.history_file)
     timed = ("seconds", "peak_memory_mb", "samples_per_second")
     logged = history.drop(columns=[name for name in timed if name in history])

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from ssmlbench.boards.from_python import compare
+from ssmlbench.core.checksums import FIELD, UNSTAMPED, stamp
 from ssmlbench.core.errors import DamageWarning
+from ssmlbench.core.events import Event, Warned
+from ssmlbench.core.files import write_json
 from ssmlbench.data import prepare
 from ssmlbench.data.prepare import _folder
+from ssmlbench.inputs.feature_cache import FeatureFolder
+from ssmlbench.inputs.shards import ShardFolder
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.finished import read_finished, read_spec
 from ssmlbench.runs.folder import RunFolder
@@ -59,8 +66,6 @@ def test_a_result_of_a_newer_version_with_an_unknown_field_is_left_out_with_the_
     runs, complaints = read_finished([root])
     assert not runs
     assert "damaged" in complaints[0], "its checksum is wrong"
-    from ssmlbench.core.files import write_json
-
     write_json(file, values)
     runs, complaints = read_finished([root])
     assert not runs
@@ -90,3 +95,34 @@ def test_a_checkpoint_without_a_checksum_is_not_continued_from(tmp_path: Path) -
     with pytest.warns(DamageWarning, match="no checksum; the run starts from its beginning"):
         assert Checkpoint(file).read() is None
     assert not file.exists()
+
+
+def test_cached_rows_that_do_not_say_where_they_belong_are_made_again(tmp_path: Path) -> None:
+    folder = ShardFolder(tmp_path / "digits-train-plain-0123")
+    folder.path.mkdir()
+    for number in range(2):
+        file = folder.shard_file(number)
+        np.save(file, np.full((3, 2), number))
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        file.write_bytes(file.read_bytes() + b"\nsha256=" + digest.encode())
+    write_json(folder.about_file, {"dataset": "digits", "shards": 2})
+    assert not folder.complete
+    damaged = folder.damaged()
+    assert {damage.file.name for damage in damaged} == {"about.json", "00000.npy", "00001.npy"}
+    assert all("an older version wrote it" in damage.reason for damage in damaged)
+    said: list[Event] = []
+    assert folder.discard(damaged, said.append, "computed")
+    (warned,) = said
+    assert isinstance(warned, Warned)
+    assert warned.text.endswith("it is computed again, as are 2 other files beside it")
+    assert not list(folder.path.iterdir())
+
+
+def test_the_state_of_an_encoder_that_does_not_say_where_it_belongs_is_fitted_again(
+    tmp_path: Path,
+) -> None:
+    folder = FeatureFolder(tmp_path)
+    save_file({"idf": torch.zeros(2)}, folder.state_file, metadata={FIELD: UNSTAMPED})
+    stamp(folder.state_file)
+    (damage,) = folder.damaged_state()
+    assert "an older version wrote it" in damage.reason
