@@ -47,7 +47,7 @@ def judged_toy(
     judge = Judge(spec, observe(data.truth, spec), SealedTruth(truth), test_truth)
     run_data = RunData.beside(judge, data.train, data.test)
     estimator = cls(cls.Config(**spec.config), LABELS, estimator_seed(spec))
-    return Outcome.of(run_estimator(spec, estimator, run_data), judge.found)
+    return Outcome.of(run_estimator(spec, estimator, run_data), judge.judgements)
 
 
 def scores_of(

@@ -76,7 +76,7 @@ def _train_undisturbed(cls: type[Method], regime: str, kind: str) -> Undisturbed
         trainer, judge = toy_trainer(
             cls, toy(kind), spec_for(cls, regime), folder=Path(folder), notify=keep
         )
-        outcome = Outcome.of(trainer.train(), judge.found)
+        outcome = Outcome.of(trainer.train(), judge.judgements)
     return UndisturbedRun(outcome, trainer.method, checkpoints)
 
 
@@ -134,7 +134,7 @@ def survives_a_kill(cls: type[Method], regime: str, kind: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / CHECKPOINT).write_bytes(whole.checkpoints[epoch])
             trainer, judge = toy_trainer(cls, toy(kind), spec_for(cls, regime), folder=Path(folder))
-            resumed = Outcome.of(trainer.train(), judge.found)
+            resumed = Outcome.of(trainer.train(), judge.judgements)
         if not same_bits(whole.outcome, resumed):
             names = sorted(unsaved_state(whole.method) | unsaved_state(trainer.method))
             state = " or ".join(f"self.{name}" for name in names) or "some state"

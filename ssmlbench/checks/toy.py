@@ -112,7 +112,7 @@ def train(
         notify=notify,
         device=device,
     )
-    return Outcome.of(trainer.train(), judge.found)
+    return Outcome.of(trainer.train(), judge.judgements)
 
 
 def toy_trainer(

@@ -1,1 +1,1 @@
-"""What a method is written with: the contract, pools, losses, pseudo-labels, heads, families of methods."""
+"""The parts of a method: contract, pools, losses, pseudo-labels, heads, families of methods."""

@@ -1,4 +1,4 @@
-"""The method contract at run time: how a method is built, and what its functions must return."""
+"""The method contract at run time: builds a method, and checks the values that its functions return."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RETURN = 'return {"labelled": …, "unlabelled": …}'
 
 
 def build_method(cls: type[Method], config: Any, labels: int) -> Method:
-    """Build a method; an `__init__` that forgets its base class is an error that says so."""
+    """Build a method; a ContractError if its `__init__` does not call its base class's."""
     method = cls(config, labels)
     if "_buffers" not in method.__dict__ or "optimisers" not in method.__dict__:
         raise ContractError(
@@ -33,7 +33,7 @@ def build_method(cls: type[Method], config: Any, labels: int) -> Method:
 def check_terms(terms: object, function: str) -> None:
     """Raise a ContractError unless a step's terms are a dictionary of scalar tensors.
 
-    function: "loss" or "step", which returned them.
+    function: the one that returned them, "loss" or "step".
     """
     if type(terms) is dict and terms:
         for name, term in terms.items():
@@ -44,13 +44,13 @@ def check_terms(terms: object, function: str) -> None:
         check_terms(dict(terms), function)
         return
     if terms is None:
-        said = f"{function} returned nothing; end it with {RETURN}"
+        text = f"{function} returned nothing; end it with {RETURN}"
     elif isinstance(terms, Mapping):
-        said = f"{function} returned no term; expected {RETURN}"
+        text = f"{function} returned no term; expected {RETURN}"
     else:
-        what = "tensor" if isinstance(terms, Tensor) else type(terms).__name__
-        said = f"{function} returned a {what}; expected a dictionary of terms: {RETURN}"
-    raise ContractError(said, member=function)
+        kind = "tensor" if isinstance(terms, Tensor) else type(terms).__name__
+        text = f"{function} returned a {kind}; expected a dictionary of terms: {RETURN}"
+    raise ContractError(text, member=function)
 
 
 def _term_error(name: object, term: object, function: str) -> ContractError:
@@ -59,19 +59,19 @@ def _term_error(name: object, term: object, function: str) -> ContractError:
             f"{function} returned a term called {name!r}; expected a text", member=function
         )
     if isinstance(term, Tensor):
-        found = f"has shape {tuple(term.shape)}, expected one number: take its mean or sum"
+        problem = f"has shape {tuple(term.shape)}, expected one number: take its mean or sum"
     elif isinstance(term, int | float | np.floating):
-        found = (
+        problem = (
             f"is the number {term:g}, expected a tensor that depends on the network: "
             "leave out .item() and float()"
         )
     else:
-        found = f"is a {type(term).__name__}, expected a tensor with one number"
-    return ContractError(f"{function}: term {name!r} {found}", function, name)
+        problem = f"is a {type(term).__name__}, expected a tensor with one number"
+    return ContractError(f"{function}: term {name!r} {problem}", function, name)
 
 
 def check_pseudo_labels(targets: PoolValues, trust: PoolValues, rows: int, labels: int) -> None:
-    """Raise a ContractError unless pseudo-labels can be graded: N_u × K targets, weights as trust."""
+    """Raise a ContractError unless targets are N_u × K, and trust N_u × K or N_u × 1 of at least 0."""
     if targets.shape != (rows, labels):
         raise ContractError(
             f"self.targets has shape {targets.shape}, expected N_u × K: {(rows, labels)}",
@@ -98,7 +98,7 @@ def check_views(method: Method, known: Collection[str]) -> None:
 
 
 class UnchangedPools:
-    """Notices a method that changes what is observed: its pools are read by others too."""
+    """Finds out when a method changes observed labels or priors in place: other code reads them too."""
 
     def __init__(self, pools: Pools):
         self._tensors = {
@@ -109,7 +109,7 @@ class UnchangedPools:
         self._versions = {name: tensor._version for name, tensor in self._tensors.items()}
 
     def check(self, function: str) -> None:
-        """Raise a ContractError if the function that was just called changed one in place."""
+        """Raise a ContractError if one has changed. function: the one that was just called."""
         for name, tensor in self._tensors.items():
             if tensor._version != self._versions[name]:
                 raise ContractError(

@@ -1,4 +1,4 @@
-"""One gradient step as a method sees it: backward, gradients, moved weights. Precision is hidden."""
+"""One gradient step as a method sees it: backward, gradients, moved weights. It hides loss scaling."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ssmlbench.kit.pools import Forward
 class GradientStep:
     """Handed to `Method.step`; the trainer applies the optimiser after it returns.
 
-    network     the one that is trained
-    parameters  all that the trainer's optimiser moves: the network's, then the method's own
+    network     the network that is trained
+    parameters  all parameters of the trainer's optimiser: the network's, then the method's own
     lr          the network's learning rate at this step, as scheduled
     """
 
@@ -29,7 +29,7 @@ class GradientStep:
         forward: Forward | None = None,
         lr: float = 0.0,
     ):
-        """forward: the pass over this step's batches, which runs again for moved weights."""
+        """forward: the pass over this step's batches, which `moved` runs again."""
         self.network = network
         self.parameters = parameters
         self.lr = lr
@@ -42,16 +42,16 @@ class GradientStep:
         (self._scaler.scale(loss) if self._scaler else loss).backward()
 
     def apply(self, optimiser: torch.optim.Optimizer) -> None:
-        """One step of an optimiser on the `.grad` of its weights, in the scale they are in."""
+        """Take one step of an optimiser. Where the loss is scaled, gradients are unscaled first."""
         weights = [weight for group in optimiser.param_groups for weight in group["params"]]
         if self._scaler is not None and any(weight.grad is not None for weight in weights):
             self._scaler.step(optimiser)
             self._scaled_steps += 1
-        else:  # a scaler refuses weights that all lack a gradient, as a frozen encoder's do
+        else:  # a scaler raises if no weight has a gradient, as in a frozen encoder
             optimiser.step()
 
     def finish(self) -> None:
-        """After the last optimiser of a step: set the scale of the next one."""
+        """Update the loss scale, after the last optimiser of a step."""
         if self._scaler is not None and self._scaled_steps:
             self._scaler.update()
 
@@ -77,10 +77,10 @@ class GradientStep:
 
     @contextmanager
     def moved(self, shifts: Sequence[Tensor | None]) -> Iterator[None]:
-        """Weights + shifts inside the block, exactly the old weights after it.
+        """Add shifts to the weights inside the block, and restore the exact old weights after it.
 
-        Batches answer from the moved weights inside; normalisation statistics are not updated a
-        second time for the same rows.
+        Inside, batches compute outputs with the moved weights. Batch normalisation does not count the
+        same rows a second time in its running statistics.
         """
         moving = [(p, s) for p, s in zip(self.parameters, shifts, strict=True) if s is not None]
         before = [p.detach().clone() for p, _ in moving]

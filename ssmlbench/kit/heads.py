@@ -1,4 +1,4 @@
-"""What sits on an encoder: projections, the papers' two heads, and the network that joins them."""
+"""The modules on top of an encoder: projections, the papers' two heads, and the network that joins them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECIPE_WIDTHS = (256, 128)
 
 
 class CosineHead(nn.Module):
-    """Cosines between the feature and one vector a label: no bias, no scale. Out: B × K in [-1, 1]."""
+    """Cosines between the features and one vector per label: no bias, no scale. Out: B × K in [-1, 1]."""
 
     def __init__(self, width: int, labels: int):
         super().__init__()
@@ -31,22 +31,22 @@ class CosineHead(nn.Module):
 
 
 def build_head(kind: str, width: int, labels: int) -> nn.Module:
-    """The head of a name that `Method.head` may have: B × width → B × labels."""
+    """The head that `Method.head` names: B × width → B × labels."""
     return CosineHead(width, labels) if kind == "cosine" else nn.Linear(width, labels)
 
 
 def start_at_zero(head: nn.Module) -> None:
-    """Set a linear head to zero. Other heads keep their start: zero has no direction to turn."""
+    """Set a linear head to zero. Other heads keep their random start: a cosine of zero is undefined."""
     if isinstance(head, nn.Linear):
         nn.init.zeros_(head.weight)
         nn.init.zeros_(head.bias)
 
 
 class Dropout(nn.Dropout):
-    """Dropout of B × D features, drawn faster than torch does on a CPU."""
+    """Dropout of B × D features, faster than torch's on a CPU."""
 
     def forward(self, features: Tensor) -> Tensor:
-        """Drop features in train mode, and enlarge those kept: their mean sum stays equal."""
+        """In train mode, set features to 0 with probability p and scale the others by 1 / (1 - p)."""
         if not self.training or self.p == 0:
             return features
         if features.device.type != "cpu":
@@ -56,7 +56,7 @@ class Dropout(nn.Dropout):
 
 
 def build_projection(kind: str, width: int, dropout: float = 0.0) -> tuple[nn.Module, int]:
-    """The projection and the width of its output. dropout: of its hidden units, in training."""
+    """The projection of a kind, and the width of its output. dropout: of its hidden units."""
     if kind == "none":
         return nn.Identity(), width
     if kind == "mlp":
@@ -74,8 +74,8 @@ def _mlp(width: int, widths: tuple[int, int], dropout: float) -> nn.Sequential:
 class WithLinearPath(nn.Module):
     """An MLP and a linear path side by side, so that a head can always be a linear classifier.
 
-    skip: the head reads [x ; MLP(x)]. added (residual): it reads MLP(x) + A x, for a cosine head,
-    whose angle would be ruled by the longer of two joined parts.
+    skip: the head reads [x ; MLP(x)]. residual (`added`): it reads MLP(x) + A x. The second is for
+    cosine heads: of two concatenated parts, the longer one would decide the angle.
     """
 
     def __init__(self, width: int, widths: tuple[int, int], dropout: float, added: bool):
@@ -96,9 +96,9 @@ class WithLinearPath(nn.Module):
 class Network(nn.Module):
     """Inputs → encoder → dropout → projection → features h → head → logits.
 
-    A head returns the B × K logits, or a dictionary with "logits" and whatever else its method
-    wants to see again in `batch.outputs(view)`. It always computes in single precision: rounded to
-    bfloat16, the logits of a large pool take some hundred values, and every rank of them is a tie.
+    A head returns the B × K logits, or a dictionary with "logits" and other outputs that its method
+    reads from `batch.outputs(view)`. It always computes in single precision: rounded to bfloat16, the
+    logits of a large pool take only some hundred values, so that most ranks would be ties.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Network(nn.Module):
 
 
 def single_precision(device: torch.device) -> AbstractContextManager[Any]:
-    """A block in which autocast is off, whatever is around it."""
+    """A context that turns autocast off."""
     if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()

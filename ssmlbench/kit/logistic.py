@@ -20,14 +20,14 @@ Floats = npt.NDArray[np.floating]
 STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """C, from the strongest regularisation to the weakest: the grid of the cross-validation."""
 FOLDS, FEWER_FOLDS, MANY_ROWS = 5, 3, 2000
-"""Folds of the cross-validation, and how many there are from so many rows on."""
+"""Folds of the cross-validation; FEWER_FOLDS from MANY_ROWS rows on."""
 TOLERANCE = 1e-4
 """The largest gradient of the mean loss at which the solver stops: scikit-learn's default."""
 MOST_ITERATIONS = 200
 LABELS_TOGETHER = 256
-"""Labels that one call of the solver has: memory grows with N × this, not with N × K."""
+"""Labels per call of the solver: memory grows with N × this, not with N × K."""
 LABELS_COMPARED = 256
-"""Most labels that the cross-validation fits: more of them tell little more about one strength."""
+"""The cross-validation fits at most this many labels: more would hardly change the one strength."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class LogisticModel:
     learnt: npt.NDArray[np.bool_]  # K
 
     def some(self, labels: slice) -> LogisticModel:
-        """The part of some labels."""
+        """The model of a slice of the labels."""
         parts = self.weights[:, labels], self.intercepts[labels], self.constant[labels]
         return LogisticModel(*parts, self.learnt[labels])
 
@@ -144,9 +144,9 @@ def choose_strength(
     """The C, one for all labels, with the least log loss in cross-validation.
 
     Each row is scored by a model that did not see it. (Average precision over the scores of several
-    folds is no fair judge: a fold with more positives is scored by a model that saw fewer.) Labels
-    with fewer than two positives are left out, and of many labels some are drawn. Of equals, the
-    stronger regularisation; with too few rows or positives, the middle of the grid.
+    folds is unfair: a fold with more positives is scored by a model that saw fewer.) Labels with
+    fewer than two positives are left out; of more than LABELS_COMPARED labels, a sample is used. Ties
+    go to the stronger regularisation. With too few rows or positives it is the middle of the grid.
     """
     folds = FOLDS if len(features) < MANY_ROWS else FEWER_FOLDS
     judged = learnable_labels(observed) & ((observed == 1).sum(axis=0) >= 2)

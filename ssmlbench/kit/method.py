@@ -25,9 +25,9 @@ from ssmlbench.kit.pools import Batch, Pools, RowOutputs
 class Method(nn.Module):
     """A way of learning from labelled and unlabelled rows.
 
-    Being an nn.Module is all the bookkeeping there is: a Parameter put on `self` is trained, a
-    tensor put on `self` is saved with the run and moved to its device, so a killed run resumes
-    with equal bits. (Plain Python attributes are not saved; a conformance check notices.)
+    A method is an nn.Module: a Parameter put on `self` is trained; a tensor put on `self` is saved
+    with the run and moved to its device, so that a killed run resumes with equal bits. Plain Python
+    attributes are not saved, and a conformance check reports a method that needs them.
     """
 
     name: ClassVar[str]
@@ -49,7 +49,7 @@ class Method(nn.Module):
 
     @property
     def uses(self) -> Uses:
-        """The training rows it learns from; set it on the class if the views do not tell."""
+        """The training rows it learns from; set it on the class if the views do not show it."""
         views = (*self.unlabelled_views, *self.unlabelled_ema_views)
         return "both pools" if views else "labelled rows"
 
@@ -63,8 +63,8 @@ class Method(nn.Module):
         self.config = config
         self.labels = labels  # K
         self.optimisers: dict[str, torch.optim.Optimizer] = {}
-        # Set in a step: what is worth a column of history.csv but is no term of the loss. The
-        # trainer writes the mean over the epoch's steps under each name.
+        # Further columns of history.csv: a step sets scalar tensors by name, and the trainer writes
+        # the mean of each over the epoch's steps.
         self.diagnostics: dict[str, Tensor] = {}
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -86,7 +86,7 @@ class Method(nn.Module):
 
     @classmethod
     def check_labels(cls, config: Any, labels: int) -> None:
-        """Raise a UserError if the method cannot do so many labels."""
+        """Raise a UserError if the method cannot handle that many labels."""
         most = cls.most_labels(config)
         if most is not None and labels > most:
             raise UserError(
@@ -141,7 +141,7 @@ class Method(nn.Module):
         return self.scores(rows.logits(model="ema", view="plain"))
 
     def warning(self, epoch: Mapping[str, Any]) -> str | None:
-        """What a user should know of an epoch, given its row of the history; None if all is well.
+        """A warning for the user about an epoch, given its row of the history; None if all is well.
 
         The first warning of a run is shown, and kept among the notes of its result.
         """
@@ -165,7 +165,7 @@ class Method(nn.Module):
         return {}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Put back what `state_dict` gave, whatever shapes the run had reached by then."""
+        """Restore a `state_dict`, whose tensors may have other shapes than those on `self` now."""
         parameters = dict(self.named_parameters())
         for name, value in state.items():
             if name in parameters:

@@ -1,4 +1,4 @@
-"""What a method is given: pools of training rows, and batches of them with lazy network outputs.
+"""The data of a method: pools of training rows, and batches of them with lazy network outputs.
 
 Nothing here has ever held a hidden label.
 """
@@ -32,7 +32,8 @@ class Forward:
     ):
         """Keep the inputs by (pool, view).
 
-        declared_in: how the attribute ends that declares them. known: the views that the data have.
+        declared_in: "views" or "ema_views", the end of the attribute's name that declares them.
+        known: the views that the data have.
         """
         self._network = network
         self._inputs = inputs
@@ -67,14 +68,14 @@ class Forward:
         )
 
     def forget(self) -> None:
-        """Run again on the next question: the weights have been moved."""
+        """Drop the outputs: the weights have changed, so the next access runs the network again."""
         self._outputs = None
 
 
 def no_such_view(view: object, known: Collection[str], attribute: str = "") -> ContractError:
-    """The error for a view that the data do not have. attribute: what declares it."""
-    said = f"{attribute} has {view!r}: " if attribute else ""
-    text = f"{said}there is no view {view!r}.{did_you_mean(str(view), known)}"
+    """The error for a view that the data do not have. attribute: the one that declares it."""
+    start = f"{attribute} has {view!r}: " if attribute else ""
+    text = f"{start}there is no view {view!r}.{did_you_mean(str(view), known)}"
     return ContractError(text, attribute, str(view))
 
 
@@ -93,7 +94,7 @@ class Batch:
     ema_forward: Forward
 
     def logits(self, view: str) -> Tensor:
-        """B × K, what the head gives: logits, or cosines for a cosine head."""
+        """The head's output, B × K: logits, or cosines for a cosine head."""
         return self.outputs(view)["logits"]
 
     def features(self, view: str) -> Tensor:
@@ -101,7 +102,7 @@ class Batch:
         return self.outputs(view)["features"]
 
     def outputs(self, view: str) -> Outputs:
-        """Everything the head gives, by name."""
+        """All outputs of the head, and its input "features", by name."""
         return self.forward[self.pool, view]
 
     def ema_outputs(self, view: str) -> Outputs:
@@ -164,7 +165,7 @@ class RowOutputs:
 
 
 class Pool(RowOutputs):
-    """Training rows with what may be known of them.
+    """Training rows and their observed labels.
 
     observed  N × K int8: 1 positive, 0 negative, -1 unknown
     prior     K, the share of positives among the labelled rows' known labels (the same in both pools)
@@ -212,7 +213,7 @@ class Pools:
     def features(self, model: str = "raw") -> Tensor:
         """N × D, the weak view's features of both pools, labelled rows first.
 
-        The memory is the caller's: nothing else reads it, and no second copy is kept.
+        The caller owns the tensor: no other code reads it, and no copy is kept.
         """
         first, rows = len(self.labelled), len(self.labelled) + len(self.unlabelled)
         whole = self.labelled.put_features(None, 0, rows, model)

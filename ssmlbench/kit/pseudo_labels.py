@@ -63,9 +63,9 @@ def pooled_class_aware_labels(
 
 
 def tied_positives(targets: Tensor, prior: Tensor) -> Tensor:
-    """How many pseudo-positives of CAP's rule are there only because their score is tied. One number.
+    """The number of CAP's pseudo-positives beyond the quotas of the labels: tied scores cause them.
 
-    targets: N × K, as `class_aware_labels` gives them. Few distinct scores make many ties.
+    targets: N × K, from `class_aware_labels`. Few distinct scores make many ties.
     """
     quota = (_double(prior) * len(targets)).long()
     return (targets.sum(0).long() - quota).clamp(min=0).sum().float()
@@ -106,10 +106,7 @@ def _partitioned(columns: Tensor, places: Tensor) -> Tensor:
 
 
 def label_blocks(rows: int, labels: int) -> list[slice]:
-    """The labels in slices with some million entries each.
-
-    What is computed slice by slice stays small beside the pools, however many labels there are.
-    """
+    """The labels in slices of BLOCK_ENTRIES entries, so that temporary tensors stay small."""
     width = max(BLOCK_ENTRIES // max(rows, 1), 1)
     return [slice(start, min(start + width, labels)) for start in range(0, labels, width)]
 
@@ -140,7 +137,7 @@ def moved_thresholds(tau: Tensor, confidence: Tensor, m: float | Tensor) -> Tens
 
 
 def consistency(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-    """Weighted BCE, its mean taken over every entry: one that is left out counts as zero."""
+    """The mean of the weighted BCE over all entries: an entry of weight 0 counts as zero."""
     return (weights * bce(logits, targets)).mean()
 
 

@@ -1,7 +1,7 @@
-"""What the judge notes of training beside the history: angles, pseudo-labels, calibration.
+"""The diagnostics that the judge records beside the history: angles, pseudo-labels, calibration.
 
-Pure functions of arrays that training handed in and of the truth. Their numbers go into a file of
-the run's folder that analyses read later; nothing goes back into training.
+Pure functions of the truth and of arrays that training handed in. Their results go into a file of the
+run's folder, which analyses read; nothing goes back into training.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ Float32Array = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 SAMPLED_ROWS = 2048
-"""Features and scores are noted of at most so many training rows: all, or a seeded sample."""
+"""Features and scores are recorded for at most this many training rows: all, or a seeded sample."""
 PAIRED_LABELS = 512
-"""Pairs of labels are counted up to so many labels."""
+"""Pairs of labels are counted for data sets of at most this many labels."""
 CALIBRATION_BINS = 10
 HISTOGRAM_BINS = 50
 
 ANGLE_COLUMNS = ("var_pos", "var_neg", "mean_pos", "mean_neg", "count_pos", "count_neg")
-"""What is noted of a label's prototype angles in one manner."""
+"""The statistics of a label's prototype angles."""
 PSEUDO_COLUMNS = ("trusted", "positive", "hits", "true", "right")
-"""What is counted of a label's pseudo-labels: trusted entries, trusted positives, those that are true,
+"""The counts of a label's pseudo-labels: trusted entries, trusted positives, those that are true,
 true positives of the pool, and trusted entries that are right."""
 CALIBRATION_COLUMNS = ("count", "score_sum", "true")
-"""What is counted in a bin of a label's scores."""
+"""The counts in a bin of a label's scores."""
 GROUPS = ("observed positives", "hidden positives", "negatives")
-"""The training entries whose scores and cosines are counted apart."""
+"""The groups of training entries, each with its own histogram of scores and cosines."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What training handed in of the sampled rows, labelled rows first.
+    """Network outputs and labels of the sampled training rows, labelled rows first.
 
     features   n × D, the head's inputs
-    scores     n × K in [0, 1]; None where a method has other scores than those of one view
+    scores     n × K in [0, 1]; None if the method does not score a single view
     cosines    n × K; None for a head without them
-    observed   n × K int8, what is known of the rows
-    trained_on n × K int8, the same with the trusted pseudo-labels
+    observed   n × K int8, the observed labels
+    trained_on n × K int8, the observed labels and the trusted pseudo-labels
     """
 
     features: Float32Array
@@ -53,9 +53,9 @@ class Sample:
     observed: Labels
     trained_on: Labels
 
-    def examined(self, truth: Labels) -> dict[str, Float32Array]:
-        """All that is noted of the sample, by the names of Records. truth: n × K of its rows."""
-        found = {
+    def statistics(self, truth: Labels) -> dict[str, Float32Array]:
+        """The statistics of the sample, by the names of Records. truth: n × K, of its rows."""
+        statistics = {
             "supervised": angle_statistics(self.features, truth == 1, truth == 0),
             "trained_on": angle_statistics(
                 self.features, self.trained_on == 1, self.trained_on == 0
@@ -63,26 +63,25 @@ class Sample:
         }
         if self.scores is not None:
             hidden = np.where(self.observed < 0, truth, -1).astype(np.int8)
-            found["calibration"] = calibration_counts(self.scores, hidden)
-            found["scores"] = group_histograms(self.scores, self.observed, truth, 0, 1)
-            found["score_sums"] = group_sums(self.scores, self.observed, truth)
+            statistics["calibration"] = calibration_counts(self.scores, hidden)
+            statistics["scores"] = group_histograms(self.scores, self.observed, truth, 0, 1)
+            statistics["score_sums"] = group_sums(self.scores, self.observed, truth)
         if self.cosines is not None:
-            found["cosines"] = group_histograms(self.cosines, self.observed, truth, -1, 1)
-        return found
+            statistics["cosines"] = group_histograms(self.cosines, self.observed, truth, -1, 1)
+        return statistics
 
 
 @dataclass
 class Records:
-    """Everything noted so far; each list has one entry for each noted epoch.
+    """All diagnostics so far; each list has an entry for each recorded epoch.
 
-    Epochs are those that were finished.
+    An epoch is the number of epochs that were finished then.
     """
 
     sample_epochs: list[int] = field(default_factory=list)
-    supervised: list[Float32Array] = field(default_factory=list)  # 6 × K, by the true labels
-    trained_on: list[Float32Array] = field(
-        default_factory=list
-    )  # 6 × K, by labels and pseudo-labels
+    # 6 × K, ANGLE_COLUMNS by the true labels, and by the observed labels and pseudo-labels
+    supervised: list[Float32Array] = field(default_factory=list)
+    trained_on: list[Float32Array] = field(default_factory=list)
     pseudo_epochs: list[int] = field(default_factory=list)
     pseudo_counts: list[Float32Array] = field(default_factory=list)  # 5 × K
     calibration: list[Float32Array] = field(default_factory=list)  # 3 × bins × K, of hidden entries
@@ -100,15 +99,14 @@ class Records:
         """The records that `arrays` gave."""
         return cls(**{name: list(values) for name, values in arrays.items()})
 
-    def note(self, axis: str, epochs: int, found: Mapping[str, Float32Array]) -> None:
-        """Add what was found after so many epochs. A resumed run notes its last epoch again.
+    def add(self, axis: str, epochs: int, values: Mapping[str, Float32Array]) -> None:
+        """Add values after `epochs` epochs, and drop later ones: a resumed run repeats its last epoch.
 
         axis: the list of epochs that the values belong to.
         """
-        numbers = getattr(self, axis)
-        kept = sum(int(number) < epochs for number in numbers)
-        for name, value in {axis: np.asarray(epochs), **found}.items():
-            setattr(self, name, [*getattr(self, name)[:kept], value])
+        earlier = sum(int(number) < epochs for number in getattr(self, axis))
+        for name, value in {axis: np.asarray(epochs), **values}.items():
+            setattr(self, name, [*getattr(self, name)[:earlier], value])
 
 
 def label_counts(truth: Labels) -> dict[str, npt.NDArray[np.generic]]:
@@ -126,7 +124,7 @@ def label_counts(truth: Labels) -> dict[str, npt.NDArray[np.generic]]:
 
 
 def sampled_rows(observation: Observation, seed: int) -> dict[str, RowIndex]:
-    """Pool → positions in it of the rows that are noted, in order; both pools in proportion."""
+    """Pool → positions in it of the sampled rows, in order; both pools in proportion."""
     pools = {"labelled": observation.labelled, "unlabelled": observation.unlabelled}
     total = sum(map(len, pools.values()))
     if total <= SAMPLED_ROWS:
@@ -167,7 +165,7 @@ def _directions(vectors: Float32Array) -> Float32Array:
 
 
 def pseudo_label_counts(truth: Labels, positive: Mask, trusted: Mask) -> Float32Array:
-    """PSEUDO_COLUMNS of each label, 5 × K. Entries whose truth nobody knows are not counted."""
+    """PSEUDO_COLUMNS of each label, 5 × K. Entries of unknown truth are not counted."""
     counts = np.zeros((len(PSEUDO_COLUMNS), truth.shape[1]), dtype=np.int64)
     for part in blocks(*truth.shape):
         true, chosen = truth[part] == 1, positive[part]

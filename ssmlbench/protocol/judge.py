@@ -1,7 +1,7 @@
 """The judge: the only part of a run that holds hidden and test labels.
 
-Training hands in pseudo-labels and scores. It learns nothing of what they are worth, apart from one
-bit an epoch under `--selection val` and `oracle`: whether this epoch is the best so far.
+Training hands in pseudo-labels and scores. It never learns how good they are, apart from one bit per
+epoch under `--selection val` and `oracle`: whether this epoch is the best so far.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ssmlbench.protocol.regimes import REGIMES, UNKNOWN
 from ssmlbench.protocol.sealed import SealedTruth
 
 
-class JudgeDesk(Protocol):
-    """What training can say to the judge, in the same process or through a pipe."""
+class JudgeInterface(Protocol):
+    """The judge as training sees it, in the same process or through a pipe."""
 
     def grade(self, epoch: int, positive: Mask, trusted: Mask) -> None:
         """Hand in the pseudo-labels of the unlabelled rows, N_u × K; trust may be N_u × 1.
@@ -34,29 +34,26 @@ class JudgeDesk(Protocol):
         """
 
     def is_best(self, epoch: int, scores: Any) -> bool:
-        """Hand in an epoch's scores of the rows that select; whether the epoch is the best so far."""
+        """Hand in an epoch's scores of the selection rows; whether the epoch is the best so far."""
 
     def hand_in(self, epoch: int, train_scores: Any, scores: Any) -> None:
-        """Hand in the scores of an epoch that may be the run's: of training rows and judged rows."""
+        """Hand in an epoch's scores of training rows and judged rows; the last ones are the run's."""
 
     def record(self, epochs: int, features: Any, scores: Any | None, cosines: Any | None) -> None:
-        """Hand in outputs of the sampled training rows after so many epochs, for the analyses.
-
-        They are those of a `Sample`.
-        """
+        """Hand in outputs of the sampled training rows after `epochs` epochs (see `Sample`)."""
 
     def hand_in_weights(self, weights: Any) -> None:
-        """Hand in the classifier's weights after the last epoch, K × D, for the analyses."""
+        """Hand in the classifier's weights after the last epoch, K × D."""
 
     def save(self, epoch: int) -> None:
-        """Make sure that all that was handed in up to this epoch survives a kill."""
+        """Store everything that was handed in up to this epoch, so that it survives a kill."""
 
 
 @dataclass
 class Judgements:
-    """What a judge has found so far: enough to continue after a kill."""
+    """The results of a judge so far: enough to continue after a kill."""
 
-    epochs: int = 0  # up to which everything is in here
+    epochs: int = 0  # everything up to this epoch is in here
     by_epoch: dict[int, dict[str, float]] = field(default_factory=dict)  # columns of the history
     best: float = -math.inf  # the metric of the selected epoch
     selected_epoch: int = 0
@@ -79,25 +76,25 @@ class Judge:
         self.spec = spec
         self.observation = observation
         self.judged_truth = judged_truth
-        self.found = Judgements()
-        self.notes: list[str] = []  # what training did that readers of the result should know
+        self.judgements = Judgements()
+        self.notes: list[str] = []  # remarks on training for readers of the result
         self._hidden = hidden
-        self._asked: set[int] = set()  # epochs that `is_best` was asked about
-        self._pseudo: tuple[Mask, Mask] | None = None  # as graded last: positive, trusted
-        self._last: tuple[RowIndex, Sample] | None = None  # as recorded last, and its rows
+        self._asked_epochs: set[int] = set()  # by `is_best`
+        self._pseudo: tuple[Mask, Mask] | None = None  # the last ones: positive, trusted
+        self._last: tuple[RowIndex, Sample] | None = None  # the last sample and its rows
 
     @classmethod
     def of(cls, spec: RunSpec, truth: Labels, test_truth: Labels | None) -> Judge:
         """The judge of a run. truth: of the training rows. A trial of `tune` needs no test labels."""
         observation = observe(truth, spec)
-        if rows_from_train(spec):  # no hidden label is held, nor used
+        if rows_from_train(spec):  # no hidden label is needed
             return cls(spec, observation, None, observation.labels[judged_rows(spec, observation)])
         assert test_truth is not None
         hidden = None if REGIMES[spec.regime].as_given else SealedTruth(truth)
         return cls(spec, observation, hidden, test_truth)
 
     def visible(self) -> Observation:
-        """What training may know: copies, without the labels of the rows that were held out."""
+        """The observation for training: copies, without the labels of the held-out rows."""
         seen = self.observation
         labels = seen.labels.copy()
         labels[seen.validation] = UNKNOWN
@@ -113,7 +110,7 @@ class Judge:
         )
 
     def grade(self, epoch: int, positive: Mask, trusted: Mask) -> None:
-        """Note precision and recall of the pseudo-labels of the unlabelled rows."""
+        """Record precision and recall of the pseudo-labels of the unlabelled rows."""
         rows = self.observation.unlabelled
         if self._hidden is None or not len(rows):
             return
@@ -123,14 +120,14 @@ class Judge:
                 f"pseudo-labels of {self.spec.method} have shape {positive.shape} and trust "
                 f"{trusted.shape}, expected {expected}"
             )
-        self._note(epoch, self._hidden.pseudo_label_quality(rows, positive, trusted))
+        self._add(epoch, self._hidden.pseudo_label_quality(rows, positive, trusted))
         trusted = np.broadcast_to(trusted, expected)
         self._pseudo = positive, trusted
         counts = self._hidden.pseudo_label_counts(rows, positive, trusted)
-        self.found.records.note("pseudo_epochs", epoch - 1, {"pseudo_counts": counts})
+        self.judgements.records.add("pseudo_epochs", epoch - 1, {"pseudo_counts": counts})
 
     def record(self, epochs: int, features: Any, scores: Any | None, cosines: Any | None) -> None:
-        """Note angles, calibration and histograms of the sampled training rows."""
+        """Record angles, calibration and histograms of the sampled training rows."""
         if self._hidden is None:
             return
         seen, sample = self.observation, sampled_rows(self.observation, self.spec.seed)
@@ -150,44 +147,44 @@ class Judge:
         fits = features is not None and features.ndim == 2 and len(features) == len(rows)
         if not fits or (cosines is not None and cosines.shape != observed.shape):
             raise RunFailed(f"features of {self.spec.method} are not those of {len(rows)} rows")
-        handed_in = Sample(features, scores, cosines, observed, trained_on)
-        found = self._hidden.examined(rows, handed_in)
-        self.found.records.note("sample_epochs", epochs, found)
-        self._last = rows, handed_in
+        outputs = Sample(features, scores, cosines, observed, trained_on)
+        statistics = self._hidden.sample_statistics(rows, outputs)
+        self.judgements.records.add("sample_epochs", epochs, statistics)
+        self._last = rows, outputs
 
     def last_sample(self) -> dict[str, npt.NDArray[np.generic]]:
-        """The sampled rows as they were recorded last, with their true labels; empty if never."""
+        """The last recorded sample with its true labels; empty if there is none."""
         if self._hidden is None or self._last is None:
             return {}
         return self._hidden.last_sample(*self._last)
 
     def hand_in_weights(self, weights: Any) -> None:
-        """Note the classifier's weights, K × D."""
-        self.found.records.head_weights = [np.asarray(weights, dtype=np.float32)]
+        """Record the classifier's weights, K × D."""
+        self.judgements.records.head_weights = [np.asarray(weights, dtype=np.float32)]
 
     def label_counts(self) -> dict[str, npt.NDArray[np.generic]]:
         """How often each label and pair is positive in the training rows, for the analyses."""
         return {} if self._hidden is None else self._hidden.label_counts()
 
     def is_best(self, epoch: int, scores: Any) -> bool:
-        """Note the mAP of the rows that select; whether it is the best so far."""
-        # Each answer tells something about the labels: one an epoch, and none where nothing selects.
+        """Record the mAP of the selection rows; whether it is the best so far."""
+        # An answer reveals something about the labels: at most one per epoch, and only for selection.
         if self.spec.selection == "last" or not 1 <= epoch <= self.spec.epochs:
             raise RunFailed(f"{self.spec.method} asked the judge about epoch {epoch} without need")
-        if epoch in self._asked:
+        if epoch in self._asked_epochs:
             raise RunFailed(f"{self.spec.method} asked the judge about epoch {epoch} twice")
-        self._asked.add(epoch)
+        self._asked_epochs.add(epoch)
         if self.spec.selection == "val":
             truth = self.observation.labels[self.observation.validation]
         else:
             truth = self.judged_truth
-        sound = checked_scores(scores, truth.shape, self.spec.method)
-        precisions = metrics.average_precision(sound, truth == 1)
+        checked = checked_scores(scores, truth.shape, self.spec.method)
+        precisions = metrics.average_precision(checked, truth == 1)
         value = float(np.nanmean(precisions)) if np.isfinite(precisions).any() else 0.0
-        self._note(epoch, {f"{self.spec.selection}_map": value})
-        if value <= self.found.best:
+        self._add(epoch, {f"{self.spec.selection}_map": value})
+        if value <= self.judgements.best:
             return False
-        self.found.best = value
+        self.judgements.best = value
         return True
 
     def hand_in(self, epoch: int, train_scores: Any, scores: Any) -> None:
@@ -195,47 +192,50 @@ class Judge:
         name, labels = self.spec.method, self.observation.labels.shape[1]
         rows = len(self.observation.labelled) + len(self.observation.unlabelled)
         fitted_on = checked_scores(train_scores, (rows, labels), name)
-        self.found.scores = checked_scores(scores, self.judged_truth.shape, name)
-        self.found.rule_parameters = fit_rules(fitted_on, self.observation.prior)
-        self.found.selected_epoch = epoch
+        self.judgements.scores = checked_scores(scores, self.judged_truth.shape, name)
+        self.judgements.rule_parameters = fit_rules(fitted_on, self.observation.prior)
+        self.judgements.selected_epoch = epoch
 
     def save(self, epoch: int) -> None:
-        """Note that everything up to this epoch is in `found`; a subclass writes it to disk."""
-        self.found.epochs = epoch
+        """Mark everything up to this epoch as judged; a subclass writes it to disk."""
+        self.judgements.epochs = epoch
 
-    def _note(self, epoch: int, values: Mapping[str, float]) -> None:
-        self.found.by_epoch.setdefault(epoch, {}).update(values)
+    def _add(self, epoch: int, values: Mapping[str, float]) -> None:
+        self.judgements.by_epoch.setdefault(epoch, {}).update(values)
 
 
 def rows_from_train(spec: RunSpec) -> bool:
-    """Whether the rows that are judged, if any, are training rows: the test set is not opened."""
+    """Whether the judged rows, if any, are training rows: the test set is then not opened."""
     return spec.judged_on != "test" or bool(spec.folds)
 
 
 def judged_rows(spec: RunSpec, observation: Observation) -> RowIndex:
-    """The training rows that such a run is judged on."""
+    """The training rows that a run of `rows_from_train` is judged on."""
     return observation.validation if spec.judged_on == "held-out" else observation.judged
 
 
 def checked_scores(scores: Any, shape: tuple[int, ...], name: str) -> Float32Array:
-    """The scores as float32; a ContractError that names the method if they are no scores in [0, 1]."""
+    """The scores as float32; a ContractError unless they have the shape and lie in [0, 1].
+
+    name: of the method.
+    """
     try:
-        found = np.asarray(scores, dtype=np.float32)
+        values = np.asarray(scores, dtype=np.float32)
     except (TypeError, ValueError):
         raise ContractError(
             f"scores of {name} must be a matrix of numbers, got {type(scores).__name__}", "scores"
         ) from None
     if scores is None:
         raise ContractError(f"scores of {name} are None: does the function return them?", "scores")
-    if found.shape != shape:
+    if values.shape != shape:
         raise ContractError(
-            f"scores of {name} have shape {found.shape}, expected N × K: {shape}", "scores"
+            f"scores of {name} have shape {values.shape}, expected N × K: {shape}", "scores"
         )
-    if found.size and not (found.min() >= 0 and found.max() <= 1):  # NaN fails both comparisons
-        bad = found[~((found >= 0) & (found <= 1))]
+    if values.size and not (values.min() >= 0 and values.max() <= 1):  # NaN fails both comparisons
+        bad = values[~((values >= 0) & (values <= 1))]
         raise ContractError(
-            f"scores of {name} are not all numbers in [0, 1]: {len(bad):,} of {found.size:,} are "
+            f"scores of {name} are not all numbers in [0, 1]: {len(bad):,} of {values.size:,} are "
             f"outside, the first is {bad[0]:g}",
             "scores",
         )
-    return found
+    return values

@@ -18,7 +18,7 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.regimes import REGIMES, UNKNOWN
 
 VALIDATION_SHARE = 0.2
-"""The part of the labelled rows that `--selection val` and `tune` hold out (the papers: 20 %)."""
+"""The share of the labelled rows that `--selection val` and `tune` hold out (the papers: 20 %)."""
 
 Labels = npt.NDArray[np.int8]
 RowIndex = npt.NDArray[np.int64]
@@ -26,11 +26,11 @@ RowIndex = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Observation:
-    """What may be known about the training rows.
+    """The observed labels of the training rows, and the rows of each pool.
 
     labels      N × K int8, 1 / 0 / -1
     labelled    rows with known labels (in `semi`: fully labelled; elsewhere every row)
-    unlabelled  rows about which nothing is known
+    unlabelled  rows without a known label
     validation  rows held out of `labelled` for `--selection val` or to judge a trial, else empty
     prior       K, the share of positives among the known labels
     judged      rows of the fold that the run is judged on, in no pool; empty without `--folds`

@@ -21,18 +21,18 @@ if TYPE_CHECKING:  # NumPy is imported in the draws: `--help` reads the names an
     Prior = npt.NDArray[np.float64]
 
 UNKNOWN = -1
-"""The observed label of which nothing is known; 1 is positive, 0 negative."""
+"""The code of an unknown label; 1 is positive, 0 negative."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What one draw of a regime shows.
+    """One draw of a regime.
 
     labels      N × K int8, 1 / 0 / -1
-    labelled    rows about which something is known
-    unlabelled  rows about which nothing is known
-    partly      rows of which some labels are known, where these are in neither pool yet: methods for
-                partial labels learn from them, for the others they are unlabelled
+    labelled    rows with known labels
+    unlabelled  rows without a known label
+    partly      rows with some known labels that are in neither pool yet: methods for partial labels
+                learn from them, for other methods they are unlabelled; None: there are none
     """
 
     labels: Labels
@@ -60,7 +60,7 @@ class Regime:
 
     @property
     def has_unlabelled_rows(self) -> bool:
-        """Whether there may be rows of which nothing is known: what they buy can be asked."""
+        """Whether there may be rows without a known label."""
         return self.splits_rows or self.as_given
 
     def labelled_count(self, rows: int, number: float | None) -> int:

@@ -13,8 +13,8 @@ from ssmlbench.protocol.observation import Labels, RowIndex
 class SealedTruth:
     """The true labels of the training rows, for diagnostics only.
 
-    It takes finished decisions and gives back numbers for the history and
-    for analyses; there is no way from here back into training.
+    It takes finished decisions and returns numbers for the history and for analyses; nothing goes back
+    into training.
     """
 
     def __init__(self, truth: Labels):
@@ -50,12 +50,12 @@ class SealedTruth:
         """How often each label, and each pair of labels, is positive."""
         return label_counts(self._truth)
 
-    def examined(self, rows: RowIndex, sample: Sample) -> dict[str, Float32Array]:
+    def sample_statistics(self, rows: RowIndex, sample: Sample) -> dict[str, Float32Array]:
         """Angles, calibration and histograms of sampled training rows."""
-        return sample.examined(self._truth[rows])
+        return sample.statistics(self._truth[rows])
 
     def last_sample(self, rows: RowIndex, sample: Sample) -> dict[str, npt.NDArray[np.generic]]:
-        """All that `examined` reads, for readers who compute its numbers themselves."""
+        """The inputs of `sample_statistics`, for readers who compute such numbers themselves."""
         arrays: dict[str, npt.NDArray[np.generic]] = {
             "rows": np.asarray(rows),
             "features": sample.features,

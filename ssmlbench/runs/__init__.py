@@ -1,1 +1,1 @@
-"""One run: its request resolved, executed, and kept in its folder."""
+"""One run: resolving its spec, executing it, its folder and its result."""

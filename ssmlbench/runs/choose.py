@@ -1,4 +1,4 @@
-"""Which finished run is meant: by its hash or folder, or the best one of a data set."""
+"""Finds the finished run that a user names by its hash or folder, or the best run of a data set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run_folder(named: str, results: Sequence[Path]) -> Path:
 def named_run(
     named: str, runs: Iterable[tuple[str, Path]], results: Sequence[Path], kind: str = "run"
 ) -> Path:
-    """The folder of the run, of those with these ids and folders, that a text names."""
+    """The folder of the run that a text names. runs: ids and folders to choose from."""
     path = from_home(named)
     known = sorted({(hash_, folder) for hash_, folder in runs})
     found = [folder for _, folder in known if named and folder == path] or [
@@ -47,10 +47,10 @@ def named_run(
 def best_run(
     runs: Sequence[Finished], dataset: str | None, metric: str, decision: str
 ) -> tuple[Finished, str]:
-    """The run to use of the row with the best mean, among runs that keep a model; and why it.
+    """The best run that has a model, and the reason for the choice.
 
-    Of that row's runs: the one that learnt from every labelled row, if there is one, else that of
-    the first seed. The seed with the best score would be a choice by luck.
+    It is a run of the row with the best mean: the one that learnt from every labelled row, if there is
+    one, else that of the first seed. Choosing the seed with the best score would be choosing by luck.
     """
     usable = [run for run in runs if RunFolder(run.folder).model_file.is_file()]
     usable = [run for run in usable if dataset is None or run.spec.dataset == dataset]

@@ -1,4 +1,4 @@
-"""The side file of a run: what the judge noted during training, for `ssmlbench analyse`.
+"""The file of a run's diagnostics, which the judge recorded during training, for `ssmlbench analyse`.
 
 Runs made before this file existed have none; analyses that need it say so.
 """
@@ -19,7 +19,7 @@ from ssmlbench.runs.folder import RunFolder
 
 FILE = "diagnostics.safetensors"
 SAMPLE_FILE = "features.safetensors"
-"""The rows that the last entries of the side file were computed from: `run --keep-features`."""
+"""The sampled rows from which the last diagnostics were computed: `run --keep-features`."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Diagnostics:
 
     @classmethod
     def read(cls, folder: Path) -> Diagnostics | None:
-        """What a run's folder has; None if it has no such file; a DamagedFile if it is not as written."""
+        """The diagnostics in a run's folder, None if there are none; DamagedFile if they changed."""
         from safetensors import SafetensorError, safe_open
 
         if not (folder / FILE).is_file():

@@ -1,4 +1,4 @@
-"""One run from its spec to its folder: the judge opens the truth, training hands in, result.json last."""
+"""Executes one run: the judge opens the true labels, training hands in scores, result.json comes last."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from ssmlbench.training.checkpoint import Checkpoint
 from ssmlbench.training.evaluation import Outcome
 
 Train = Callable[[Assignment, Judge, Notify], TrainingReport]
-"""Trains, in this process or in another one, and returns when all is with the judge."""
+"""Trains, in this process or in another one, and returns when the judge has all scores."""
 NOT_SEALED = "made in the process that gave the class: the labels were not sealed from it"
 
 
 def execute(
     spec: RunSpec, plugins: Plugins, context: RunContext, notify: Notify = lambda e: None
 ) -> Done | AlreadyDone:
-    """Make a run in this process unless its result is there: judge and training side by side.
+    """Make a run in this process, judge and training together, unless it is finished.
 
     `ssmlbench run` makes runs in sealed processes instead: see sealed_run.py.
     """
@@ -65,9 +65,9 @@ def judge_run(
     train: Train,
     notify: Notify = lambda e: None,
 ) -> Done | AlreadyDone:
-    """Make a run unless its result is there, with training wherever `train` does it.
+    """Make a run unless it is finished; wait if another process is making the same run.
 
-    If another process is making the same run, wait for it.
+    train: trains in this process or in another one.
     """
     folder = RunFolder.of(context.results, spec)
     if folder.finished:
@@ -83,9 +83,9 @@ def judge_run(
             try:
                 write_json(folder.spec_file, spec.as_dict())
                 with Heartbeat(folder, spec.epochs, notify) as heartbeat:
-                    result = _make(spec, open_data(), context, folder, train, heartbeat.notify)
+                    result = _make_run(spec, open_data(), context, folder, train, heartbeat.notify)
             except Exception:
-                folder.drop_result_since(before)  # a plugin's forgery
+                folder.drop_result_since(before)  # a plugin may have forged one
                 if not folder.finished and not folder.checkpoint_file.exists():
                     discard(folder.spec_file)
                 raise
@@ -103,7 +103,7 @@ def judge_run(
     return Done(judged.get("map"), result["cost"]["seconds"])
 
 
-def _make(
+def _make_run(
     spec: RunSpec,
     task: Task,
     context: RunContext,
@@ -111,20 +111,19 @@ def _make(
     train: Train,
     notify: Notify,
 ) -> Result:
-    """Walk a run's whole path: truth and observation, training, outcome, result."""
+    """Open the judge, train, and write the model and the result."""
     checkpoint = Checkpoint(folder.checkpoint_file, spec.hash)
     judge = StoredJudge.open(spec, task, Checkpoint(folder.judgements_file, spec.hash))
-    notes = [] if spec.judged_on == "held-out" else _notes(task, judge)
-    for note in notes:
+    data_notes = [] if spec.judged_on == "held-out" else _data_notes(task, judge)
+    for note in data_notes:
         notify(Warned(note, of_data=True))
-    judged = judge.found.epochs
     assignment = Assignment(
         spec,
         context,
         task.folder,
         task.card.without_positives(),
         judge.visible(),
-        judged,
+        judge.judgements.epochs,
         folder.checkpoint_file,
         folder.weights_file,
     )
@@ -142,23 +141,23 @@ def _make(
         return result
     for note in judge.notes:
         notify(Warned(note))
-    outcome = Outcome.of(report.trained, judge.found)
+    outcome = Outcome.of(report.trained, judge.judgements)
     if report.model_declined:
         discard(folder.weights_file)
-        discard(folder.model_file)  # of a run that is made again
+        discard(folder.model_file)  # it may be there from an earlier attempt
         if report.model_declined != NOT_WANTED:
             notify(Warned(f"its model is not kept: {report.model_declined}"))
     else:
         write_model_card(spec, folder, task, outcome)
-    told = [*notes, *outcome.notes, *judge.notes]
-    result = write_result(spec, folder, task, judge, outcome, report, told, context.keep_features)
+    notes = [*data_notes, *outcome.notes, *judge.notes]
+    result = write_result(spec, folder, task, judge, outcome, report, notes, context.keep_features)
     checkpoint.delete()
     judge.file.delete()
     return result
 
 
-def _notes(task: Task, judge: Judge) -> list[str]:
-    """A line for everything about the data that the user should know."""
+def _data_notes(task: Task, judge: Judge) -> list[str]:
+    """Warnings about the run's data, a line each."""
     names = task.card.label_names
     notes = []
     if skipped := sum(task.card.skipped.values()):
@@ -184,12 +183,12 @@ def _notes(task: Task, judge: Judge) -> list[str]:
 
 
 def open_task(spec: RunSpec, plugins: Plugins) -> Task:
-    """The prepared data set of a spec, which must still be the one that the spec was planned on."""
+    """The prepared data set of a spec; a UserError if it has changed since the spec was resolved."""
     return check_data(spec, prepare(plugins.datasets[spec.dataset]()))
 
 
 def check_data(spec: RunSpec, task: Task) -> Task:
-    """The task, or a UserError if it is not the one that the spec was planned on."""
+    """The task; a UserError if it has changed since the spec was resolved."""
     if task.card.fingerprint != spec.data:
         raise UserError(
             f"data set {spec.dataset} was prepared again since this run was planned; give the same "
@@ -199,6 +198,6 @@ def check_data(spec: RunSpec, task: Task) -> Task:
 
 
 def quieten() -> None:
-    """Silence torch's own warnings, which say nothing about the user's run; show ours plainly."""
+    """Silence torch's own warnings, which are not about the user's run; show ours on one line."""
     show_plainly()
     warnings.filterwarnings("ignore", category=UserWarning, module="torch")

@@ -15,7 +15,7 @@ from ssmlbench.core.checksums import FIELD, checksum_holds
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.garbage import no_collection
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.runs.index import WORTH_IT, RunIndex, file_stamp
+from ssmlbench.runs.index import INDEXED_RUNS, RunIndex, file_stamp
 from ssmlbench.runs.per_label import PerLabel
 from ssmlbench.runs.schema import (
     MISPLACED,
@@ -28,10 +28,10 @@ from ssmlbench.runs.schema import (
 )
 
 LEFT_IN_FILE = ("spec", "per_label", "files", FIELD)
-"""What the results of many runs are without: `Finished` has the spec, and the rest is large."""
+"""Fields of result.json that `read_finished` leaves out: `Finished` has the spec, the rest is large."""
 
-NAMED = 5
-"""Lines about results that are left out for the same reason; the last one counts the rest."""
+MOST_LINES = 5
+"""The most lines about results that are left out for one reason; the last line counts the rest."""
 
 
 @dataclass
@@ -114,9 +114,8 @@ def read_result(folder: Path) -> Finished | Unreadable:
 def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
     """All finished runs below the roots, and lines for the results that cannot be read.
 
-    Their results are without what only a look at one run needs (LEFT_IN_FILE).
-
-    A run that is below two roots comes twice; merge.py says what then counts.
+    Their results lack the fields of LEFT_IN_FILE. A run below two roots comes twice; merge.py decides
+    which one counts.
     """
     runs: list[Finished] = []
     left_out: dict[str, list[Path]] = defaultdict(list)  # by reason
@@ -126,7 +125,7 @@ def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
         with no_collection():
             paths = run_paths(root)
             index = RunIndex(root)
-            if len(paths) >= WORTH_IT:
+            if len(paths) >= INDEXED_RUNS:
                 index.open()
             for path in paths:
                 try:
@@ -137,15 +136,15 @@ def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
                     left_out[str(error)].append(root / path / "result.json")
                     continue
                 runs.append(Finished(spec, result, root / path))
-            if len(paths) >= WORTH_IT:
+            if len(paths) >= INDEXED_RUNS:
                 index.save()
-    return runs, list(_complaints(left_out))
+    return runs, list(_left_out_lines(left_out))
 
 
-def _complaints(left_out: Mapping[str, Sequence[Path]]) -> Iterator[str]:
+def _left_out_lines(left_out: Mapping[str, Sequence[Path]]) -> Iterator[str]:
     """A line for each result that is left out; of many with the same reason, one with their number."""
     for reason, files in left_out.items():
-        named = files if len(files) <= NAMED else files[: NAMED - 1]
+        named = files if len(files) <= MOST_LINES else files[: MOST_LINES - 1]
         yield from (f"{file}: left out, {reason}" for file in named)
         if more := len(files) - len(named):
             yield f"{more:,} more results: left out, {reason}"

@@ -28,7 +28,7 @@ TRIALS = ".tune"
 
 
 def whole_results(results: Path) -> Path:
-    """The results folder that the user knows: of the folder of trials, the one it lies in."""
+    """The results folder of the user; for the folder of trials, the one that contains it."""
     return results.parent if results.name == TRIALS else results
 
 
@@ -84,9 +84,9 @@ class RunFolder:
 
     @property
     def judgements_file(self) -> Path:
-        """What the judge of an unfinished run has found so far.
+        """The judge's state of an unfinished run.
 
-        Beside the folder, in which the training process may read.
+        It lies beside the folder: the training process may read inside the folder.
         """
         return self.path.with_name(f".{self.path.name}.judgements.safetensors")
 
@@ -97,7 +97,7 @@ class RunFolder:
 
     @property
     def model_file(self) -> Path:
-        """What else is needed to use the model: labels, decision rules, encoder, versions."""
+        """The description of the model: labels, decision rules, encoder, versions."""
         return self.path / "model.json"
 
     @property
@@ -135,7 +135,7 @@ class RunFolder:
         return None
 
     def result_stamp(self) -> tuple[int, int] | None:
-        """Tells whether result.json is still the file that it was; None if there is none."""
+        """A stamp that changes when result.json is replaced; None if there is none."""
         try:
             found = self.result_file.stat()
         except OSError:
@@ -148,10 +148,10 @@ class RunFolder:
             discard(self.result_file)
 
     def drop_leftovers(self) -> DamagedFile | None:
-        """Delete what an earlier attempt judged, of a run that is not finished and that nobody makes.
+        """Delete scores of an earlier attempt, if the run is not finished and nobody is making it.
 
-        Training reads in this folder, and scores lie beside the test labels. Returns what was wrong
-        with a result that was there.
+        Training may read this folder, and files of scores hold test labels. Returns the damage of a
+        result that was there.
         """
         kept = (self.checkpoint_file, self.weights_file)
         judged = [file for file in self.path.glob("*.safetensors") if file not in kept]
@@ -171,7 +171,7 @@ class RunFolder:
             lock.release(remove=True)
 
     def verify(self, name: str) -> None:
-        """Raise DamagedFile unless a file is as the result records it, where it does."""
+        """Raise DamagedFile unless a file has the checksum in result.json; without one, do nothing."""
         try:
             recorded = self.recorded_files()
         except (OSError, DamagedFile):  # scores are worth reading without a result
@@ -184,7 +184,7 @@ class RunFolder:
                 raise DamagedFile(damaged.file, damaged.reason, remedy) from None
 
     def written_files(self) -> list[Path]:
-        """What a run leaves for readers beside its result: scores, history, model and more."""
+        """The files of a finished run beside its result: scores, history, model and more."""
         while_made = (self.checkpoint_file, self.judgements_file)
         found = [*self.path.glob("*.safetensors"), *self.path.glob("*.csv")]
         found += [self.model_file] if self.model_file.is_file() else []
@@ -212,14 +212,14 @@ class RunFolder:
         try:
             yield
         finally:
-            # A folder in which nothing was written goes, with the empty ones above it.
+            # Remove a folder in which nothing was written, and the empty ones above it.
             empty = not any(self.path.glob("[!.]*"))
             lock.release(remove=True)
             if empty:
                 self._remove_empty_folders()
 
     def record_failure(self, spec: RunSpec, error: str, trace: str = "") -> None:
-        """Write the error to error.json, for `status` and for readers of the folder."""
+        """Write the error to error.json, for `status` and for people who look into the folder."""
         before = (read_json(self.error_file) or {}).get("attempts")
         facts = {
             "error": error,

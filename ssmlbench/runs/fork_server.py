@@ -1,8 +1,8 @@
-"""A process with everything imported and nothing run, from which every run gets two fresh processes.
+"""A process that has imported everything and run nothing, from which every run forks two fresh processes.
 
 It is started anew (never forked from a process that has threads, a GPU or plugins), it loads no plugin
-of the user's, and it forks in milliseconds. It ends with the process that started it. On macOS nothing
-is imported before the fork: its system libraries do not survive one.
+of the user, and it forks in milliseconds. It ends with the process that started it. On macOS nothing is
+imported before the fork: its system libraries do not survive one.
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ class ForkServer:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked for a process."""
+        """Whether the server runs and belongs to this process."""
         return self._owner == os.getpid() and self._process.poll() is None
 
     def fork(self, parent: str, child: str, request: Any) -> Connection:
         """Call two functions, each "module:function", in two fresh processes.
 
-        They get the request and a pipe to each other; the parent also a pipe to this process, whose
-        other end is returned, and the child's process id. The child has the environment, folder and
-        import path that this process has now; the parent what they were without plugins.
+        Both get the request and a pipe to each other. The parent also gets the child's process id and a
+        pipe to this process, whose other end is returned. The child has the present environment, folder
+        and import path of this process; the parent has those without the changes of plugins.
         """
         ours, theirs = socket.socketpair()
         content = pickle.dumps((parent, child, pickle.dumps(request), before_plugins(), here()))
@@ -102,8 +102,8 @@ class ForkServer:
 
 def serve(descriptor: int) -> None:
     """Import what runs need, then fork a process for every request. Called in the server."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for what is forked
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks handles Ctrl-C
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked processes
     control = socket.socket(fileno=descriptor)
     if PRELOADS:
         preload()
@@ -121,21 +121,21 @@ def serve(descriptor: int) -> None:
 
 
 def preload() -> None:
-    """Import what a run imports, late imports too, and the methods that ship with the tool."""
+    """Import everything that a run imports, and the built-in methods and data sets."""
     from ssmlbench.core.paths import builtin_root
     from ssmlbench.inputs.torchvision_compat import declare_missing_operators
     from ssmlbench.plugins.loader import load_file
 
     declare_missing_operators()
     for name in PRELOADED:
-        with suppress(ImportError):  # a run that needs it says so
+        with suppress(ImportError):  # a run that needs it reports the error
             importlib.import_module(name)
     with suppress(ImportError):
-        # scikit-learn asks for it once, by another program, which the seal of a run would report.
+        # scikit-learn counts the cores once by starting a program, which the seal would report.
         importlib.import_module("joblib").cpu_count(only_physical_cores=True)
     for folder in ("methods", "datasets"):
         for file in sorted((builtin_root() / folder).glob("*.py")):
-            with suppress(Exception):  # the process that asks has shown it already
+            with suppress(Exception):  # the process that asks has reported it already
                 load_file(file)
 
 
@@ -150,7 +150,7 @@ def _read(control: socket.socket, size: int) -> bytes:
 
 
 def _run(content: bytes, pipe: Connection) -> None:
-    """Become the two processes that were asked for. Neither returns to the server's loop."""
+    """Become the two requested processes. Neither returns to the server's loop."""
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         parent, child, request, clean, plugins = pickle.loads(content)

@@ -1,8 +1,7 @@
-"""An index of finished runs in the cache: what result.json held when it was last read and verified.
+"""An index of finished runs in the cache: the content of each result.json when it was last verified.
 
-It only saves reading: an entry counts while its file is the same on disk (inode, size and time), and
-everything else is read from the folders. It can be deleted at any time; one that cannot be used is
-left out.
+It only saves time: an entry is used while its file is the same on disk (inode, size and time); every other
+result is read from its folder. The index can be deleted at any time, and a damaged one is ignored.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from ssmlbench.runs.schema import Result
 VERSION = 2
 """Raised when the table changes; an index of another version is a file of another name."""
 
-WORTH_IT = 200
-"""Runs below which reading the folders takes no longer than opening an index."""
+INDEXED_RUNS = 200
+"""The least runs of a folder with an index: reading fewer takes no longer than opening one."""
 
 Stamp = tuple[int, int, int]
 
 
 def file_stamp(file: str) -> Stamp:
-    """What changes when a file is written again."""
+    """A stamp that changes when a file is written again."""
     found = os.stat(file)  # noqa: PTH116 (a Path takes three times as long)
     return found.st_ino, found.st_size, found.st_mtime_ns
 
@@ -41,8 +40,8 @@ class RunIndex:
     """The results of one results folder, as they were when they were last read."""
 
     def __init__(self, root: Path):
-        # What a spec may hold decides which results can be read, and defaults are left out here:
-        # another list, another index.
+        # The fields of a spec decide which results can be read, and entries leave their defaults out:
+        # other fields or defaults need another index.
         defaults = RunSpec("", "").as_dict()
         key = json.dumps([str(root.resolve()), VERSION, ssmlbench.__version__, defaults])
         name = hashlib.sha256(key.encode()).hexdigest()[:16]
@@ -83,7 +82,7 @@ class RunIndex:
         self._new[path] = now, json.dumps([values, result], separators=(",", ":"))
 
     def save(self) -> None:
-        """Write what is new. Nothing depends on it: where that fails, the next reader reads again."""
+        """Write new entries. If that fails, the next reader reads the results again."""
         if not self._new:
             return
         try:

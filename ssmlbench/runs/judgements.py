@@ -1,4 +1,4 @@
-"""The judge of a run on disk: what it has found survives a kill, beside the trainer's checkpoint."""
+"""A judge whose judgements are saved to disk and survive a kill, like the trainer's checkpoint."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class StoredJudge(Judge):
 
     @classmethod
     def open(cls, spec: RunSpec, task: Task, file: Checkpoint) -> StoredJudge:
-        """The judge of a run on a task. It goes on from what the file holds, if anything."""
+        """The judge of a run on a task; it continues from the judgements in the file, if any."""
         test_truth = None if rows_from_train(spec) else task.truth("test")
         judge = cls.of(spec, task.truth("train"), test_truth)
         assert isinstance(judge, cls)
         judge.file = file
-        judge.found = _read(file)
+        judge.judgements = _read(file)
         return judge
 
     def save(self, epoch: int) -> None:
-        """Write all that was found up to this epoch."""
+        """Write all judgements up to this epoch."""
         super().save(epoch)
-        found = self.found
+        found = self.judgements
         facts: dict[str, Any] = {
             "epoch": found.epochs,
             "by_epoch": {str(number): values for number, values in found.by_epoch.items()},
@@ -47,7 +47,7 @@ class StoredJudge(Judge):
 
 
 def _tensors(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, torch.Tensor]:
-    # What came from another process may be read-only, of which torch warns.
+    # Arrays from another process may be read-only, which torch warns about.
     return {
         name: torch.from_numpy(array if array.flags.writeable else array.copy())
         for name, array in arrays.items()

@@ -24,7 +24,7 @@ from ssmlbench.runs.surface import Surface
 from ssmlbench.training.model import Model
 
 SMALLEST = 1e-7
-"""Scores are kept so far from 0 and 1 that their logarithm is finite."""
+"""Scores are clipped to this distance from 0 and 1, so that their logarithm is finite."""
 
 Direction = Mapping[str, Tensor]
 """Name of a weight → its change for an offset of 1."""
@@ -86,7 +86,7 @@ def filter_normalised(model: Model, seed: int, number: int) -> Direction:
 def moved(
     model: Model, directions: Sequence[Direction], offsets: Sequence[float]
 ) -> Iterator[None]:
-    """The network and its average with their weights moved; afterwards they are as before."""
+    """Move the weights of the network and of its average inside the block; restore them after it."""
     networks = (model.network, model.averaged_network)
     weights = [(name, p) for network in networks for name, p in network.named_parameters()]
     before = [weight.detach().clone() for _, weight in weights]

@@ -1,6 +1,6 @@
-"""What the training process says to the judge, as JSON and raw arrays on a pipe.
+"""Messages from the training process to the judge: JSON and raw arrays on a pipe.
 
-Nothing that comes from training is unpickled: a pickle can run code where it is read.
+Nothing from training is unpickled: a pickle can run code in the process that reads it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ EVENTS = {
 FAILURES: dict[str, type[Exception]] = {
     cls.__name__: cls for cls in (Diverged, RunStopped, RunFailed, UserError)
 }
-"""By the name they are sent under; the first that fits."""
+"""Failures by the name in the message; an error is sent as the first class that it belongs to."""
 
 
 class Violation(RunFailed):
@@ -54,7 +54,7 @@ class Violation(RunFailed):
 
 
 class JudgePipe:
-    """The judge's desk as the training process has it; threads may hand in at the same time."""
+    """The judge as the training process sees it: every call is a message. Threads may share it."""
 
     def __init__(self, pipe: Connection):
         self._pipe = pipe
@@ -67,13 +67,13 @@ class JudgePipe:
         self._send({"say": "grade", "epoch": epoch, "shapes": shapes}, *packed)
 
     def is_best(self, epoch: int, scores: Float32Array) -> bool:
-        """Hand in an epoch's scores of the rows that select; whether the epoch is the best so far."""
+        """Hand in an epoch's scores of the selection rows; whether the epoch is the best so far."""
         with self._lock:
             self._send({"say": "is_best", "epoch": epoch, "shapes": [list(scores.shape)]}, scores)
             return self._pipe.recv_bytes() == b"yes"
 
     def hand_in(self, epoch: int, train_scores: Float32Array, scores: Float32Array) -> None:
-        """Hand in the scores of an epoch that may be the run's."""
+        """Hand in an epoch's scores of training rows and judged rows."""
         shapes = [list(train_scores.shape), list(scores.shape)]
         self._send({"say": "hand_in", "epoch": epoch, "shapes": shapes}, train_scores, scores)
 
@@ -95,7 +95,7 @@ class JudgePipe:
         self._send({"say": "weights", "shapes": [list(weights.shape)]}, weights)
 
     def save(self, epoch: int) -> None:
-        """Wait until all that was handed in survives a kill."""
+        """Wait until the judge has stored everything that was handed in."""
         with self._lock:
             self._send({"say": "save", "epoch": epoch})
             self._pipe.recv_bytes()
@@ -135,16 +135,16 @@ class JudgePipe:
             text = f"a plugin called sys.exit({'' if error.code is None else error.code!r})"
         self._send({"say": "failure", "kind": kind or "RunFailed", "text": text, "trace": trace})
 
-    def violation(self, what: str) -> None:
-        """Report an attempt to read what is sealed."""
-        self._send({"say": "violation", "text": what})
+    def violation(self, text: str) -> None:
+        """Report an attempt to read sealed files."""
+        self._send({"say": "violation", "text": text})
 
-    def note(self, what: str) -> None:
-        """Report something that readers of the result should know."""
-        self._send({"say": "note", "text": what})
+    def note(self, text: str) -> None:
+        """Add a remark for readers of the result."""
+        self._send({"say": "note", "text": text})
 
     def _send(self, message: dict[str, Any], *arrays: np.ndarray[Any, Any]) -> None:
-        # Before anything is sent: what fails here must not leave half a message in the pipe.
+        # All bytes are made before the first is sent: an error must not leave half a message behind.
         parts = [json.dumps(message, default=float).encode(), *map(_bytes_of, arrays)]
         with self._lock:
             for part in parts:
@@ -152,7 +152,7 @@ class JudgePipe:
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview | bytes:
-    """The bytes of an array; a view of one without rows cannot be cast."""
+    """The bytes of an array; an empty one has none, and cannot be cast."""
     return np.ascontiguousarray(array).data.cast("B") if array.size else b""
 
 
@@ -165,18 +165,18 @@ class TrainingGone(Exception):
 
 
 def receive(pipe: Connection, judge: Judge) -> Event | TrainingReport | None:
-    """Take one message: answer it, pass the judge what is handed in, raise what failed.
+    """Receive one message and act on it: call the judge, answer, or raise the reported failure.
 
-    An event is returned for the caller to pass on; the report ends training.
+    An event is returned for the caller to pass on; a report is the last message.
     """
     try:
-        message = json.loads(_take(pipe))
+        message = json.loads(_receive_bytes(pipe))
         return _act(message, pipe, judge)
     except (KeyError, TypeError, ValueError) as error:
         raise Malformed(f"training sent what is no message: {error}") from error
 
 
-def _take(pipe: Connection) -> bytes:
+def _receive_bytes(pipe: Connection) -> bytes:
     try:
         return pipe.recv_bytes()
     except (EOFError, OSError):
@@ -245,10 +245,10 @@ class TrainingTrace(Exception):
 
 def _mask(pipe: Connection, shape: list[int]) -> Mask:
     rows, columns = shape
-    bits = np.frombuffer(_take(pipe), dtype=np.uint8)
+    bits = np.frombuffer(_receive_bytes(pipe), dtype=np.uint8)
     return np.unpackbits(bits, count=rows * columns).reshape(rows, columns).view(np.bool_)
 
 
 def _matrix(pipe: Connection, shape: list[int]) -> Float32Array:
     rows, columns = shape
-    return np.frombuffer(_take(pipe), dtype=np.float32).reshape(rows, columns)
+    return np.frombuffer(_receive_bytes(pipe), dtype=np.float32).reshape(rows, columns)

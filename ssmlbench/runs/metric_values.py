@@ -71,7 +71,7 @@ def _computed(run: Finished) -> MetricValues:
 
 
 def _read_stored(run: Finished) -> MetricValues | None:
-    """What computed.json holds, if it is of this result and of today's metrics and rules."""
+    """The values in computed.json, if they are of this result and of today's metrics and rules."""
     kept = read_json(RunFolder(run.folder).computed_file)
     if kept is None or kept.get("for") != _written_for(run):
         return None
@@ -100,7 +100,7 @@ def _compute(run: Finished) -> None:
 
 
 def _written_for(run: Finished) -> list[str]:
-    """What computed values depend on: the run, its result, and the definitions of metrics and rules."""
+    """The key of computed values: the run, its result, and the definitions of metrics and rules."""
     return [
         run.spec.hash,
         run.finished_at,

@@ -1,4 +1,4 @@
-"""model.json: all that is needed to use a run's model, beside its arrays and its encoder's weights."""
+"""model.json: the description of a run's model; its arrays and its encoder's weights are other files."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ USABLE_RULES = tuple(name for name, rule in RULES.items() if not rule.mark)
 """Decision rules that need no true labels."""
 
 MAKE_AGAIN = "the same `ssmlbench run` makes the run and its model again"
-"""What is said of a damaged model."""
+"""The remedy for a damaged model."""
 
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What model.json says."""
+    """The content of model.json."""
 
     spec: RunSpec
     run: str  # its hash
@@ -40,7 +40,7 @@ class ModelCard:
     kind: Kind  # of the inputs
     rule_parameters: Parameters = field(default_factory=dict)
     made_with: dict[str, str] = field(default_factory=dict)
-    columns: InputColumns = field(default_factory=InputColumns)  # of the data that it learnt from
+    columns: InputColumns = field(default_factory=InputColumns)  # of its training data
 
 
 def write_model_card(spec: RunSpec, folder: RunFolder, task: Task, outcome: Outcome) -> None:
@@ -112,10 +112,10 @@ def versions() -> dict[str, str]:
 
 
 def _tuples(value: Any) -> Any:
-    """Lists of JSON as the tuples they were."""
+    """A list of JSON as a tuple; other values as they are."""
     return tuple(value) if isinstance(value, list) else value
 
 
 def _listed(values: np.ndarray[Any, Any]) -> list[float | None]:
-    """Numbers as JSON has them; None for a threshold that no score reaches."""
+    """Numbers for JSON; None for a threshold that no score reaches."""
     return [float(v) if math.isfinite(v) else None for v in values]

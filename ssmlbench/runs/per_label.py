@@ -1,4 +1,4 @@
-"""What a run's scores are worth for each label: support, precision, recall, F1, AP, threshold."""
+"""The results of a run for each label: support, precision, recall, F1, AP, threshold."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def results_per_label(
 
 
 def _rounded(values: Any) -> LabelValues:
-    """Four digits behind the point: the files of a hundred thousand runs stay small."""
+    """Four decimals, so that the files of a hundred thousand runs stay small."""
     return [round(float(value), 4) if math.isfinite(value) else None for value in values]

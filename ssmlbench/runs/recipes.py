@@ -1,7 +1,7 @@
 """The recipes: defaults of training that fit together. One table, one entry for each.
 
-A recipe fills in fields of the run spec that were not typed. How the recipe for fixed features was
-found, and on which rows, is in docs/recipe.md; its number of steps is in training/batching.py.
+A recipe fills in the fields of the run spec that the user left out. docs/recipe.md says how the recipe for
+fixed features was found, and on which rows; its number of steps is in training/batching.py.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ FEATURES_LR = 2e-3
 PAPER_FEATURES_LR = 1e-3
 """The same before the recipe for fixed features."""
 MANY_LABELLED_ROWS = 2_000
-"""With more labelled rows than this, half of the dropout of features is best."""
+"""With more labelled rows than this, half the input dropout is best."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a recipe's defaults depend on."""
+    """The facts that a recipe's defaults depend on."""
 
     method: type[Method]
     fixed_features: bool  # vectors, or --freeze
@@ -39,7 +39,7 @@ class Recipe:
 
     defaults  request → fields of the run spec
     searched  spec of a run → the fields that `tune` draws, around the run's own values
-    for_rows  number of labelled rows → fields that it changes
+    for_rows  number of labelled rows → fields to change
     """
 
     name: str
@@ -90,7 +90,7 @@ def _search_features(spec: RunSpec) -> dict[str, Search]:
 
 
 def learning_rates(default: float) -> Between:
-    """What is drawn for the learning rate of every method: a tenth to three times the default."""
+    """The range that `tune` draws learning rates from: a tenth to three times the default."""
     low, high = (float(f"{default * factor:.4g}") for factor in (0.1, 3))
     return Between(low, high, log=True)
 
@@ -111,7 +111,7 @@ RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in _ENTRIES}
 
 
 def with_recipe(typed: Mapping[str, Any], request: Request) -> dict[str, Any]:
-    """What was typed, and the recipe's defaults for what was not."""
+    """The user's values, and the recipe's defaults for the other fields."""
     name = typed.get("recipe") or ("features" if request.fixed_features else "paper")
     FIELDS["recipe"].check(name)
     recipe = RECIPES[name]
@@ -123,7 +123,7 @@ def with_recipe(typed: Mapping[str, Any], request: Request) -> dict[str, Any]:
 
 
 def fitted_to_rows(spec: RunSpec, labelled: int, typed: Container[str]) -> RunSpec:
-    """The spec with what the recipe changes for this many labelled rows; what was typed stays."""
+    """The spec, changed as its recipe asks for this many labelled rows. typed: the user's fields."""
     if "input_dropout" in typed:
         return spec
     return replace(spec, **RECIPES[spec.recipe].for_rows(labelled))

@@ -1,4 +1,4 @@
-"""From what was typed to a full run spec: names checked, every default filled in."""
+"""Turns a user's request into a full run spec: checks names and fills in every default."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FOLDS = 5
 
 
 def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> RunSpec:
-    """A full spec from what was typed: names checked, every default filled in, data fingerprinted.
+    """A full spec: names checked, every default filled in, data fingerprinted.
 
     settings: the `--set` texts, which go to the method's Config. Fields that are None take the
     default of the method, the data set or the encoder.
@@ -47,35 +47,13 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     method = plugins.methods[typed["method"]]
     adapter = plugins.datasets[typed["dataset"]]
     regime = typed.setdefault("regime", "semi")
-    # Labels as they stand are those of a regime that every method for `semi` knows.
-    if regime not in method.regimes and not (REGIMES[regime].as_given and "semi" in method.regimes):
-        raise Unsupported(
-            f"method {method.name} does not support --regime {regime}; it supports "
-            f"{', '.join(sorted(method.regimes))}"
-        )
-    backbone = typed["backbone"] if "backbone" in typed else _default_backbone(adapter)
-    typed["backbone"] = backbone
-    if adapter.kind != "vector":
-        # A model's folder means the same in every process, wherever that one was started.
-        backbone = typed["backbone"] = absolute_backbone(backbone)
-    encoder = find_encoder(plugins.encoders, backbone, adapter.kind, adapter.name)
-    freeze = typed.setdefault("freeze", encoder.always_frozen)
-    if encoder.always_frozen and not freeze:
-        raise UserError(f"--no-freeze: --backbone {encoder.name} has nothing that can be trained")
-    estimator = issubclass(method, Estimator)
-    if estimator and not freeze and encoder is not Vector:
-        raise Unsupported(
-            f"method {method.name} is an estimator, which learns from fixed features; add --freeze, or "
-            "take a data set of vectors"
-        )
-    if freeze:
-        typed.setdefault("strong_views", STRONG_VIEWS)
-    elif "strong_views" in typed:
-        raise UserError("--strong-views is for --freeze: without it every step draws a new view")
+    _check_regime(method, regime)
+    encoder = _encoder(typed, adapter, plugins)
+    freeze = _freeze(typed, encoder, method)
     typed |= _tuning(encoder, typed, on_vectors=freeze or encoder is Vector)
     options = _encoder_options(encoder, typed)
     _check_scaled_decoding(typed, encoder, options, adapter.kind)
-    config, default = _configs(method, _own(settings, method, plugins))
+    config, default = _configs(method, _settings_of(method, settings, plugins))
     values, defaults = dataclasses.asdict(config), dataclasses.asdict(default)
     epochs = typed.setdefault("epochs", RunSpec.epochs)
     typed.setdefault("warmup_epochs", round(epochs * RunSpec.warmup_epochs / RunSpec.epochs))
@@ -90,6 +68,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     for number in NUMBERS:
         if regime not in number.regimes:
             typed[number.name] = None
+    estimator = issubclass(method, Estimator)
     if not issubclass(method, Estimator):
         typed = with_recipe(
             typed, Request(method, on_vectors, freeze, _learning_rate(encoder, typed))
@@ -114,6 +93,47 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     return fitted_to_rows(spec, labelled, chosen)
 
 
+def _check_regime(method: type[Method | Estimator], regime: str) -> None:
+    # Every method for `semi` can train on labels as they are given.
+    if regime not in method.regimes and not (REGIMES[regime].as_given and "semi" in method.regimes):
+        raise Unsupported(
+            f"method {method.name} does not support --regime {regime}; it supports "
+            f"{', '.join(sorted(method.regimes))}"
+        )
+
+
+def _encoder(
+    typed: dict[str, Any], adapter: type[DatasetAdapter], plugins: Plugins
+) -> type[Encoder]:
+    """The encoder of the request, or the data set's; its name goes to `typed["backbone"]`."""
+    default = default_backbone(adapter.kind, getattr(adapter, "backbone", None))
+    backbone = typed.get("backbone", default)
+    if adapter.kind != "vector":
+        # Relative paths of model folders would mean another folder in other processes.
+        backbone = absolute_backbone(backbone)
+    typed["backbone"] = backbone
+    return find_encoder(plugins.encoders, backbone, adapter.kind, adapter.name)
+
+
+def _freeze(
+    typed: dict[str, Any], encoder: type[Encoder], method: type[Method | Estimator]
+) -> bool:
+    """Whether the encoder is frozen; checks and fills in the fields that depend on it."""
+    freeze: bool = typed.setdefault("freeze", encoder.always_frozen)
+    if encoder.always_frozen and not freeze:
+        raise UserError(f"--no-freeze: --backbone {encoder.name} has nothing that can be trained")
+    if issubclass(method, Estimator) and not freeze and encoder is not Vector:
+        raise Unsupported(
+            f"method {method.name} is an estimator, which learns from fixed features; add --freeze, or "
+            "take a data set of vectors"
+        )
+    if freeze:
+        typed.setdefault("strong_views", STRONG_VIEWS)
+    elif "strong_views" in typed:
+        raise UserError("--strong-views is for --freeze: without it every step draws a new view")
+    return freeze
+
+
 def _labelled_rows(spec: RunSpec, card: Card) -> int:
     regime = REGIMES[spec.regime]
     if regime.as_given:
@@ -124,7 +144,7 @@ def _labelled_rows(spec: RunSpec, card: Card) -> int:
 def _check_scaled_decoding(
     typed: Mapping[str, Any], encoder: type[Encoder], options: EncoderOptions, kind: str
 ) -> None:
-    """Raise a UserError for such decoding of what ssmlbench itself does not decode and squash."""
+    """Raise a UserError if `--scaled-decoding` is given and ssmlbench does not resize the inputs itself."""
     squashed = kind == "image" and takes_squares(encoder, options)
     if typed.get("scaled_decoding") and not squashed:
         raise UserError(
@@ -136,9 +156,9 @@ def _check_scaled_decoding(
 def check_label_count(
     method: type[Method | Estimator], config: Any, card: Card, labelled: int
 ) -> None:
-    """Raise a UserError if the data set has more labels than the method can do.
+    """Raise a UserError if the data set has more labels than the method can handle.
 
-    labelled: training rows about whose labels something is known.
+    labelled: the number of training rows with known labels.
     """
     if issubclass(method, Method):
         try:
@@ -156,7 +176,7 @@ def check_label_count(
 
 
 def _as_given(spec: RunSpec, method: type[Method | Estimator], card: Card) -> RunSpec:
-    """The spec of a run on labels as they stand, with what it is judged on filled in."""
+    """The spec of a run on labels as they are given, with the rows that it is judged on filled in."""
     if not REGIMES[spec.regime].as_given:
         return spec
     partial = "partial-positive" in method.regimes and bool(card.partly_labelled.get("train"))
@@ -189,7 +209,7 @@ def check_labels(card: Card, regime: Regime) -> None:
 
 
 def default_encoder_notes(specs: Sequence[RunSpec], plugins: Plugins) -> list[str]:
-    """What a user should know of encoders that were taken since no other is at hand."""
+    """Notes on default encoders that were chosen because a better one is not available."""
     notes = []
     for name, backbone in dict.fromkeys((spec.dataset, spec.backbone) for spec in specs):
         adapter = plugins.datasets[name]
@@ -209,8 +229,8 @@ def _configs(method: type[Method | Estimator], texts: Mapping[str, str]) -> tupl
         raise UserError(explain(error, method)) from error
 
 
-def _own(
-    settings: Mapping[str, str], method: type[Method | Estimator], plugins: Plugins
+def _settings_of(
+    method: type[Method | Estimator], settings: Mapping[str, str], plugins: Plugins
 ) -> dict[str, str]:
     """The settings meant for this method: `key=…`, and `method.key=…` without the name."""
     own = {}
@@ -221,12 +241,8 @@ def _own(
     return own
 
 
-def _default_backbone(adapter: type[DatasetAdapter]) -> str:
-    return default_backbone(adapter.kind, getattr(adapter, "backbone", None))
-
-
 def _tuning(encoder: type[Encoder], typed: Mapping[str, Any], on_vectors: bool) -> dict[str, Any]:
-    """Defaults of what is trained in the encoder; a UserError for what does not go together."""
+    """Defaults of the options on training the encoder; a UserError for options that conflict."""
     typed_flags = [f"--{n.replace('_', '-')}" for n in TUNING if typed.get(n) not in (None, "full")]
     if typed_flags and on_vectors:
         raise UserError(
@@ -250,7 +266,7 @@ def _learning_rate(encoder: type[Encoder], typed: Mapping[str, Any]) -> float:
 
 
 def _encoder_options(encoder: type[Encoder], typed: Mapping[str, Any]) -> EncoderOptions:
-    """The encoder's options as typed or as it has them; one that it does not have is an error."""
+    """The encoder's options: the user's or its defaults; a UserError for one that it does not have."""
     names = [field.name for field in dataclasses.fields(EncoderOptions)]
     for name in names:
         # `--weights none` is allowed for encoders without pretrained weights.

@@ -1,4 +1,4 @@
-"""What a finished run leaves in its folder: scores, history, and result.json, which makes it finished."""
+"""Writes the files of a finished run: scores, history, and last result.json, which marks it finished."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write_result(
     notes: list[str],
     keep_features: bool = False,
 ) -> Result:
-    """Scores and history first, result.json last: with it there, the run is finished."""
+    """Write scores and history, and result.json last: with it, the run is finished."""
     import pandas as pd
 
     truth = judge.judged_truth == 1
@@ -42,14 +42,14 @@ def write_result(
     ids = judged_ids(spec, task, judge)
     stored = StoredScores(outcome.scores, truth, outcome.rule_parameters, names, ids)
     stored.write(folder.scores_file)
-    noted = {**judge.found.records.arrays(), **judge.label_counts()}
-    if noted:
-        Diagnostics(noted, names).write(folder.path)
+    diagnostics = {**judge.judgements.records.arrays(), **judge.label_counts()}
+    if diagnostics:
+        Diagnostics(diagnostics, names).write(folder.path)
     if keep_features and (sample := judge.last_sample()):
         Diagnostics(sample, names).write(folder.path, SAMPLE_FILE)
     history = pd.DataFrame(outcome.history)
-    shown = history.rename(columns=spreadsheet_cell)  # a plugin names what it logs
-    write_atomically(folder.history_file, shown.to_csv(index=False))
+    safe = history.rename(columns=spreadsheet_cell)  # a plugin chooses the names of its columns
+    write_atomically(folder.history_file, safe.to_csv(index=False))
     semi = history[history.phase == "semi"] if (history.phase == "semi").any() else history
     result: Result = {
         "version": RESULT_VERSION,
@@ -98,7 +98,7 @@ def write_result(
 
 
 def judged_ids(spec: RunSpec, task: Task, judge: Judge) -> list[str]:
-    """What the data set calls each row that was judged."""
+    """The data set's id of each judged row."""
     if not rows_from_train(spec):
         return task.ids("test")
     ids = task.ids("train")

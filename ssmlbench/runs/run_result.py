@@ -84,7 +84,7 @@ class RunResult:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the number must know, e.g. bad rows that were left out."""
+        """Remarks that a reader of the numbers must know, e.g. bad rows that were left out."""
         return list(self._run.result.get("notes", ()))
 
     @cached_property

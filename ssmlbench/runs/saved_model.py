@@ -1,4 +1,4 @@
-"""A kept model, ready to score raw inputs: from a run's folder and its encoder's weights alone."""
+"""The stored model of a run, ready to score raw inputs: its folder and its encoder's weights suffice."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from ssmlbench.protocol.judge import checked_scores
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.model_card import MAKE_AGAIN, ModelCard, read_model_card, versions
 from ssmlbench.runs.train import build_learner
-from ssmlbench.training.checkpoint import Checkpoint, Stored
+from ssmlbench.training.checkpoint import Checkpoint, StoredState
 from ssmlbench.training.device import pick_device
 from ssmlbench.training.estimation import features_of
 from ssmlbench.training.estimator_state import restore_estimator
@@ -56,7 +56,7 @@ class SavedModel:
     def __init__(
         self, folder: Path, plugins: Plugins, backbone: str | None = None, device: str = "auto"
     ):
-        """backbone: where the encoder is on this machine, if not where the run had it."""
+        """backbone: the encoder's path on this machine, if it differs from the run's."""
         self.card: ModelCard = read_model_card(folder)
         stored = _read_weights(RunFolder(folder), self.card.run)
         self.spec = self.card.spec
@@ -64,10 +64,10 @@ class SavedModel:
             self.spec = dataclasses.replace(self.spec, backbone=absolute_backbone(backbone))
         self.device = pick_device(device)
         self.options = EncoderOptions.of(self.spec)
-        place = Path(self.spec.backbone)
-        if place.is_absolute() and not place.exists():
+        path = Path(self.spec.backbone)
+        if path.is_absolute() and not path.exists():
             raise UserError(
-                f"{place}: the encoder of this model is not there; --backbone says where its weights are"
+                f"{path}: the encoder of this model is not there; --backbone says where its weights are"
             )
         self.encoder = find_encoder(plugins.encoders, self.spec.backbone, self.card.kind)
         self.notes = self._differences(plugins)
@@ -77,7 +77,7 @@ class SavedModel:
         scale = stored.tensors.get("scale")
         self.scale = Scale(scale["mean"], scale["deviation"]) if scale else None
         self.learner = build_learner(self.spec, plugins, len(self.card.labels))
-        self._stored: Stored = stored
+        self._stored: StoredState = stored
         self._frozen: Encoder | None = None
         self._scorer: Scorer | None = None
         self._features: SplitInputs | None = None  # of the training rows, from the cache
@@ -87,7 +87,7 @@ class SavedModel:
         make_repeatable(None, self.device)
 
     def _differences(self, plugins: Plugins) -> list[str]:
-        """A line for everything that may make scores differ from those of the run."""
+        """The changes that may make scores differ from those of the run, a line each."""
         spec, made = self.spec, self.card.made_with
         notes = []
         method = plugins.methods[spec.method]
@@ -111,7 +111,7 @@ class SavedModel:
         return self._scores_of(self._inputs(raws))
 
     def scorer(self, raws: Sequence[Any]) -> tuple[Scorer, SplitInputs]:
-        """The network, and raw inputs as it takes them: encoded once, for any number of passes."""
+        """The network, and the raw inputs in its form: encoded once, for any number of passes."""
         if isinstance(self.learner, Estimator):
             raise UserError(f"{self.spec.method} is an estimator: it has no network")
         inputs = self._inputs(raws)
@@ -141,14 +141,14 @@ class SavedModel:
 
     def _scores_of(self, inputs: SplitInputs) -> Float32Array:
         if isinstance(self.learner, Estimator):
-            found = self.learner.scores(features_of(inputs, np.arange(len(inputs))))
-            return checked_scores(found, (len(inputs), len(self.card.labels)), self.spec.method)
+            scores = self.learner.scores(features_of(inputs, np.arange(len(inputs))))
+            return checked_scores(scores, (len(inputs), len(self.card.labels)), self.spec.method)
         if self._scorer is None:
             self._scorer = self._network(inputs)
         return self._scorer.scores(inputs)
 
     def _inputs(self, raws: Sequence[Any]) -> SplitInputs:
-        """Raw inputs as the network or the estimator takes them."""
+        """Raw inputs in the form that the network or the estimator reads."""
         prepared = self.encoder.prepare(list(raws), self.options)
         views = self.encoder.views(self.card.kind, True, self.options)
         inputs = Inputs(prepared, views)
@@ -169,7 +169,7 @@ class SavedModel:
         elif is_partly_trained(self.spec):
             encoder = load_tuned(self.encoder, self.spec, example)
         else:
-            # The file has all its weights: those it started from are not needed.
+            # The file has all its weights: the pretrained ones are not needed.
             has_choice = "weights" in self.encoder.options
             options = dataclasses.replace(self.options, weights="none") if has_choice else None
             encoder = self.encoder(example, options or self.options)
@@ -190,7 +190,7 @@ class SavedModel:
         return Scorer(self.spec, method.to(self.device), model)
 
 
-def _read_weights(folder: RunFolder, run: str) -> Stored:
+def _read_weights(folder: RunFolder, run: str) -> StoredState:
     """The arrays of a kept model; DamagedFile if they are missing, damaged or of another run."""
     try:
         folder.verify(folder.weights_file.name)

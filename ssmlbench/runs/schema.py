@@ -1,4 +1,4 @@
-"""The schema of result.json and spec.json, with the checks that reading goes through.
+"""The schema of result.json and spec.json, with the checks of reading.
 
 docs/results.md describes every field. Reading is tolerant: unknown result fields are ignored, fields
 that were added later may be absent. All other fields are checked; a `SchemaError` names a wrong one.
@@ -103,16 +103,16 @@ DAMAGED = "damaged, its content is not what was written; the same `ssmlbench run
 
 
 def is_damaged(values: Mapping[str, Any]) -> bool:
-    """Whether a result lacks the checksum that its version has, or has another one than its content."""
+    """Whether a result lacks the checksum that its version has, or does not match it."""
     version = values.get("version", 1)
     lacks = isinstance(version, int) and version >= 3 and FIELD not in values
     return lacks or not checksum_holds(values)
 
 
 def is_of_folder(values: Mapping[str, Any], name: str) -> bool:
-    """Whether a result is the one of the run that a folder's name, `<seed>-<hash>`, says.
+    """Whether a result has the hash of its folder's name, `<seed>-<hash>`.
 
-    True where one of the two does not tell: older results have no hash, and a folder may be renamed.
+    True if one of the two has no hash: an older result, or a renamed folder.
     """
     named = re.fullmatch(r"\d+-([0-9a-f]{12})", name)
     return named is None or values.get("hash", named[1]) == named[1]
@@ -234,16 +234,16 @@ def check_metrics(metrics: object) -> MetricValues:
     return cast(MetricValues, metrics)
 
 
-def _check_numbers(what: str, values: object) -> None:
-    _check_mapping(what, values)
+def _check_numbers(field: str, values: object) -> None:
+    _check_mapping(field, values)
     for name, value in cast(dict[str, object], values).items():
         if type(value) is not float and type(value) is not int:
-            raise SchemaError(f"{what}: {name} is {value!r}, expected a number")
+            raise SchemaError(f"{field}: {name} is {value!r}, expected a number")
 
 
-def _check_mapping(what: str, values: object) -> None:
+def _check_mapping(field: str, values: object) -> None:
     if type(values) is not dict:
-        raise SchemaError(f"{what} is not a JSON object")
+        raise SchemaError(f"{field} is not a JSON object")
 
 
 def _written_by(values: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The scores a run stores: what every metric and decision rule can be computed from later."""
+"""The scores that a run stores, from which every metric and decision rule can be computed later."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 SPARSE_ENTRIES = 2**22
-"""Rows × labels from which truth and scores may be stored sparsely: below, they are small anyway."""
+"""The least entries (rows × labels) of a matrix that may be stored sparsely: smaller ones need not be."""
 
 
 def _stored_scores(scores: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """The scores as they are stored: a matrix, or what is not 0 in it where that is much smaller.
+    """The arrays that store the scores: a matrix, or its non-zero values where these are far fewer.
 
-    Nothing is rounded: neighbours and trees give most of many labels a score of exactly 0.
+    Nothing is rounded: neighbours and trees give most labels a score of exactly 0.
     """
     whole = np.ascontiguousarray(scores)
     if whole.size < SPARSE_ENTRIES or whole.dtype != np.float32:
@@ -42,7 +42,7 @@ def _stored_scores(scores: NDArray[Any]) -> dict[str, NDArray[Any]]:
 
 
 def _read_scores(stored: dict[str, NDArray[Any]]) -> NDArray[Any]:
-    """Take the scores out of what was stored, in either form; a KeyError if they are not there."""
+    """Take the scores, in either form, out of the stored arrays; a KeyError if there are none."""
     if "scores" in stored:
         return stored.pop("scores")
     values, bits = stored.pop("scores_values"), stored.pop("scores_given")
@@ -52,7 +52,7 @@ def _read_scores(stored: dict[str, NDArray[Any]]) -> NDArray[Any]:
 
 
 def _stored_truth(truth: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
-    """The truth as it is stored: a matrix, or the labels of each row where that is much smaller."""
+    """The arrays that store the truth: a matrix, or each row's labels where that is much smaller."""
     counts = truth.sum(axis=1, dtype=np.int32)
     lists = 4 * (len(counts) + int(counts.sum()))
     if truth.size < SPARSE_ENTRIES or 2 * lists > truth.size:
@@ -62,7 +62,7 @@ def _stored_truth(truth: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
 
 
 def _read_truth(stored: dict[str, NDArray[Any]]) -> NDArray[np.bool_]:
-    """Take the truth out of what was stored, in either form; a KeyError if it is not there."""
+    """Take the truth, in either form, out of the stored arrays; a KeyError if there is none."""
     if "truth" in stored:
         whole: NDArray[np.bool_] = stored.pop("truth") == 1
         return whole
@@ -76,7 +76,7 @@ def _read_truth(stored: dict[str, NDArray[Any]]) -> NDArray[np.bool_]:
 class StoredScores:
     """Test scores and truth (rows × labels), and the fitted parameters of the decision rules.
 
-    Runs made before they were stored have no names of labels and ids of rows.
+    Older runs did not store the names of labels and the ids of rows.
     """
 
     scores: NDArray[Any]

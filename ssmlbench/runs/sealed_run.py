@@ -1,8 +1,8 @@
-"""One run in two fresh processes: one trains and never holds a hidden label, the other judges and guards.
+"""One run in two fresh processes: one trains and never holds a hidden label, the other judges.
 
-The judge's process loads no plugin. The training process was forked from it before it opened the labels;
-it takes what training hands in through a pipe, and stores the result. Whatever a plugin does to its own
-process, the judge sees it end and says why.
+The training process is forked from the judge's process before that one opens the labels. The judge loads
+no plugin, receives scores through a pipe, and stores the result. Whatever a plugin does to its own process,
+the judge sees it end and reports why.
 """
 
 from __future__ import annotations
@@ -43,21 +43,23 @@ ADOPTS_ORPHANS = 36
 GRACE_SECONDS = 10.0
 """A training process that has closed its pipe is ending; one that takes longer is killed."""
 STOP_SECONDS = 20.0
-"""That a training process has to save its state when it is asked to stop; then it is killed."""
+"""The time in which a training process that is asked to stop can save its state; then it is killed."""
 KILL_ROUNDS = 100
 KILLED = -signal.SIGKILL
 
 
 @dataclass(frozen=True)
 class SealedRequest:
-    """All that a sealed run needs to know."""
+    """The request for a sealed run."""
 
     spec: RunSpec
     task_folder: Path
     plugin_files: tuple[str, ...]
     context: RunContext
-    source: str = ""  # of the data set, as its card has it
-    unlike_published: tuple[str, ...] = ()  # the judge loads no plugin that could tell
+    source: str = ""  # of the data set, from its card
+    unlike_published: tuple[
+        str, ...
+    ] = ()  # from the data set's plugin, which the judge does not load
     gpu: str | None = None  # the CUDA_VISIBLE_DEVICES of the training process
     verified: frozenset[tuple[object, ...]] = frozenset()  # files whose checksums were compared
 
@@ -80,9 +82,9 @@ class Died:
 def judge_process(
     request: SealedRequest, pipe: Connection, child: int, training_pipe: Connection
 ) -> None:
-    """Make a run, and send its events and at last its closing event. Runs in a fresh process.
+    """Make a run, and send its events, the closing event last. Runs in a fresh process.
 
-    child: the training process, which was forked from this one before it knew anything.
+    child: the training process, which was forked from this one before any label was read.
     """
     take_over(request.verified)
     _close_to_other_processes()
@@ -127,15 +129,15 @@ def _judged(
 
 
 def _close_to_other_processes() -> None:
-    """Refuse other processes of this user a look into this one's memory (Linux; root may look)."""
+    """Forbid other processes of this user to read this one's memory (Linux; root still can)."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(NOT_DUMPABLE, 0, 0, 0, 0)
 
 
 def _end_with_owner(pipe: Connection, training: TrainingProcess) -> None:
-    """End both processes when the one that asked for the run ends, or wants it ended.
+    """End both processes when the process that asked for the run ends, or asks for the end.
 
-    Training saves its state first, unless its owner says so twice.
+    Training saves its state first, unless the owner asks twice.
     """
     try:
         pipe.recv_bytes()
@@ -148,13 +150,13 @@ def _end_with_owner(pipe: Connection, training: TrainingProcess) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what the training process leaves behind (Linux)."""
+    """Become the parent of processes that the training process leaves behind (Linux)."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(ADOPTS_ORPHANS, 1, 0, 0, 0)
 
 
 def kill_children() -> None:
-    """Kill every child of this process, and what that leaves, until there is none (Linux)."""
+    """Kill every child of this process, and orphans that this leaves, until there is none (Linux)."""
     lists = list(Path("/proc/self/task").glob("*/children"))
     for _ in range(KILL_ROUNDS):
         children = [int(pid) for file in lists for pid in _words(file)]
@@ -174,7 +176,7 @@ def _words(file: Path) -> list[str]:
 
 
 class TrainingProcess:
-    """The process that trains, as the judge has it."""
+    """The process that trains, as the judge sees it."""
 
     def __init__(self, pid: int, pipe: Connection, time_limit: float | None):
         self.pid = pid
@@ -188,7 +190,7 @@ class TrainingProcess:
         threading.Thread(target=self._reap, daemon=True).start()
 
     def _reap(self) -> None:
-        """Wait until it is gone, and end what it left: a child may hold its end of the pipe."""
+        """Wait until it has ended, and kill its children: one may hold its end of the pipe."""
         with suppress(ChildProcessError):  # the run is being ended: `kill_children` was quicker
             _, status = os.waitpid(self.pid, 0)
             self.code = os.waitstatus_to_exitcode(status)
@@ -206,14 +208,14 @@ class TrainingProcess:
                 os.kill(self.pid, signal.SIGTERM)
 
     def ask_to_stop(self) -> None:
-        """Have it save its state and end; where there is no training yet, end this process too."""
+        """Have it save its state and end; if training has not begun, end this process too."""
         self._stopped = True
         if not self._given:
             self.end_at_once()
         self._terminate()
 
     def end_at_once(self) -> None:
-        """End it, what it left, and this process."""
+        """Kill it and its children, and end this process."""
         with suppress(OSError):
             os.kill(self.pid, signal.SIGKILL)
         kill_children()
@@ -225,7 +227,7 @@ class TrainingProcess:
             os.kill(self.pid, signal.SIGKILL)
 
     def __call__(self, assignment: Assignment, judge: Judge, notify: Notify) -> TrainingReport:
-        """Have it train, and take what it hands in until it has ended."""
+        """Have it train, and handle its messages until it reports the end of training."""
         alarm = threading.Timer(self.time_limit or 0, self._time_out)
         alarm.daemon = True
         if self.time_limit is not None:
@@ -258,18 +260,18 @@ class TrainingProcess:
             alarm.cancel()
 
     def _give(self, assignment: Assignment) -> None:
-        with suppress(OSError):  # it has ended; what it said before is still in the pipe
+        with suppress(OSError):  # it has ended; its last messages are still in the pipe
             self.pipe.send(assignment)
 
     def end(self, grace: float = 0.0) -> None:
-        """Wait until it is gone; after so many seconds, kill it."""
+        """Wait until it has ended; after `grace` seconds, kill it."""
         if not self._gone.wait(grace):
             self._kill()
             self._gone.wait()
 
 
 def _why(code: int | None) -> str:
-    """What became of a training process that ended without a word."""
+    """Why a training process ended without a last message, as far as its exit code tells."""
     if code == EXIT_CODE:
         code = -signal.SIGTERM
     if code is None or code >= 0:
@@ -286,28 +288,28 @@ def _why(code: int | None) -> str:
 
 
 def training_process(request: SealedRequest, pipe: Connection) -> None:
-    """Train, in a process that never holds a label it must not know. It does not return."""
+    """Train, in a process that never holds a hidden label. It does not return."""
     stop_on_sigterm()
     threading.Thread(target=_end_with_judge, args=(os.getppid(),), daemon=True).start()
-    desk = JudgePipe(pipe)
+    judge = JudgePipe(pipe)
     code = 1
     try:
         if request.gpu is not None:  # CUDA reads it when it is first used
             os.environ["CUDA_VISIBLE_DEVICES"] = request.gpu
         take_over(request.verified)
         sys.dont_write_bytecode = True  # a plugin may lie beside its data, in a sealed folder
-        _seal(request, desk)
+        _seal(request, judge)
         quieten()
-        warnings.simplefilter("ignore", PluginWarning)  # shown where the run was asked for
+        warnings.simplefilter("ignore", PluginWarning)  # the process that asked has shown them
         plugins = Plugins(file for file in request.plugin_files if file.endswith(".py"))
         assignment = pipe.recv()
-        desk.report(train_together(assignment, plugins, desk, desk.notify, desk.fail))
+        judge.report(train_together(assignment, plugins, judge, judge.notify, judge.fail))
         code = 0
     except Stopped:
         code = EXIT_CODE
     except BaseException as error:  # a plugin may call sys.exit, or raise what is no Exception
         with suppress(OSError):
-            desk.fail(error, traceback.format_exc())
+            judge.fail(error, traceback.format_exc())
     finally:
         with suppress(Exception):
             sys.stdout.flush()
@@ -315,10 +317,10 @@ def training_process(request: SealedRequest, pipe: Connection) -> None:
         os._exit(code)
 
 
-def _seal(request: SealedRequest, desk: JudgePipe) -> None:
+def _seal(request: SealedRequest, judge: JudgePipe) -> None:
     run_folder = RunFolder.of(request.context.results, request.spec).path
-    with suppress(OSError):  # the judge says so if it cannot be made
-        # The judge makes it meanwhile. A folder that is made after the lock may not be read from.
+    with suppress(OSError):  # the judge reports it if the folder cannot be made
+        # Now, though the judge makes it too: folders made after the lock cannot be read.
         run_folder.mkdir(parents=True, exist_ok=True)
     needed = [Path(file) for file in request.plugin_files if file.endswith(".py")]
     needed += [run_folder, *map(Path, filter(None, sys.path)), Path(sys.prefix)]
@@ -327,12 +329,12 @@ def _seal(request: SealedRequest, desk: JudgePipe) -> None:
     results = request.context.results
     places = SealedPlaces.of(request.source, results, request.task_folder, run_folder)
     if not lock_labels(places, needed, request.scratch) and kernel_can_lock():
-        desk.note("trained without the kernel's lock: too many files lie beside sealed ones")
-    set_tripwire(places, needed, desk.violation, desk.note)
+        judge.note("trained without the kernel's lock: too many files lie beside sealed ones")
+    set_tripwire(places, needed, judge.violation, judge.note)
 
 
 def _end_with_judge(judge: int) -> None:
-    """End this process when the judge's ends: a run that is tried again must find its lock free."""
+    """End this process when the judge's ends, so that the lock is free when the run is tried again."""
     while os.getppid() == judge:
         time.sleep(0.2)
     os._exit(1)

@@ -1,7 +1,7 @@
-"""One run on several devices: the training process and its copies, a process for each device.
+"""One run on several devices, with a process for each: the training process and its forks, the followers.
 
-The copies are forked after the labels were locked, and are locked with it. They hand in nothing and write
-nothing; if one of them ends early, the run ends with its reason.
+Followers are forked after the training process was sealed, and are sealed with it. They hand in nothing
+and write nothing. If one of them ends early, the run ends with its reason.
 """
 
 from __future__ import annotations
@@ -20,64 +20,64 @@ from ssmlbench.core.errors import RunStopped
 from ssmlbench.core.events import Notify
 from ssmlbench.core.stopping import ignore_sigterm
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.protocol.judge import JudgeDesk
+from ssmlbench.protocol.judge import JudgeInterface
 from ssmlbench.runs.train import Assignment, TrainingReport, train_run
 from ssmlbench.training.device import pick_device
 from ssmlbench.training.processes import Processes
 
 GRACE = 10.0
-"""Seconds after which a process that waits for one that has ended is ended too."""
+"""Seconds after which a process ends that still waits for one that has ended."""
 
 
 def train_together(
     assignment: Assignment,
     plugins: Plugins,
-    judge: JudgeDesk,
+    judge: JudgeInterface,
     notify: Notify,
     fail: Callable[[BaseException, str], None],
 ) -> TrainingReport:
     """Train in as many processes as the context has devices; this one hands in.
 
-    fail: says why the run ends where this process cannot, as it waits for another.
+    fail: reports why the run ends, if this process itself hangs because another one has ended.
     """
     count = assignment.context.gpus
     if count == 1:
         return train_run(assignment, plugins, judge, notify)
-    meeting = assignment.checkpoint_file.with_name(".meeting")
-    meeting.unlink(missing_ok=True)
+    rendezvous = assignment.checkpoint_file.with_name(".rendezvous")
+    rendezvous.unlink(missing_ok=True)
     others = [
-        Follower(rank, count, lambda rank: _follow(rank, assignment, plugins, judge, meeting))
+        Follower(rank, count, lambda rank: _follow(rank, assignment, plugins, judge, rendezvous))
         for rank in range(1, count)
     ]
     threading.Thread(target=_watch, args=(others, fail), daemon=True).start()
     device = pick_device(assignment.context.device).type
     try:
-        with Processes.joined(0, count, device, meeting) as processes:
+        with Processes.connected(0, count, device, rendezvous) as processes:
             report = train_run(assignment, plugins, judge, notify, processes)
     except Exception as error:
         for other in others:
-            if (reason := other.reason(wait=1.0)) and _is_of_contact(error):
+            if (reason := other.reason(wait=1.0)) and _is_connection_error(error):
                 raise RunStopped(reason) from error
         raise
     finally:
         for other in others:
             other.expected = True
-        meeting.unlink(missing_ok=True)
+        rendezvous.unlink(missing_ok=True)
     for other in others:
         other.reason(wait=GRACE)
     return report
 
 
 def _follow(
-    rank: int, assignment: Assignment, plugins: Plugins, judge: JudgeDesk, meeting: Path
+    rank: int, assignment: Assignment, plugins: Plugins, judge: JudgeInterface, rendezvous: Path
 ) -> None:
     device = pick_device(assignment.context.device).type
-    with Processes.joined(rank, assignment.context.gpus, device, meeting) as processes:
+    with Processes.connected(rank, assignment.context.gpus, device, rendezvous) as processes:
         train_run(assignment, plugins, judge, lambda event: None, processes)
 
 
-def _is_of_contact(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is of the connection to another process."""
+def _is_connection_error(error: BaseException | None) -> bool:
+    """Whether an error, or its cause, concerns the connection to another process."""
     words = ("gloo", "nccl", "connection", "broken pipe", "socket", "timed out", "store")
     while error is not None:
         if isinstance(error, RuntimeError | OSError) and any(
@@ -89,19 +89,19 @@ def _is_of_contact(error: BaseException | None) -> bool:
 
 
 class Follower:
-    """A copy of this process that takes part in a run, as this process has it."""
+    """A forked process that takes part in a run, as this process sees it."""
 
     def __init__(self, rank: int, count: int, work: Callable[[int], None]):
         self.name = f"process {rank + 1} of {count}"
-        self.expected = False  # whether it may end
-        self._said, said = Pipe(duplex=False)
+        self.expected = False  # whether its end is expected
+        self._error, error = Pipe(duplex=False)
         self._code: int | None = None
         self._lock = threading.Lock()
         parent = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
-            _be_follower(parent, said, lambda: work(rank))
-        said.close()
+            _run_follower(parent, error, lambda: work(rank))
+        error.close()
 
     def ended(self) -> bool:
         """Whether it has ended."""
@@ -113,7 +113,7 @@ class Follower:
             return self._code is not None
 
     def reason(self, wait: float = 0.0) -> str:
-        """Why it ended early; "" if it has not, or was done."""
+        """Why it ended early; "" if it has not ended, or had finished its work."""
         until = time.monotonic() + wait
         while not self.ended() and time.monotonic() < until:
             time.sleep(0.05)
@@ -121,23 +121,23 @@ class Follower:
             return ""
         if self._code > 0:
             with suppress(EOFError, OSError):
-                if self._said.poll():
-                    return f"its {self.name} failed: {self._said.recv_bytes().decode()}"
+                if self._error.poll():
+                    return f"its {self.name} failed: {self._error.recv_bytes().decode()}"
             return f"its {self.name} ended early, with exit code {self._code}"
         name = signal.Signals(-self._code).name
         hint = ": is there too little memory?" if -self._code == signal.SIGKILL else ""
         return f"its {self.name} was killed ({name}){hint}"
 
 
-def _be_follower(parent: int, said: Connection, work: Callable[[], None]) -> None:
-    """Work, and end; also when the process that was copied ends."""
+def _run_follower(parent: int, pipe: Connection, work: Callable[[], None]) -> None:
+    """Do the work, then end this process; end it as well when its parent ends."""
 
     def end_with_parent() -> None:
         while os.getppid() == parent:
             time.sleep(0.2)
         os._exit(1)
 
-    ignore_sigterm()  # the process that was copied saves, and ends this one
+    ignore_sigterm()  # the parent saves, and ends this process
     threading.Thread(target=end_with_parent, daemon=True).start()
     code = 1
     try:
@@ -145,13 +145,13 @@ def _be_follower(parent: int, said: Connection, work: Callable[[], None]) -> Non
         code = 0
     except BaseException as error:  # a plugin may raise what is no Exception
         with suppress(OSError):
-            said.send_bytes((str(error) or type(error).__name__).encode())
+            pipe.send_bytes((str(error) or type(error).__name__).encode())
     finally:
         os._exit(code)
 
 
 def _watch(others: list[Follower], fail: Callable[[BaseException, str], None]) -> None:
-    """End this process if it waits for one that has ended: not every backend notices."""
+    """End this process if it waits for a follower that has ended: not every backend notices."""
     while True:
         time.sleep(0.2)
         for other in others:

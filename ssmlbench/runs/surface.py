@@ -1,4 +1,4 @@
-"""What is found around the weights of a trained network: numbers only, no network."""
+"""The loss surface around the weights of a trained network: numbers only, no network."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ssmlbench.protocol.metrics import Values
 
 @dataclass(frozen=True)
 class Surface:
-    """Loss and mAP of one network with its weights moved.
+    """Loss and mAP of one network at several offsets of its weights.
 
     line        n offsets along the first direction
     loss, map   n, the labelled training loss and the test mAP there

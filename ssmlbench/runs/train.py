@@ -1,6 +1,6 @@
-"""The part of a run that trains: it has the inputs and the observed labels, and a desk to hand in at.
+"""The training part of a run: it has the inputs and the observed labels, and hands scores to the judge.
 
-No hidden or test label is here; execute.py has the part that judges and stores.
+There is no hidden or test label here; execute.py has the part that judges and stores.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.plugins.source_lines import explain, passed_through
-from ssmlbench.protocol.judge import JudgeDesk
+from ssmlbench.protocol.judge import JudgeInterface
 from ssmlbench.protocol.observation import Observation
 from ssmlbench.runs.context import RunContext
 from ssmlbench.training.checkpoint import Checkpoint
@@ -35,12 +35,12 @@ from ssmlbench.training.device import device_name, gpu_number, pick_device
 from ssmlbench.training.estimation import estimator_seed, run_estimator
 from ssmlbench.training.evaluation import Trained
 from ssmlbench.training.model_file import MOST_BYTES, ModelFile
-from ssmlbench.training.processes import Processes, SharedDesk
+from ssmlbench.training.processes import Processes, SharedJudge
 from ssmlbench.training.repeatable import (
     check_fast,
     make_repeatable,
-    nondeterminism_noted,
     nondeterminism_text,
+    record_nondeterminism,
 )
 from ssmlbench.training.run_data import RunData, load_run_data
 from ssmlbench.training.saving import seconds_between_checkpoints
@@ -51,42 +51,42 @@ NOT_WANTED = "no model was wanted"
 
 @dataclass(frozen=True)
 class Assignment:
-    """All that training is given, apart from the plugins' code."""
+    """The input of training, apart from the plugins' code."""
 
     spec: RunSpec
     context: RunContext
     task_folder: Path
     card: Card
     observation: Observation
-    judged_epochs: int  # a checkpoint of more epochs is not continued
+    judged_epochs: int  # a checkpoint with more epochs is not continued
     checkpoint_file: Path
     model_file: Path
 
 
 @dataclass(frozen=True)
 class TrainingReport:
-    """What training tells when it ends; its scores are with the judge."""
+    """The report at the end of training; the scores are with the judge."""
 
     trained: Trained
     device: str
     threads: int
     uses: Uses
     model_declined: str = ""  # why no model is kept
-    nondeterministic: list[str] = field(default_factory=list)  # what may not repeat its bits
-    gpu: str = ""  # which one of the machine's
+    nondeterministic: list[str] = field(default_factory=list)  # operations that may not repeat
+    gpu: str = ""  # its number on the machine
 
 
 def train_run(
     assignment: Assignment,
     plugins: Plugins,
-    judge: JudgeDesk,
+    judge: JudgeInterface,
     notify: Notify,
     processes: Processes | None = None,
 ) -> TrainingReport:
     """Load the inputs, train, and hand scores and pseudo-labels to the judge.
 
-    processes: that share the run; None: this one makes it alone.
-    What a plugin does wrong is a RunFailed of one line, with the line of its file.
+    processes: those that share the run; None: only this one. A mistake of a plugin is a RunFailed of one
+    line, which names the line of the plugin's file.
     """
     spec = assignment.spec
     try:
@@ -108,7 +108,7 @@ def train_run(
 def _train(
     assignment: Assignment,
     plugins: Plugins,
-    judge: JudgeDesk,
+    judge: JudgeInterface,
     notify: Notify,
     processes: Processes | None,
 ) -> TrainingReport:
@@ -118,7 +118,7 @@ def _train(
     device = pick_device(context.device)
     if processes is not None:
         device = processes.device(device)
-        judge = SharedDesk(processes, judge, device)
+        judge = SharedJudge(processes, judge, device)
     check_fast(device, spec.fast)
     make_repeatable(thread_count(spec, encoder, context), device, spec.fast)
     task = Task(assignment.task_folder, assignment.card)
@@ -154,7 +154,7 @@ def _train(
     )
     trainer = Trainer(spec, learner, trained_encoder, run_data, training)
     notify(TrainingStarted())
-    with nondeterminism_noted(spec.fast) as nondeterministic:
+    with record_nondeterminism(spec.fast) as nondeterministic:
         trained = trainer.train()
     if nondeterministic:
         notify(Warned(nondeterminism_text(nondeterministic)))
@@ -167,7 +167,7 @@ def _train(
 
 
 def _model_file(assignment: Assignment, loader: SplitLoader, scaled: bool) -> ModelFile | None:
-    """Where the model is kept, with what inputs go through before it; None if none is wanted."""
+    """The file of the model, with the encoder and scale of its inputs; None if none is wanted."""
     keep = assignment.context.keep_model
     if keep is False or assignment.spec.judged_on == "held-out":
         return None
@@ -191,10 +191,10 @@ def on_fixed_features(spec: RunSpec, plugins: Plugins) -> bool:
 
 
 def check_code(spec: RunSpec, method: type[Method | Estimator], encoder: type[Encoder]) -> None:
-    """Raise a UserError if this process loaded other code than the run was planned with.
+    """Raise a UserError if a plugin's code has changed since the spec was resolved.
 
-    A worker process loads plugin files itself: one that was edited meanwhile would be recorded, and
-    its features cached, under the digest of the old code.
+    A worker process loads plugin files itself: results and cached features of an edited file would be
+    stored under the digest of the old code.
     """
     planned = {f"method {method.name}": spec.code, f"--backbone {encoder.name}": spec.encoder_code}
     loaded = (code_digest(method), encoder_code(encoder))
@@ -207,14 +207,14 @@ def check_code(spec: RunSpec, method: type[Method | Estimator], encoder: type[En
 
 
 def threads_of(spec: RunSpec, plugins: Plugins, context: RunContext) -> int | None:
-    """CPU threads of a run that is still to be made; None: its share of the cores is not known."""
+    """CPU threads of a planned run; None: its share of the cores is not known yet."""
     return thread_count(spec, encoder_class(spec, plugins), context)
 
 
 def thread_count(spec: RunSpec, encoder: type[Encoder], context: RunContext) -> int | None:
-    """CPU threads of a run. They change the last bits of a number.
+    """CPU threads of a run. Their number changes the last bits of results.
 
-    A small network therefore always has one, however many runs are made at the same time.
+    A small network therefore always has one thread, however many runs are made at the same time.
     """
     trained = Vector if spec.freeze else encoder
     return context.threads or trained.threads or context.cores
@@ -230,7 +230,7 @@ def build_learner(spec: RunSpec, plugins: Plugins, labels: int) -> Method | Esti
 
 
 def build_encoder(spec: RunSpec, encoder: type[Encoder], run_data: RunData) -> Encoder:
-    """The encoder that is trained. Cached features are trained on as they are."""
+    """The encoder to train; for cached features, one that passes them through."""
     rows = np.zeros(1, dtype=np.int64)
     example = run_data.train.view(rows, "plain", stream(spec.seed, "example"))[0]
     if spec.freeze:

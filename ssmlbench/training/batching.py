@@ -20,12 +20,12 @@ from ssmlbench.training.model import Model
 from ssmlbench.training.run_data import RunData
 
 LEAST_EPOCH_STEPS, MOST_EPOCH_STEPS = 25, 150
-"""Of an epoch on fixed features: 1,000 to 6,000 in the 40 epochs of a run (docs/recipe.md)."""
+"""Bounds of an epoch's steps on fixed features: 1,000 to 6,000 in a run of 40 epochs (docs/recipe.md)."""
 
 StepInputs = dict[tuple[str, str], Tensor | LaterView]
 """Inputs by (pool, view)."""
 ROWS = "rows"
-"""The key of positions, in the place of a view."""
+"""The key of the rows' positions: (pool, ROWS), where inputs have (pool, view)."""
 
 
 @dataclass
@@ -52,9 +52,10 @@ class EpochPlan:
 
 
 def steps_an_epoch(spec: RunSpec, labelled: int, unlabelled: int, warming_up: bool) -> int:
-    """⌈N_u / B_u⌉ in every phase, or what `--epoch-steps` or the recipe for fixed features says.
+    """Gradient steps of an epoch: ⌈N_u / B_u⌉ in every phase.
 
-    `--epoch labelled` counts warm-up over the labelled rows.
+    `--epoch-steps` and the recipe for fixed features set another number; `--epoch labelled` counts
+    warm-up over the labelled rows.
     """
     if spec.counts_steps:
         return spec.epoch_steps or steps_for(labelled)
@@ -91,7 +92,7 @@ def plan_epoch(
 
 
 def _cycled(rows: int, needed: int, generator: torch.Generator) -> Tensor:
-    """Positions of `needed` rows: as many passes as it takes, each in an order of its own."""
+    """Positions of `needed` rows: as many passes over all rows as that takes, each newly shuffled."""
     passes = math.ceil(needed / rows)
     orders = [torch.randperm(rows, generator=generator) for _ in range(passes)]
     return torch.cat(orders)[:needed]
@@ -103,7 +104,7 @@ def _views(
     generator: torch.Generator,
     later: bool,
 ) -> StepInputs:
-    """Every view of the rows of each pool, which are read once; later: the device applies views."""
+    """The views of each pool's rows. later: leave it to the device to compute them."""
     return {
         (pool, view): rows.later(view, generator) if later else rows.view(view, generator)
         for pool, rows in read.items()
@@ -125,8 +126,8 @@ class Batching:
         self.transfer = Transfer(model.device)
         self.pools = pools
         self.labels = torch.from_numpy(run_data.observation.labels)
-        # Batches show what was observed, whatever the method did to its copy in the pools. On the
-        # CPU they read it from the run's own matrix; another device has a second copy.
+        # A method may change the observed labels in its pools; those of batches must not change. On
+        # the CPU batches read the run's own matrix, on other devices a second copy.
         self.observed = {
             name: pool.observed.clone()
             for name, pool in (("labelled", pools.labelled), ("unlabelled", pools.unlabelled))
@@ -180,18 +181,18 @@ class Batching:
     def step_batches(self, inputs: Moved[tuple[str, str]]) -> tuple[Batch, Batch | None]:
         """The labelled and the unlabelled batch of a step, on the model's device.
 
-        inputs: what `step_inputs` gave, there already.
+        inputs: the result of `step_inputs`, moved to the device.
         """
-        raw, averaged, places = inputs
+        raw, averaged, positions = inputs
         forward = Forward(self.model.run, raw, known=self.inputs.views)
         ema_forward = Forward(self.model.run_averaged, averaged, "ema_views", self.inputs.views)
         batches = {}
-        for (name, _), where in places.items():
+        for (name, _), where in positions.items():
             batches[name] = Batch(name, where, self._observed(name, where), forward, ema_forward)
         return batches["labelled"], batches.get("unlabelled")
 
     def _observed(self, pool: str, where: Tensor) -> Tensor:
-        """What is observed of the rows at some positions of a pool."""
+        """The observed labels of the rows at some positions of a pool, B × K."""
         if pool in self.observed:
             return self.observed[pool][where]
         return self.labels[torch.from_numpy(self.rows[pool])[where]]

@@ -28,11 +28,11 @@ from ssmlbench.training.model import Model
 
 
 @dataclass(frozen=True)
-class Stored:
-    """What a checkpoint holds."""
+class StoredState:
+    """The content of a checkpoint file."""
 
     tensors: Mapping[str, Mapping[str, Tensor]]  # section → name → tensor
-    facts: Mapping[str, Any]  # all else, as JSON has it
+    facts: Mapping[str, Any]  # all other values, as JSON has them
 
     @property
     def epochs(self) -> int:
@@ -42,11 +42,11 @@ class Stored:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A copy of a state, which training may go on from."""
+    """A copy of a state in memory: training can go on while it waits to be written."""
 
     tensors: Mapping[str, Tensor]  # "section/name" → tensor
     facts: str  # JSON
-    epochs: int  # that were finished then
+    epochs: int  # finished epochs
 
     @classmethod
     def of(cls, tensors: Mapping[str, Mapping[str, Tensor]], facts: Mapping[str, Any]) -> Snapshot:
@@ -60,26 +60,26 @@ class Snapshot:
 
 
 class Checkpoint:
-    """The file that a run's state is kept in."""
+    """The file of a run's state."""
 
     def __init__(self, file: Path, run: str = ""):
-        """run: the hash of the run it belongs to; the state of another run counts as damaged."""
+        """run: the hash of its run; the state of another run counts as damaged."""
         self.file = file
         self.run = run
 
     def write(self, tensors: Mapping[str, Mapping[str, Tensor]], facts: Mapping[str, Any]) -> None:
-        """Replace the file, as `Snapshot.of` takes a state."""
+        """Replace the file by a state, given as in `Snapshot.of`."""
         self.publish(Snapshot.of(tensors, facts))
 
     def publish(self, state: Snapshot) -> None:
         """Replace the file by a state that was copied before."""
-        whose = {"run": self.run} if self.run else {}
-        metadata = {**whose, "facts": state.facts, FIELD: UNSTAMPED}
+        owner = {"run": self.run} if self.run else {}
+        metadata = {**owner, "facts": state.facts, FIELD: UNSTAMPED}
         with atomic(self.file) as unfinished:
             save_file(dict(state.tensors), unfinished, metadata=metadata)
             stamp(unfinished)
 
-    def read(self) -> Stored | None:
+    def read(self) -> StoredState | None:
         """The last state that was written; None if there is none.
 
         A damaged file is deleted with a DamageWarning: the run starts from its beginning.
@@ -94,19 +94,19 @@ class Checkpoint:
             self.delete()
             return None
 
-    def load(self) -> Stored:
-        """What the file holds; DamagedFile if it is missing or damaged. It is never deleted."""
+    def load(self) -> StoredState:
+        """The stored state; DamagedFile if the file is missing or damaged. The file is never deleted."""
         verify_stamp(self.file)
         try:
             with safe_open(self.file, framework="pt") as stored:
-                whose = (stored.metadata() or {}).get("run", self.run)  # older ones do not say
-                if self.run and whose != self.run:
-                    raise DamagedFile(self.file, f"it is the state of another run, {whose}")
+                owner = (stored.metadata() or {}).get("run", self.run)  # older files have none
+                if self.run and owner != self.run:
+                    raise DamagedFile(self.file, f"it is the state of another run, {owner}")
                 sections: dict[str, dict[str, Tensor]] = {}
                 for key in stored.keys():  # noqa: SIM118 (not a dictionary)
                     section, _, name = key.partition("/")
                     sections.setdefault(section, {})[name] = stored.get_tensor(key)
-                return Stored(sections, json.loads(stored.metadata()["facts"]))
+                return StoredState(sections, json.loads(stored.metadata()["facts"]))
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
             raise DamagedFile(self.file, f"not a state of ssmlbench ({error})") from None
 
@@ -147,8 +147,8 @@ class TrainingState:
             },
         )
 
-    def restore(self, stored: Stored) -> None:
-        """Restore the saved state."""
+    def restore(self, stored: StoredState) -> None:
+        """Set everything to a stored state."""
         tensors, facts, model = stored.tensors, stored.facts, self.model
         for name, network in (("network", model.network), ("ema", model.ema.network)):
             network.load_state_dict({**network.state_dict(), **tensors[name]})
@@ -165,7 +165,7 @@ class TrainingState:
         self.progress.steps, self.progress.history = facts["steps"], facts["history"]
 
     def _method_state(self) -> dict[str, Tensor]:
-        """The method's tensors by name; a ContractError if a `state_dict` of its own gives others."""
+        """The method's tensors by name; a ContractError if its own `state_dict` has other values."""
         state = self.method.state_dict()
         for name, value in state.items():
             if not isinstance(value, Tensor):
@@ -177,7 +177,7 @@ class TrainingState:
         return state
 
     def _changed(self, network: nn.Module) -> dict[str, Tensor]:
-        """The state of a network, without weights that a run loads again and never changes."""
+        """The state of a network, without the fixed weights that every start loads from a file."""
         left_out = self.model.unchanged_names()
         state = network.state_dict()
         return {name: value for name, value in state.items() if name not in left_out}
@@ -200,7 +200,7 @@ def _restore_optimiser(
         index, _, name = key.partition(".")
         parameter = parameters[int(index)]
         if value.shape == parameter.shape:
-            # A fused step walks the memory of both: the state needs its parameter's layout.
+            # A fused optimiser reads both in memory order: the state needs its parameter's layout.
             value = torch.empty_like(parameter).copy_(value)
         state.setdefault(int(index), {})[name] = value
     optimiser.load_state_dict({"state": state, "param_groups": groups})

@@ -12,30 +12,31 @@ from ssmlbench.training.out_of_memory import is_out_of_memory
 
 
 class CompiledEncoders:
-    """Compiles an encoder before its first pass; where that fails, it runs as it is from then on."""
+    """Compiles an encoder before its first pass; after a failure, encoders run uncompiled."""
 
-    def __init__(self, say: Callable[[str], None] = lambda text: None):
-        """say: is told once if an encoder cannot be compiled."""
-        self.say = say
-        self._made: dict[nn.Module, nn.Module] = {}
+    def __init__(self, warn: Callable[[str], None] = lambda text: None):
+        """warn: called once if an encoder cannot be compiled."""
+        self.warn = warn
+        self._compiled: dict[nn.Module, nn.Module] = {}
         self._works = True
 
     def run(self, encoder: nn.Module, run: Callable[[nn.Module], Tensor]) -> Tensor:
-        """What `run` returns for the compiled encoder."""
+        """The result of `run` on the compiled encoder."""
         if not self._works:
             return run(encoder)
         try:
-            if encoder not in self._made:
-                self._made[encoder] = cast(nn.Module, torch.compile(encoder))
-            return run(self._made[encoder])
+            if encoder not in self._compiled:
+                self._compiled[encoder] = cast(nn.Module, torch.compile(encoder))
+            return run(self._compiled[encoder])
         except Exception as error:  # of torch's compiler, of a C++ compiler, of Triton
             if is_out_of_memory(error):
                 raise
             self._works = False
-            self.say(f"--compile: not available here, the encoder runs as it is ({_first(error)})")
+            text = f"--compile: not available here, the encoder runs as it is ({_summary(error)})"
+            self.warn(text)
             return run(encoder)
 
 
-def _first(error: BaseException) -> str:
+def _summary(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:120]}" if lines else type(error).__name__

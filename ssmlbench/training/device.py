@@ -20,7 +20,7 @@ NAMED = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
 
 
 def check_device_name(name: str) -> None:
-    """Raise a UserError for what is the name of no device on any machine."""
+    """Raise a UserError unless the name could be a device of some machine."""
     if not NAMED.fullmatch(name):
         raise UserError(
             f"--device {name}: must be one of {', '.join(DEVICES)}, or one GPU of several, e.g. cuda:1"
@@ -47,7 +47,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """The device as a result names it."""
+    """The device's name in results."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
@@ -92,7 +92,7 @@ def check_precision(device: torch.device, precision: Precision) -> None:
 def mixed_precision(
     device: torch.device, precision: Precision
 ) -> tuple[Callable[[], AbstractContextManager[Any]], torch.amp.GradScaler | None]:
-    """The context that a network computes in, and what scales the loss: float16 alone needs it."""
+    """The autocast context of a network, and the scaler of the loss, which only float16 needs."""
     check_precision(device, precision)
     if precision == "float32":
         return nullcontext, None

@@ -30,8 +30,8 @@ class Ema:
         # A fixed decay of .9997 would keep a short run's average at its start.
         decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
         torch._foreach_lerp_(self._averaged, self._followed, 1 - decay)
-        for mine, theirs in self._counters:
-            mine.copy_(theirs)
+        for averaged, followed in self._counters:
+            averaged.copy_(followed)
         self.updates += 1
 
     @torch.no_grad()

@@ -1,7 +1,7 @@
 """How rows go through the encoder: together, or in pieces whose activations are computed again.
 
-A method sees the outputs of the whole batch either way: only the memory between forward and backward
-pass differs. What does differ is batch normalisation, whose statistics are those of a piece.
+A method sees the outputs of the whole batch either way. Pieces need less memory between the forward and
+the backward pass. Only batch normalisation differs: its statistics are those of a piece.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class EncoderPass:
         return interleaved([_piece(encoder, inputs[i::pieces]) for i in range(pieces)])
 
     def shrink(self) -> None:
-        """Halve the rows that go through the encoder at a time; a RunFailed if it is one already."""
+        """Halve the rows that go through the encoder at a time; a RunFailed if it is one row already."""
         rows = min(self.micro_batch or self._last, self._last)
         if rows <= 1:
             raise RunFailed(
@@ -58,7 +58,7 @@ class EncoderPass:
 
 
 def normalises_batches(network: nn.Module) -> bool:
-    """Whether its outputs of a row depend on the other rows of a batch, in training."""
+    """Whether the network has batch normalisation: in training, rows then depend on their batch."""
     return any(isinstance(module, _BatchNorm) for module in network.modules())
 
 
@@ -76,9 +76,9 @@ def _piece(encoder: nn.Module, inputs: Tensor) -> Tensor:
 
 
 def recomputed(call: Callable[..., Any], module: nn.Module, *arguments: Any, **options: Any) -> Any:
-    """The outputs of a part of the network, computed again in the backward pass instead of kept.
+    """The outputs of `call`, whose activations are computed again in the backward pass, not kept.
 
-    Random numbers are drawn again as they were; normalisation statistics count a row once.
+    Random numbers are the same the second time; normalisation statistics count a row once.
     """
 
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:

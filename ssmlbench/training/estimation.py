@@ -23,7 +23,7 @@ CHUNK_ROWS = 8192
 
 
 def estimator_seed(spec: RunSpec) -> int:
-    """The seed that an estimator of the run gets; scikit-learn takes 32 bits."""
+    """The seed of the run's estimator, of the 32 bits that scikit-learn takes."""
     return stream_seed(spec.seed, "estimator") % 2**32
 
 
@@ -34,10 +34,11 @@ def run_estimator(
     device = torch.device("cpu")
     reset_peak_memory(device)
     began = time.perf_counter()
-    # The libraries behind scikit-learn get as many threads as the run: they change the last bits.
+    # BLAS and OpenMP get as many threads as the run: the number changes the last bits.
     with threadpool_limits(torch.get_num_threads()):
-        everything = run_data.rows["unlabelled"]
-        unlabelled = everything if estimator.uses == "both pools" else everything[:0]
+        unlabelled = run_data.rows["unlabelled"]
+        if estimator.uses != "both pools":
+            unlabelled = unlabelled[:0]
         pools = [_pool(run_data, rows) for rows in (run_data.rows["labelled"], unlabelled)]
         estimator.fit(*pools)
         seconds = time.perf_counter() - began
@@ -78,12 +79,12 @@ def features_of(inputs: SplitInputs, rows: RowNumbers) -> Features:
 
 def _scores(estimator: Estimator, inputs: SplitInputs, rows: RowNumbers) -> Float32Array:
     """The estimator's scores of some rows, a chunk at a time."""
-    if not len(rows):  # a run that is judged on nothing: scikit-learn refuses to score no rows
+    if not len(rows):  # a run without judged rows: scikit-learn refuses to score none
         return np.zeros((0, estimator.labels), dtype=np.float32)
     scores = np.empty((len(rows), estimator.labels), dtype=np.float32)
     for start in range(0, len(rows), CHUNK_ROWS):
         part = rows[start : start + CHUNK_ROWS]
-        found = estimator.scores(features_of(inputs, part))
+        raw = estimator.scores(features_of(inputs, part))
         shape = (len(part), estimator.labels)
-        scores[start : start + CHUNK_ROWS] = checked_scores(found, shape, estimator.name)
+        scores[start : start + CHUNK_ROWS] = checked_scores(raw, shape, estimator.name)
     return scores

@@ -1,8 +1,8 @@
 """A fitted estimator as arrays and JSON, and back. Nothing is pickled.
 
-Stored are the values an estimator keeps on itself: numbers, texts, arrays, lists and dictionaries of
-these, data classes of ssmlbench.kit, sparse matrices, and scikit-learn's own objects by their class
-and attributes. Anything else cannot be stored, and says so.
+The state has an estimator's attributes: numbers, texts, arrays, lists and dictionaries of these, data
+classes of ssmlbench.kit, sparse matrices, and scikit-learn's own objects by their class and attributes.
+Any other attribute raises NotStorable.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from ssmlbench.kit.estimator import Estimator
 Arrays = dict[str, npt.NDArray[Any]]
 
 CONTRACT = ("config", "labels", "seed")
-"""What `Estimator.__init__` sets: the spec has it."""
+"""Attributes that `Estimator.__init__` sets: they come from the spec, and are not stored."""
 TRUSTED = ("sklearn.", "ssmlbench.kit.")
-"""Where the classes of stored objects may be defined."""
+"""Modules whose classes stored objects may have."""
 
 
 class NotStorable(Exception):
-    """An estimator that keeps something that is neither numbers nor arrays; the text says what."""
+    """An estimator has an attribute that cannot be stored; the text names it."""
 
 
 def estimator_state(estimator: Estimator) -> tuple[Arrays, str]:
     """The arrays of a fitted estimator by name, and JSON that says where each belongs."""
     arrays: Arrays = {}
-    kept = {name: value for name, value in vars(estimator).items() if name not in CONTRACT}
-    found = {name: _encode(value, name, arrays) for name, value in kept.items()}
-    return arrays, json.dumps(found)
+    state = {name: value for name, value in vars(estimator).items() if name not in CONTRACT}
+    encoded = {name: _encode(value, name, arrays) for name, value in state.items()}
+    return arrays, json.dumps(encoded)
 
 
 def restore_estimator(estimator: Estimator, arrays: Mapping[str, Any], description: str) -> None:
-    """Give an estimator of the same class and config what `estimator_state` returned."""
+    """Set the state that `estimator_state` returned on an estimator of the same class and config."""
     for name, value in json.loads(description).items():
         setattr(estimator, name, _decode(value, arrays))
 
@@ -52,7 +52,7 @@ def state_bytes(arrays: Arrays) -> int:
 
 
 def _encode(value: Any, where: str, arrays: Arrays) -> Any:
-    """JSON for a value; its arrays go into `arrays`, under the place where they were found."""
+    """JSON for a value; its arrays go into `arrays`, under their path. where: the value's path."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
@@ -91,9 +91,9 @@ def _encode_object(value: Any, where: str, arrays: Arrays) -> Any:
     cls = type(value)
     path = f"{cls.__module__}.{cls.__qualname__}"
     if path == "sklearn.tree._tree.Tree":
-        _, made_with, state = value.__reduce__()
+        _, arguments, state = value.__reduce__()
         return {
-            "tree": _encode(list(made_with), f"{where}.with", arrays),
+            "tree": _encode(list(arguments), f"{where}.with", arrays),
             "state": _encode(state, f"{where}.state", arrays),
         }
     if path.startswith("sklearn.neighbors.") and hasattr(value, "_fit_X"):
@@ -134,9 +134,9 @@ def _decode_records(value: Any, arrays: Mapping[str, Any]) -> Any:
 
 
 def _decode_objects(value: Any, arrays: Mapping[str, Any]) -> Any:
-    found = np.empty(len(value["objects"]), dtype=object)
-    found[:] = [_decode(part, arrays) for part in value["objects"]]
-    return found
+    objects = np.empty(len(value["objects"]), dtype=object)
+    objects[:] = [_decode(part, arrays) for part in value["objects"]]
+    return objects
 
 
 def _decode_tree(value: Any, arrays: Mapping[str, Any]) -> Any:
@@ -155,16 +155,15 @@ def _decode_sparse(value: Any, arrays: Mapping[str, Any]) -> Any:
 
 
 def _decode_fitted(value: Any, arrays: Mapping[str, Any]) -> Any:
-    made = _class(value["class"])(**_decode(value["parameters"], arrays))
-    return made.fit(_decode(value["fitted on"], arrays))
+    model = _class(value["class"])(**_decode(value["parameters"], arrays))
+    return model.fit(_decode(value["fitted on"], arrays))
 
 
 def _decode_instance(value: Any, arrays: Mapping[str, Any]) -> Any:
     cls: Any = _class(value["class"])
-    attributes = _decode(value["attributes"], arrays)
-    made = cls.__new__(cls)
-    made.__dict__.update(attributes)
-    return made
+    instance = cls.__new__(cls)
+    instance.__dict__.update(_decode(value["attributes"], arrays))
+    return instance
 
 
 def _class(path: str) -> Any:
@@ -172,10 +171,10 @@ def _class(path: str) -> Any:
     if not path.startswith(TRUSTED):
         raise ValueError(f"a stored model may not name {path}")
     module, _, name = path.rpartition(".")
-    found = getattr(importlib.import_module(module), name)
-    if not isinstance(found, type):
+    cls = getattr(importlib.import_module(module), name)
+    if not isinstance(cls, type):
         raise ValueError(f"a stored model names {path}, which is no class")
-    return found
+    return cls
 
 
 Decoder = Callable[[Any, Mapping[str, Any]], Any]

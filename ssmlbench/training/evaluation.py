@@ -1,6 +1,6 @@
-"""Network outputs over many rows: pools for methods, and what is handed to the judge.
+"""Network outputs over many rows: the pools of methods, and the scores and pseudo-labels for the judge.
 
-No hidden or test label is known here: the judge has them.
+There is no hidden or test label here: only the judge has them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ssmlbench.training.run_data import RunData
 
 @dataclass
 class Trained:
-    """What training knows when it ends. Its scores are with the judge."""
+    """The results of training, apart from the scores: these are with the judge."""
 
     steps: int
     history: list[dict[str, Any]]  # a row for each epoch
@@ -58,16 +58,16 @@ class Outcome:
     notes: list[str] = field(default_factory=list)  # the method's warning, if it gave one
 
     @classmethod
-    def of(cls, trained: Trained, found: Judgements) -> Outcome:
-        """Put what training reports and what the judge found together."""
-        if found.scores is None:
+    def of(cls, trained: Trained, judgements: Judgements) -> Outcome:
+        """Join the results of training and of the judge."""
+        if judgements.scores is None:
             raise RunFailed("training ended without scores")
         return cls(
-            found.scores,
-            found.rule_parameters,
-            found.selected_epoch,
+            judgements.scores,
+            judgements.rule_parameters,
+            judgements.selected_epoch,
             trained.steps,
-            [row | found.by_epoch.get(row["epoch"], {}) for row in trained.history],
+            [row | judgements.by_epoch.get(row["epoch"], {}) for row in trained.history],
             trained.network,
             trained.precision,
             trained.notes,
@@ -84,9 +84,9 @@ class Progress:
 
 
 def put_rows(whole: Outputs, name: str, part: Tensor, start: int, rows: int) -> None:
-    """Copy an output of the rows from `start` on into that of all rows, which is made by the first.
+    """Copy an output of the rows from `start` on into the output of all rows.
 
-    Parts that are kept until all are there would take the memory of the whole a second time.
+    The first call allocates it. Collecting the parts and joining them would need twice the memory.
     """
     if name not in whole:
         several = len(part) // rows if start == 0 and len(part) > rows > 0 else 1
@@ -95,7 +95,7 @@ def put_rows(whole: Outputs, name: str, part: Tensor, start: int, rows: int) -> 
 
 
 class Scorer:
-    """Runs a model over rows of any number, in eval mode."""
+    """Runs a model over any number of rows, in eval mode."""
 
     def __init__(self, spec: RunSpec, method: Method, model: Model, workers: int = 0):
         self.spec = spec
@@ -139,7 +139,7 @@ class Scorer:
         purpose: tuple[object, ...],
         watch: Watch | None = None,
     ) -> Iterator[tuple[int, Outputs]]:
-        """All outputs of a network over rows: those of each batch, and where its rows start."""
+        """Yield, for each batch of rows, the position of its first row and all outputs of a network."""
         network = self.model.named(model)
         if view not in inputs.views:
             raise no_such_view(view, inputs.views)
@@ -173,8 +173,8 @@ class Scorer:
         self.method.eval()
         with torch.no_grad():
             scores = self.method.test_scores(RowOutputs(len(chosen), predict))
-        found = scores.detach().float().cpu().numpy() if isinstance(scores, Tensor) else scores
-        return checked_scores(found, (len(chosen), self.method.labels), self.spec.method)
+        raw = scores.detach().float().cpu().numpy() if isinstance(scores, Tensor) else scores
+        return checked_scores(raw, (len(chosen), self.method.labels), self.spec.method)
 
 
 class Evaluator(Scorer):
@@ -190,7 +190,7 @@ class Evaluator(Scorer):
         workers: int = 0,
         keep: Callable[[int], None] = lambda epoch: None,
     ):
-        """keep: called with each epoch whose scores are handed in: its model may be wanted."""
+        """keep: called with each epoch whose scores are handed in, to store its model."""
         super().__init__(spec, method, model, workers)
         self.run_data = run_data
         self.progress = progress
@@ -262,22 +262,23 @@ class Evaluator(Scorer):
 
     def warnings(self) -> list[tuple[int, str]]:
         """The method's warnings so far, each with the epoch it is about."""
-        said = [(row["epoch"], self.method.warning(row)) for row in self.progress.history]
-        return [(epoch, text) for epoch, text in said if text is not None]
+        texts = [(row["epoch"], self.method.warning(row)) for row in self.progress.history]
+        return [(epoch, text) for epoch, text in texts if text is not None]
 
     def hand_in_pseudo_labels(self) -> None:
         """Hand the method's present pseudo-labels to the judge, who grades them."""
-        decided = self.method.pseudo_labels()
-        if decided is None or not len(self.run_data.observation.unlabelled):
+        pseudo_labels = self.method.pseudo_labels()
+        if pseudo_labels is None or not len(self.run_data.observation.unlabelled):
             return
-        # numpy has no bfloat16; whole numbers stay as small as they are.
+        # numpy has no bfloat16; integers keep their type, which takes less memory.
         targets, trust = (
-            (t.float() if t.is_floating_point() else t).detach().cpu().numpy() for t in decided
+            (t.float() if t.is_floating_point() else t).detach().cpu().numpy()
+            for t in pseudo_labels
         )
         rows = len(self.run_data.observation.unlabelled)
         check_pseudo_labels(targets, trust, rows, self.method.labels)
         trusted = trust > 0
-        del decided, trust  # of a large pool, before more of its size is made
+        del pseudo_labels, trust  # a large pool: free their memory before allocating as much again
         positive = targets >= 0.5
         positive &= trusted
         self.run_data.judge.grade(self.progress.epoch + 1, positive, trusted)

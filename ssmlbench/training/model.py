@@ -33,21 +33,21 @@ class Model:
         encoder: Encoder,
         device: torch.device,
         encoding: EncoderPass | None = None,
-        say: Callable[[str], None] = lambda text: None,
+        warn: Callable[[str], None] = lambda text: None,
     ):
-        """encoding: how rows go through the encoder; None: all together. say: gets warnings."""
+        """encoding: how rows go through the encoder; None: all together. warn: gets warnings."""
         self.device = device
         self.encoding = encoding or EncoderPass()
         self.encoder = encoder
-        self.compiled = CompiledEncoders(say) if spec.compile else None
+        self.compiled = CompiledEncoders(warn) if spec.compile else None
         self.starts_from_file = spec.weights.partition("@")[0] not in ("", "none")
         self.batch_rows = encoder.batch_rows
         self.autocast, self.scaler = mixed_precision(device, spec.precision)
         projection, width = build_projection(spec.projection, encoder.features, spec.hidden_dropout)
         head = method.build_head(width)
         if not isinstance(head, nn.Module):
-            what = "nothing" if head is None else f"a {type(head).__name__}"
-            raise ContractError(f"build_head returned {what}; expected a module", "build_head")
+            kind = "nothing" if head is None else f"a {type(head).__name__}"
+            raise ContractError(f"build_head returned {kind}; expected a module", "build_head")
         if spec.head_start == "zero":
             start_at_zero(head)
         dropout = Dropout(spec.input_dropout * spec.dropout_factor)
@@ -65,7 +65,7 @@ class Model:
         return cast(Network, self.ema.network)
 
     def named(self, name: str) -> Network:
-        """The network by the name a method has for it: "raw" or "ema"."""
+        """The network of a name: "raw" (the one that is trained) or "ema" (its average)."""
         networks = {"raw": self.network, "ema": self.averaged_network}
         if name not in networks:
             raise ContractError(f"model={name!r}: expected 'ema' or 'raw'")
@@ -99,7 +99,7 @@ class Model:
             return self._above(network, features)
 
     def outputs(self, network: Network, inputs: Tensor) -> Outputs:
-        """Outputs of a network over a batch, of whose rows the encoder may see some at a time."""
+        """Outputs of a network over a batch; the encoder may see its rows in pieces."""
         with self.autocast():
             if self.encoding.is_whole(inputs):
                 return cast(Outputs, network(inputs))
@@ -118,13 +118,13 @@ class Model:
         return [weight for name, weight in self.network.named_parameters() if name not in fixed]
 
     def learnt_state(self) -> dict[str, Tensor]:
-        """The averaged network's state, without what is the same in the encoder's own weights."""
+        """The averaged network's state, without the weights that training did not change."""
         left_out = self.unchanged_names()
         state = self.ema.network.state_dict()
         return {name: value for name, value in state.items() if name not in left_out}
 
     def unchanged_names(self) -> set[str]:
-        """Entries of a network's state that are the same in the encoder's own weights."""
+        """Entries of a network's state that are still those of the encoder's weight file."""
         if not self.starts_from_file:
             return set()
         return {f"encoder.{name}" for name in self.encoder.fixed_names()}

@@ -1,6 +1,6 @@
-"""The file that a run's model is kept in: what was learnt, and what puts inputs on its scale.
+"""The file of a run's model: learnt weights, and the scale and encoder state that its inputs need.
 
-It is written when an epoch's scores are handed in, so it always holds the epoch that is judged.
+It is written when an epoch's scores are handed in, so that it always holds the judged epoch.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from ssmlbench.training.model import Model
 MOST_BYTES = 256 * 2**20
 """A larger model is kept only if `--keep-model` is typed."""
 PER_ROW = ("targets", "trust")
-"""State of a method that belongs to its unlabelled rows, and is of no use for others."""
+"""Tensors of a method with an entry for each unlabelled row: other rows have no use for them."""
 
 Sections = Mapping[str, Mapping[str, Tensor]]
 
 
 @dataclass
 class ModelFile:
-    """Keeps the present model of a run. `declined` says why none is kept."""
+    """Writes the model of a run. `declined` is the reason why there is none."""
 
     file: Checkpoint
-    inputs: Sections = field(default_factory=dict)  # "scale" and "encoder": what inputs go through
-    most_bytes: int | None = MOST_BYTES  # None: whatever it takes
+    inputs: Sections = field(default_factory=dict)  # "scale" and "encoder", applied to inputs
+    most_bytes: int | None = MOST_BYTES  # None: no limit
     declined: str = ""
 
     def keep_network(self, epoch: int, model: Model, method: Method) -> None:
-        """Keep the averaged weights, and the state of the method."""
+        """Write the averaged weights, and the state of the method."""
         state = {k: v for k, v in method.state_dict().items() if k not in PER_ROW}
         learnt = {"network": model.learnt_state(), "method": state}
-        # What a method's `setup` found out about its data, e.g. that its images have patches.
+        # Attributes that a method's `setup` took from its data, e.g. that images have patches.
         plain = {
             name: value
             for name, value in vars(method).items()
@@ -48,7 +48,7 @@ class ModelFile:
         self._write(epoch, learnt, {"method": plain})
 
     def keep_estimator(self, estimator: Estimator) -> None:
-        """Keep what an estimator has learnt."""
+        """Write the state of a fitted estimator."""
         try:
             arrays, description = estimator_state(estimator)
         except NotStorable as error:

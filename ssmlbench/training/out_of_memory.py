@@ -1,4 +1,4 @@
-"""A step that ran out of the device's memory is taken again, with fewer rows at a time in the encoder."""
+"""Repeats a step that ran out of the device's memory, with fewer rows at a time in the encoder."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from ssmlbench.kit.method import Method
 
 @contextmanager
 def suppress_out_of_memory(device: torch.device) -> Iterator[None]:
-    """Go on after the block if the device ran out of memory inside it; what it held is free then."""
+    """Go on after the block if the device ran out of memory inside it, and free what it held."""
     try:
         yield
         return
-    except (
-        RuntimeError
-    ) as error:  # a GPU's OutOfMemoryError is one; Apple's has no class of its own
+    # torch.OutOfMemoryError is a RuntimeError; Apple's GPUs raise a plain RuntimeError.
+    except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
     if device.type == "cuda":
@@ -28,15 +27,15 @@ def suppress_out_of_memory(device: torch.device) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether it says that the device has no memory left."""
+    """Whether an error says that the device has no memory left."""
     return isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error).lower()
 
 
-class BeforeStep:
-    """All that a step changes before its gradients are applied, to be put back if it fails.
+class StepBackup:
+    """The state before a step, to be restored if the step fails.
 
-    A method's tensors are not copied: those that a step replaces are put back. One that was changed
-    in place cannot be, nor can what an optimiser of the method's own has moved.
+    A method's tensors are not copied: those that a step replaces are put back. A step that changes one
+    in place, or has an optimiser of its own, cannot be undone.
     """
 
     def __init__(self, network: torch.nn.Module, method: Method, device: torch.device):
@@ -50,12 +49,12 @@ class BeforeStep:
         self._versions = {name: value._version for name, value in self._tensors.items()}
 
     def restore(self) -> None:
-        """Put everything back; a RunFailed if that cannot be done."""
+        """Restore everything; a RunFailed if that is impossible."""
         changed = [n for n, value in self._tensors.items() if value._version != self._versions[n]]
         if changed or self.method.optimisers:
-            what = f"changed self.{changed[0]} in place" if changed else "has optimisers of its own"
+            why = f"changed self.{changed[0]} in place" if changed else "has optimisers of its own"
             raise RunFailed(
-                f"out of memory, and the step cannot be taken again: the method {what}; give the same "
+                f"out of memory, and the step cannot be taken again: the method {why}; give the same "
                 "command with --micro-batch N, for fewer rows at a time in the encoder"
             )
         for name in _tensors(self.method).keys() - self._tensors.keys():

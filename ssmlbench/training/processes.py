@@ -2,7 +2,7 @@
 
 Every process has the whole batch and takes the same steps. Only the encoder sees a part of the rows:
 features are gathered, so that heads and methods compute on the whole batch, and the encoder's gradients
-are summed. All else is computed by each process alike; the first one hands in and stores.
+are summed. Every process computes everything else alike; the first one hands in and stores.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ssmlbench.protocol.judge import JudgeDesk
+from ssmlbench.protocol.judge import JudgeInterface
 from ssmlbench.training.encoding import EncoderPass, interleaved
 
 
 class Processes:
-    """The processes of one run, as one of them knows them."""
+    """The processes of one run, seen from one of them."""
 
     def __init__(self, rank: int, count: int):
         self.rank = rank
@@ -35,12 +35,12 @@ class Processes:
 
     @classmethod
     @contextmanager
-    def joined(cls, rank: int, count: int, device: str, meeting: Path) -> Iterator[Processes]:
-        """Connect the processes of a run. meeting: a file that all of them see, new for this run."""
+    def connected(cls, rank: int, count: int, device: str, rendezvous: Path) -> Iterator[Processes]:
+        """Connect the processes of a run. rendezvous: a new file that all of them can read."""
         backend = "nccl" if device == "cuda" else "gloo"
         if sys.platform.startswith("linux"):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # they are all on this machine
-        store = dist.FileStore(str(meeting), count)  # type: ignore[attr-defined]
+        store = dist.FileStore(str(rendezvous), count)  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=rank, world_size=count)
         try:
             yield cls(rank, count)
@@ -56,13 +56,13 @@ class Processes:
         """The device of this process: of several GPUs, the one with its number."""
         return torch.device("cuda", self.rank) if kind.type == "cuda" else kind
 
-    def answer(self, found: bool | None, device: torch.device) -> bool:
-        """What the first process found."""
-        value = torch.tensor([int(bool(found))], device=device)
+    def broadcast_answer(self, answer: bool | None, device: torch.device) -> bool:
+        """The first process's answer. answer: None in the other processes."""
+        value = torch.tensor([int(bool(answer))], device=device)
         dist.broadcast(value, src=0)
         return bool(value.item())
 
-    def agree(self, tensors: Iterable[Tensor]) -> None:
+    def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Give every process the first one's values: other GPUs may round differently."""
         for tensor in tensors:
             spread = zip(tensor.stride(), tensor.shape, strict=True)
@@ -105,7 +105,7 @@ class SharedPass(EncoderPass):
 
     @contextmanager
     def _own_random_numbers(self, encoder: nn.Module, device: torch.device) -> Iterator[None]:
-        """Dropout of other rows draws other numbers, and what all compute alike draws the same."""
+        """A random stream per process inside the block, for dropout; the common stream goes on after it."""
         if not encoder.training:
             yield
             return
@@ -154,7 +154,7 @@ class _SumOfGradients(torch.autograd.Function):
 
 
 def _laid_out_as(gradient: Tensor, values: Tensor) -> Tensor:
-    """Values in the shape and memory layout of a gradient: optimisers walk the memory of both."""
+    """Values in the shape and memory layout of a gradient: optimisers read both in memory order."""
     shaped = values.view(gradient.shape)
     return shaped if gradient.is_contiguous() else torch.empty_like(gradient).copy_(shaped)
 
@@ -200,7 +200,7 @@ class _Sum(torch.autograd.Function):
 
 
 def share_statistics(encoder: nn.Module, device: torch.device) -> nn.Module:
-    """The encoder with batch normalisation over the rows of all processes: those of one process."""
+    """The encoder with batch normalisation over the rows of all processes."""
     if device.type == "cuda":
         converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(encoder)
         return converted
@@ -211,7 +211,7 @@ def share_statistics(encoder: nn.Module, device: torch.device) -> nn.Module:
 
 
 def _share(norm: _BatchNorm) -> None:
-    """Normalise by the rows of all processes; the one that torch has is for GPUs alone."""
+    """Normalise over the rows of all processes; torch's SyncBatchNorm is for GPUs only."""
     alone = norm.forward
 
     def forward(inputs: Tensor) -> Tensor:
@@ -247,43 +247,43 @@ def _move_statistics(norm: _BatchNorm, mean: Tensor, variance: Tensor, total: Te
     norm.running_var.lerp_(variance * total / (total - 1).clamp(min=1), momentum)
 
 
-# ------------------------------------------------------------------------------ the judge's desk
+# ------------------------------------------------------------------------------ the judge
 
 
-class SharedDesk:
-    """The judge's desk as all processes of a run have it: the first one hands in, all get answers."""
+class SharedJudge:
+    """The judge as all processes of a run see it: the first one hands in, and all get the answers."""
 
-    def __init__(self, processes: Processes, desk: JudgeDesk, device: torch.device):
+    def __init__(self, processes: Processes, judge: JudgeInterface, device: torch.device):
         self.processes = processes
-        self.desk = desk
+        self.judge = judge
         self.device = device
 
     def is_best(self, epoch: int, scores: Any) -> bool:
         """Whether the epoch is the best so far, as the judge told the first process."""
-        found = self.desk.is_best(epoch, scores) if self.processes.leads else None
-        return self.processes.answer(found, self.device)
+        answer = self.judge.is_best(epoch, scores) if self.processes.leads else None
+        return self.processes.broadcast_answer(answer, self.device)
 
     def grade(self, epoch: int, positive: Any, trusted: Any) -> None:
         """Hand in the pseudo-labels of the unlabelled rows."""
         if self.processes.leads:
-            self.desk.grade(epoch, positive, trusted)
+            self.judge.grade(epoch, positive, trusted)
 
     def hand_in(self, epoch: int, train_scores: Any, scores: Any) -> None:
-        """Hand in the scores of an epoch that may be the run's."""
+        """Hand in an epoch's scores of training rows and judged rows."""
         if self.processes.leads:
-            self.desk.hand_in(epoch, train_scores, scores)
+            self.judge.hand_in(epoch, train_scores, scores)
 
     def record(self, epochs: int, features: Any, scores: Any | None, cosines: Any | None) -> None:
         """Hand in outputs of the sampled training rows."""
         if self.processes.leads:
-            self.desk.record(epochs, features, scores, cosines)
+            self.judge.record(epochs, features, scores, cosines)
 
     def hand_in_weights(self, weights: Any) -> None:
         """Hand in the classifier's weights after the last epoch."""
         if self.processes.leads:
-            self.desk.hand_in_weights(weights)
+            self.judge.hand_in_weights(weights)
 
     def save(self, epoch: int) -> None:
-        """Wait until all that was handed in survives a kill."""
+        """Wait until the judge has stored everything that was handed in."""
         if self.processes.leads:
-            self.desk.save(epoch)
+            self.judge.save(epoch)

@@ -1,8 +1,8 @@
 """Hands the judge features and scores of a sample of training rows, for analyses of finished runs.
 
-Where a method passes over the unlabelled pool, the sample's outputs are taken from that pass; else
-a pass over the sample is made every few epochs. Training itself is not touched: no random number
-and no state of the network is used up.
+If a method passes over the unlabelled pool, the sample's outputs come from that pass; otherwise there is
+a pass over the sample every few epochs. Training is not affected: its random stream and the state of the
+network stay as they are.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ssmlbench.training.evaluation import Evaluator
 
 RECORDED = ("ema", "weak")
-"""The network and the view that is noted: what class-aware methods rank the pool by."""
+"""The recorded network and view: class-aware methods rank the pool by its scores."""
 EXTRA_PASS_EVERY = 5
-"""Epochs between two passes that are made for the record alone."""
+"""Epochs between two passes over the sample alone."""
 
 Watch = Callable[[int, Outputs], None]
 """Called with the position of a batch's first row and the batch's outputs."""
@@ -45,7 +45,7 @@ class Recorder:
         self._seen: dict[str, list[Outputs]] = {}
 
     def watch(self, pool: str, model: str, view: str) -> Watch | None:
-        """What a pass over a pool is watched by; None: it is not the one that is noted."""
+        """The callback for a pass over a pool; None if that pass is not recorded."""
         if not self.on or (model, view) != RECORDED:
             return None
         pieces = self._seen[pool] = []
@@ -62,9 +62,9 @@ class Recorder:
         return keep
 
     def record(self, evaluator: Evaluator, epochs: int) -> None:
-        """Hand the sample to the judge, if its outputs are there or a pass is due.
+        """Hand the sample to the judge, if its outputs are known or a pass is due.
 
-        epochs: that are finished.
+        epochs: the number of finished ones.
         """
         seen, self._seen = self._seen, {}
         due = epochs == self.spec.epochs or (epochs > 0 and epochs % EXTRA_PASS_EVERY == 0)
@@ -84,10 +84,11 @@ class Recorder:
         logits = _array(outputs["logits"])
         features = _array(outputs["features"]).reshape(len(logits), -1)
         cosine = isinstance(evaluator.model.network.head, CosineHead)
-        self.judge.record(epochs, features, _sound(scores, logits), logits if cosine else None)
+        valid = _valid_scores(scores, logits)
+        self.judge.record(epochs, features, valid, logits if cosine else None)
 
     def finish(self, evaluator: Evaluator) -> None:
-        """Hand in what belongs to the end of training: the sample, and the classifier's weights."""
+        """At the end of training, hand in the sample and the classifier's weights."""
         self.record(evaluator, self.spec.epochs)
         weight = getattr(evaluator.model.averaged_network.head, "weight", None)
         if self.on and isinstance(weight, Tensor) and len(weight) == evaluator.method.labels:
@@ -105,13 +106,13 @@ def _joined(pieces: list[Outputs]) -> Outputs:
     return {name: torch.cat([piece[name] for piece in pieces]) for name in ("features", "logits")}
 
 
-def _sound(scores: object, logits: Float32Array) -> Float32Array | None:
-    """The scores, unless they are none: a method may have others than those of one view."""
+def _valid_scores(scores: object, logits: Float32Array) -> Float32Array | None:
+    """The scores if they are N × K in [0, 1], else None: a method may override `test_scores` alone."""
     if not isinstance(scores, Tensor) or scores.shape != logits.shape:
         return None
-    found = _array(scores)
-    inside = found.size == 0 or (found.min() >= 0 and found.max() <= 1)  # false for NaN
-    return found if inside else None
+    values = _array(scores)
+    inside = values.size == 0 or (values.min() >= 0 and values.max() <= 1)  # false for NaN
+    return values if inside else None
 
 
 def _array(tensor: Tensor) -> Float32Array:

@@ -1,4 +1,4 @@
-"""The settings that make a run repeat its bits, and a record of what keeps it from doing so."""
+"""The settings that make a run repeat its bits, and a record of operations that prevent it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import torch
 from ssmlbench.core.errors import UserError
 
 FAST = "--fast"
-"""What `made_with.nondeterministic` names for a run with `--fast`."""
+"""The entry of `made_with.nondeterministic` for a run with `--fast`."""
 ALERT = re.compile(r"(?P<operation>\S+) does not have a deterministic implementation")
 OTHER_ALERT = re.compile(r".*non-?deterministic|Deterministic behavior was enabled", re.IGNORECASE)
 
 
 def check_fast(device: torch.device, fast: bool) -> None:
-    """Raise a UserError if `--fast` is asked of a device that has no quicker kernels."""
+    """Raise a UserError if `--fast` is given for a device without faster kernels."""
     if fast and device.type != "cuda":
         raise UserError(
             f"--fast: chooses kernels of CUDA, and this run is on {device.type}; leave it out"
@@ -30,22 +30,22 @@ def check_fast(device: torch.device, fast: bool) -> None:
 def make_repeatable(
     threads: int | None, device: torch.device | None = None, fast: bool = False
 ) -> None:
-    """Choose kernels so that the same spec on the same machine gives the same bits; fast: the quickest.
+    """Choose kernels so that the same spec on the same machine gives the same bits.
 
-    The CPU's kernels repeat themselves whatever is chosen here.
+    fast: choose the fastest kernels of CUDA instead. The CPU's kernels are always deterministic.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(not fast, warn_only=True)
-    # It would overwrite all new memory with NaN first, to show up code that reads it unwritten;
-    # on small networks that is a sixth of a step.
+    # Off: filling all new memory with NaN is a debugging aid that takes a sixth of a step on small
+    # networks.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = fast
     if device is not None and device.type == "cuda":
         # TF32 rounds float32 to 10 bits, and torch lets convolutions do so unless told otherwise.
         torch.backends.cudnn.allow_tf32 = fast
         torch.backends.cuda.matmul.allow_tf32 = fast
-        # The backward pass of the fused kernels adds in the order in which blocks end. The flags hold
-        # for the CPU's fused kernel too, which repeats itself: they are set for CUDA alone.
+        # The backward pass of fused attention adds in the order in which blocks end. The flags hold
+        # for the CPU's fused kernel too, which is deterministic: they are set for CUDA alone.
         torch.backends.cuda.enable_flash_sdp(fast)
         torch.backends.cuda.enable_mem_efficient_sdp(fast)
         torch.backends.cuda.enable_cudnn_sdp(fast)
@@ -55,10 +55,10 @@ def make_repeatable(
 
 
 @contextmanager
-def nondeterminism_noted(fast: bool = False) -> Iterator[list[str]]:
-    """Note each operation inside the block of which torch says that it may not repeat its bits.
+def record_nondeterminism(fast: bool = False) -> Iterator[list[str]]:
+    """Record the operations inside the block that torch warns about as not deterministic.
 
-    Gives the sorted names when the block has ended; `--fast` is the first of them.
+    After the block, the list has their sorted names, with `--fast` first.
     """
     found: set[str] = set()
     names = [FAST] if fast else []
@@ -66,11 +66,11 @@ def nondeterminism_noted(fast: bool = False) -> Iterator[list[str]]:
         shown = warnings.showwarning
 
         def note(message: Warning | str, *where: Any, **more: Any) -> None:
-            said = str(message)
-            if alert := ALERT.match(said):
+            text = str(message)
+            if alert := ALERT.match(text):
                 found.add(alert["operation"])
-            elif OTHER_ALERT.match(said):
-                found.add(said.partition(".")[0])
+            elif OTHER_ALERT.match(text):
+                found.add(text.partition(".")[0])
             else:
                 shown(message, *where, **more)
 
@@ -84,7 +84,7 @@ def nondeterminism_noted(fast: bool = False) -> Iterator[list[str]]:
 
 
 def nondeterminism_text(names: list[str]) -> str:
-    """The warning for a run that does not repeat its bits; names: what kept it from that."""
+    """The warning for a run that may not repeat its bits. names: from `record_nondeterminism`."""
     if names[0] == FAST:
         return "made with --fast: a second run may differ in its last bits"
     return (

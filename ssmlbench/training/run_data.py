@@ -1,4 +1,4 @@
-"""What one run is trained on: inputs, observed labels, and the desk of the judge. No hidden label."""
+"""The data of one run's training: inputs, observed labels, and the judge's interface. No hidden label."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.splits import RowNumbers, SomeRows, SplitInputs
-from ssmlbench.protocol.judge import Judge, JudgeDesk, judged_rows, rows_from_train
+from ssmlbench.protocol.judge import Judge, JudgeInterface, judged_rows, rows_from_train
 from ssmlbench.protocol.observation import Observation
 
 
@@ -19,10 +19,9 @@ class RunData:
     train: SplitInputs
     test: SplitInputs  # the rows that are judged
     observation: Observation
-    judge: JudgeDesk
-    judged_epochs: int = (
-        sys.maxsize
-    )  # a checkpoint of more epochs is older than what the judge knows
+    judge: JudgeInterface
+    # Epochs that the judge has saved: a checkpoint with more epochs cannot be continued.
+    judged_epochs: int = sys.maxsize
 
     @property
     def rows(self) -> dict[str, RowNumbers]:
@@ -38,10 +37,10 @@ class RunData:
 def load_run_data(
     spec: RunSpec,
     observation: Observation,
-    judge: JudgeDesk,
+    judge: JudgeInterface,
     load: Callable[[str], SplitInputs],
 ) -> RunData:
-    """The data of a run. load: split → inputs; the test set is opened if it is judged."""
+    """The data of a run. load: split → inputs; the test set is opened only if the run is judged on it."""
     train = load("train")
     rows = judged_rows(spec, observation)
     test = SomeRows(train, rows) if rows_from_train(spec) else load("test")

@@ -1,21 +1,17 @@
-"""The training loop: warm-up on labelled rows, then epochs over both pools, its state saved on the way.
+"""The training loop: warm-up on labelled rows, then epochs over both pools, with checkpoints in between.
 
 It knows no method and no data set. Batches come from batching.py, scores from evaluation.py.
 """
 
 from __future__ import annotations
 
-import math
 import time
-import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ssmlbench.core.errors import Diverged, UserError
+from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import EpochEnded, Notify, Resumed, Warned
 from ssmlbench.core.seeds import stream_seed
 from ssmlbench.core.spec import RunSpec
@@ -31,29 +27,27 @@ from ssmlbench.training.encoding import EncoderPass, normalises_batches
 from ssmlbench.training.evaluation import Evaluator, Progress, Trained
 from ssmlbench.training.model import Model
 from ssmlbench.training.model_file import ModelFile
-from ssmlbench.training.out_of_memory import BeforeStep, suppress_out_of_memory
+from ssmlbench.training.optimiser import adamw, network_groups, one_cycle
+from ssmlbench.training.out_of_memory import StepBackup, suppress_out_of_memory
 from ssmlbench.training.processes import Processes, SharedPass
 from ssmlbench.training.run_data import RunData
-from ssmlbench.training.saving import Saving
+from ssmlbench.training.saving import CheckpointWriter
 from ssmlbench.training.step_log import StepLog
-
-LARGEST_DECAY = 50.0
-"""Of `--relative-decay`, before lr × decay nears 1 and every step would undo all learning."""
 
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """Where training computes, saves its state and reports; nothing here is part of the spec."""
+    """Where training computes, saves its state and reports; nothing in it is part of the spec."""
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     checkpoint: Checkpoint | None = None  # None: nothing is saved
     notify: Notify = lambda event: None
     workers: int = 0  # threads that read and prepare inputs which are not in memory
-    model_file: ModelFile | None = None  # None: no model is kept
+    model_file: ModelFile | None = None  # None: no model is stored
     micro_batch: int | None = None  # rows in the encoder at a time; None: all of a step
-    checkpoint_activations: bool = False  # of the encoder's blocks, to be computed again
-    processes: Processes | None = None  # that share the run; None: this one makes it alone
-    checkpoint_seconds: float = 0.0  # at least, between two checkpoints
+    checkpoint_activations: bool = False  # recompute the activations of the encoder's blocks
+    processes: Processes | None = None  # the processes that share the run; None: only this one
+    checkpoint_seconds: float = 0.0  # the least time between two checkpoints
 
 
 class Trainer:
@@ -71,43 +65,44 @@ class Trainer:
         self.context = context
         self.method = method.to(context.device)
         self.warmup_epochs = spec.warmup_epochs if method.warm_up else 0
-        trains = any(True for _ in encoder.parameters())  # fixed features pass as they are
-        encoding = _encoding(context, trains)
-        if spec.compile and not trains:
+        has_weights = any(True for _ in encoder.parameters())  # false for fixed features
+        encoding = _encoding(context, has_weights)
+        if spec.compile and not has_weights:
             raise UserError("--compile: heads on fixed features have no encoder to compile")
-        self.model = Model(spec, method, encoder, context.device, encoding, self._say)
-        # Whether a step is taken again; of several processes, the others would wait for it.
+        self.model = Model(spec, method, encoder, context.device, encoding, self._warn)
+        # Whether a step that ran out of memory is repeated. With several processes it is not: the
+        # others would wait for this one.
         self.retries = context.device.type != "cpu" and context.processes is None
         self.notes: list[str] = []
         self.width = encoder.features
         self.progress = Progress()
         self.evaluator = Evaluator(
-            spec, method, self.model, run_data, self.progress, context.workers, self._keep
+            spec, method, self.model, run_data, self.progress, context.workers, self._store_model
         )
         self.pools = self.evaluator.pools(self.warmup_epochs)
         self.unchanged = UnchangedPools(self.pools)
         self.batching = Batching(spec, method, run_data, self.model, self.pools)
-        self.saving: Saving | None = None
-        if context.checkpoint is not None and (
-            context.processes is None or context.processes.leads
-        ):
-            how = (context.checkpoint, run_data.judge, context.notify, context.checkpoint_seconds)
-            self.saving = Saving(*how)
+        self.writer: CheckpointWriter | None = None
+        leads = context.processes is None or context.processes.leads
+        if context.checkpoint is not None and leads:
+            self.writer = CheckpointWriter(
+                context.checkpoint, run_data.judge, context.notify, context.checkpoint_seconds
+            )
 
     def train(self) -> Trained:
         """Train from the start, or from the last checkpoint, to the last epoch.
 
-        Scores and pseudo-labels go to the judge of the run's data. If it is stopped, what has not been
-        saved yet is saved first.
+        Scores and pseudo-labels go to the judge of the run's data. If the run is stopped, its state
+        is written first.
         """
         try:
             self._train()
         except KeyboardInterrupt:
-            if self.saving is not None:
-                self.saving.write()
+            if self.writer is not None:
+                self.writer.write()
             raise
-        if self.saving is not None:
-            self.saving.training_ended()
+        if self.writer is not None:
+            self.writer.discard()
         return self._trained()
 
     def _train(self) -> None:
@@ -121,19 +116,19 @@ class Trainer:
                 self.start_phase(epoch)
             self.train_epoch(epoch)
             self.evaluator.select()
-            if self.saving is not None and epoch + 1 < self.spec.epochs:
-                self.saving.epoch_ended(self._state)
+            if self.writer is not None and epoch + 1 < self.spec.epochs:
+                self.writer.epoch_ended(self._state)
         self.evaluator.recorder.finish(self.evaluator)
 
     def _trained(self) -> Trained:
-        """What training reports, with the pieces that it computed in."""
-        trained, pieces = self.evaluator.trained(), self.model.encoding.micro_batch
+        """The results of training, with notes on the steps that were computed in pieces."""
+        trained, rows = self.evaluator.trained(), self.model.encoding.micro_batch
         notes = list(self.notes)
-        if pieces is not None and normalises_batches(self.model.network):
-            notes.append(f"batch normalisation saw at most {pieces} rows at a time (--micro-batch)")
-        return replace(trained, notes=[*trained.notes, *notes], micro_batch=pieces)
+        if rows is not None and normalises_batches(self.model.network):
+            notes.append(f"batch normalisation saw at most {rows} rows at a time (--micro-batch)")
+        return replace(trained, notes=[*trained.notes, *notes], micro_batch=rows)
 
-    def _say(self, text: str) -> None:
+    def _warn(self, text: str) -> None:
         self.notes.append(text)
         self.context.notify(Warned(text))
 
@@ -143,48 +138,23 @@ class Trainer:
         first, last = (
             (0, self.warmup_epochs) if self.warming_up else (self.warmup_epochs, self.spec.epochs)
         )
+        mixed = self.batching.mixes_pools(self.warming_up)
+        rows = len(self.pools.labelled) + (len(self.pools.unlabelled) if mixed else 0)
         groups = [
-            *self._network_groups(),
+            *network_groups(
+                self.spec, self.method.head, self.model.trained_weights, self.width, rows
+            ),
             *self.method.parameter_groups(self.spec.lr),
         ]
-        self.optimiser = torch.optim.AdamW(
-            groups, lr=self.spec.lr, weight_decay=self.spec.weight_decay, fused=True
-        )
-        # A tuple: methods are given it, and cannot change it.
+        self.optimiser = adamw(self.spec, groups)
+        # A tuple, so that methods cannot change it.
         self.parameters = tuple(weight for group in groups for weight in group["params"])
-        steps = max((last - first) * self.batching.steps_an_epoch(self.warming_up), 2)
-        with warnings.catch_warnings():  # torch wants optimiser.step() to be called once before
-            warnings.simplefilter("ignore")
-            self.scheduler = torch.optim.lr_scheduler.OneCycleLR(
-                self.optimiser,
-                max_lr=[group["lr"] for group in groups],
-                total_steps=steps,
-                pct_start=max(0.2, 1.5 / steps),  # torch divides by the length of the rise
-            )
+        steps = (last - first) * self.batching.steps_an_epoch(self.warming_up)
+        self.scheduler = one_cycle(self.optimiser, steps)
         with torch.no_grad():
             self.method.start_phase(self.model.network)
         self.method.optimisers = self.method.build_optimisers(self.model.network)
         self.model.ema.restart()
-
-    def _network_groups(self) -> list[dict[str, Any]]:
-        """The network's weights for the optimiser; matrices on fixed features decay by D / n.
-
-        n counts the rows that the phase trains on: the fewer they are, the smaller the weights
-        should stay. The length of a weight means nothing under a cosine head: there is no such decay.
-        """
-        spec, weights = self.spec, self.model.trained_weights
-        if not spec.relative_decay or self.method.head == "cosine":
-            return [{"params": weights, "lr": spec.lr}]
-        mixed = self.batching.mixes_pools(self.warming_up)
-        rows = len(self.pools.labelled) + (len(self.pools.unlabelled) if mixed else 0)
-        decay = min(spec.relative_decay * self.width / max(rows, 1), LARGEST_DECAY)
-        decay += spec.weight_decay
-        matrices = [weight for weight in weights if weight.ndim > 1]
-        others = [weight for weight in weights if weight.ndim <= 1]
-        return [
-            {"params": matrices, "lr": spec.lr, "weight_decay": decay},
-            *([{"params": others, "lr": spec.lr}] if others else []),
-        ]
 
     @property
     def warming_up(self) -> bool:
@@ -203,7 +173,7 @@ class Trainer:
             self.apply(update)
             log.add(terms, self.method.diagnostics)
         means = log.means(len(plan))
-        self._check_finite(means, log)
+        log.check_finite(epoch + 1, means, self.model.has_finite_weights())
         self.progress.steps += len(plan)
         seconds = time.perf_counter() - began
         self.progress.history.append(
@@ -237,8 +207,8 @@ class Trainer:
             self.evaluator.hand_in_pseudo_labels()
         self.evaluator.recorder.record(self.evaluator, epoch)
         if self.context.processes is not None:
-            self.context.processes.agree(self.model.tensors())
-            self.context.processes.agree(self.method.state_dict().values())
+            self.context.processes.broadcast(self.model.tensors())
+            self.context.processes.broadcast(self.method.state_dict().values())
         self.model.network.train()
         self.method.train()
         self.method.start_steps(self.model.network)
@@ -246,16 +216,16 @@ class Trainer:
     def take_step(
         self, labelled: Batch, unlabelled: Batch | None
     ) -> tuple[GradientStep, dict[str, Tensor]]:
-        """Have the method compute gradients; again with smaller pieces if memory did not suffice."""
+        """Have the method compute gradients; repeat with smaller pieces while memory runs out."""
         if not self.retries:
             return self._step(labelled, unlabelled)
-        before = BeforeStep(self.model.network, self.method, self.context.device)
-        encoding, began_with = self.model.encoding, self.model.encoding.micro_batch
+        backup = StepBackup(self.model.network, self.method, self.context.device)
+        encoding, rows_before = self.model.encoding, self.model.encoding.micro_batch
         while True:
             with suppress_out_of_memory(self.context.device):
                 taken = self._step(labelled, unlabelled)
-                if encoding.micro_batch != began_with:
-                    self._say(
+                if encoding.micro_batch != rows_before:
+                    self._warn(
                         f"out of memory: {encoding.micro_batch} rows at a time go through the "
                         "encoder from now on"
                     )
@@ -264,7 +234,7 @@ class Trainer:
                 if batch is not None:
                     batch.forward.forget()
                     batch.ema_forward.forget()
-            before.restore()
+            backup.restore()
             encoding.shrink()
 
     def _step(
@@ -276,59 +246,37 @@ class Trainer:
         return update, terms
 
     def gradient_step(self, labelled: Batch) -> GradientStep:
-        """What a method is given to take one step with."""
-        lr = self.optimiser.param_groups[0]["lr"]
+        """The argument `update` of `Method.step`."""
         return GradientStep(
             self.model.network,
             self.parameters,
             self.model.scaler,
             forward=labelled.forward,
-            lr=lr,
+            lr=self.optimiser.param_groups[0]["lr"],
         )
 
     def apply(self, update: GradientStep) -> None:
         """Apply a step's gradients: optimiser, schedule, averaged weights."""
         update.apply(self.optimiser)
         update.finish()
-        for parameter in self.parameters:  # zero_grad, without its detour by the profiler
+        for parameter in self.parameters:  # optimiser.zero_grad() without its overhead
             parameter.grad = None
         self.scheduler.step()
         self.model.ema.update()
-
-    def _check_finite(self, means: Mapping[str, float], log: StepLog) -> None:
-        bad = [n for n, mean in means.items() if n.startswith("loss_") and not math.isfinite(mean)]
-        if not bad and self.model.has_finite_weights():
-            return
-        epoch = self.progress.epoch + 1
-        step, first = log.first_not_finite()
-        if first and (step == 1 or len(first) == 1 or len(first) < log.terms_in(step)):
-            # Later steps have weights that are not finite: their other terms are only a consequence.
-            named = ", ".join(map(repr, first))
-            raise Diverged(
-                f"term {named} is not finite in epoch {epoch}, step {step}; does it divide by 0 or "
-                "take the log or root of 0? Else try a smaller --lr",
-                "loss",
-                first[0],
-            )
-        raise Diverged(
-            f"the weights are not finite in epoch {epoch}; try a smaller --lr (a term that is finite "
-            "can have a gradient that is not: the root, norm or log of 0)",
-            "loss",
-        )
 
     @property
     def _state(self) -> TrainingState:
         return TrainingState(self.model, self.method, self.optimiser, self.scheduler, self.progress)
 
-    def _keep(self, epoch: int) -> None:
+    def _store_model(self, epoch: int) -> None:
         if self.context.model_file is not None:
             self.context.model_file.keep_network(epoch, self.model, self.method)
 
     def _resume(self) -> int:
-        """Restore the last checkpoint: the epoch to continue with, 0 if there is none."""
+        """Restore the last checkpoint, if there is one; the epoch to continue with."""
         stored = self.context.checkpoint.read() if self.context.checkpoint else None
         if stored is None or stored.epochs > self.evaluator.run_data.judged_epochs:
-            return 0  # the judge has lost what the first epochs were worth
+            return 0  # the judge has lost its judgements of some of these epochs
         epochs = stored.epochs
         self.start_phase(epochs - 1)
         self._state.restore(stored)
@@ -336,11 +284,13 @@ class Trainer:
         return epochs
 
 
-def _encoding(context: TrainingContext, trains: bool) -> EncoderPass:
-    """How rows go through the encoder. trains: whether it has weights."""
-    if not trains:
+def _encoding(context: TrainingContext, has_weights: bool) -> EncoderPass:
+    """How rows go through the encoder. has_weights: false for fixed features."""
+    if not has_weights:
         if context.processes is not None:
             raise UserError("--gpus: heads on fixed features train on one device; leave it out")
         return EncoderPass()
-    how = (context.micro_batch, context.checkpoint_activations)
-    return EncoderPass(*how) if context.processes is None else SharedPass(context.processes, *how)
+    options = (context.micro_batch, context.checkpoint_activations)
+    if context.processes is None:
+        return EncoderPass(*options)
+    return SharedPass(context.processes, *options)

@@ -420,8 +420,8 @@ def odd_run(root: Path, labels: int, method: str, seed: int) -> None:
     counts = pseudo_label_counts(truth.astype(np.int8), scores > 0.5, scores >= 0)
     records = Records(head_weights=[random.normal(size=(labels, 4)).astype(np.float32)])
     for epoch in (1, 2):
-        records.note("sample_epochs", epoch, sample.examined(truth.astype(np.int8)))
-        records.note("pseudo_epochs", epoch, {"pseudo_counts": counts})
+        records.add("sample_epochs", epoch, sample.statistics(truth.astype(np.int8)))
+        records.add("pseudo_epochs", epoch, {"pseudo_counts": counts})
     side = {**records.arrays(), **label_counts(truth.astype(np.int8))}
     folder = write_run(root, 0.5, None, method=method, seed=seed)
     names = [f"label {k}" for k in range(labels)]

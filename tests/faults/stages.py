@@ -123,7 +123,7 @@ def predictions(world: World) -> Said:
 def results(world: World) -> Said:
     """All finished runs, read through the index."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finished, "WORTH_IT", 0)
+        patch.setattr(finished, "INDEXED_RUNS", 0)
         return attempt(lambda: repr([run.result for run in read_finished([world.results])[0]]))
 
 

@@ -178,9 +178,9 @@ def test_a_small_pool_is_noted_whole_and_a_large_one_by_a_seeded_sample() -> Non
 def test_an_epoch_that_is_noted_again_replaces_what_came_after_it() -> None:
     records = Records()
     for epoch in (0, 5, 10):
-        records.note("sample_epochs", epoch, {"supervised": np.full(2, epoch, np.float32)})
+        records.add("sample_epochs", epoch, {"supervised": np.full(2, epoch, np.float32)})
     records = Records.from_arrays(records.arrays())
-    records.note("sample_epochs", 5, {"supervised": np.full(2, 7, np.float32)})
+    records.add("sample_epochs", 5, {"supervised": np.full(2, 7, np.float32)})
     assert [int(epoch) for epoch in records.sample_epochs] == [0, 5]
     assert [float(row[0]) for row in records.supervised] == [0, 7]
 
@@ -197,8 +197,8 @@ def test_the_manner_of_training_reads_labels_and_trusted_pseudo_labels_only() ->
     member = np.concatenate([labelled, positive & trusted])
     other = np.concatenate([~labelled, ~positive & trusted])
     expected = angle_statistics(features, member, other)
-    assert np.array_equal(judge.found.records.trained_on[0], expected, equal_nan=True)
-    assert "cosines" not in judge.found.records.arrays()
+    assert np.array_equal(judge.judgements.records.trained_on[0], expected, equal_nan=True)
+    assert "cosines" not in judge.judgements.records.arrays()
 
 
 def test_what_does_not_fit_the_sample_is_refused_and_a_trial_notes_nothing() -> None:
@@ -212,4 +212,4 @@ def test_what_does_not_fit_the_sample_is_refused_and_a_trial_notes_nothing() -> 
     trial = dataclasses.replace(judge.spec, judged_on="held-out")
     judge = Judge.of(trial, TRUTH, None)
     judge.record(0, FEATURES, scores, None)
-    assert judge.found.records.arrays() == judge.label_counts() == {}
+    assert judge.judgements.records.arrays() == judge.label_counts() == {}

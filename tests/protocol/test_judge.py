@@ -64,7 +64,7 @@ def test_training_learns_one_bit_an_epoch_of_the_selected_epoch() -> None:
     answers = [judge.is_best(epoch, np.full((10, 3), 0.5)) for epoch in (1, 2)]
     assert answers == [True, False]
     assert judge.grade(1, np.ones((20, 3), bool), np.ones((20, 3), bool)) is None
-    assert judge.found.by_epoch[1].keys() == {
+    assert judge.judgements.by_epoch[1].keys() == {
         "oracle_map",
         "pseudo_precision",
         "pseudo_recall",
@@ -81,4 +81,4 @@ def test_the_judge_answers_no_question_that_the_protocol_does_not_ask(selection:
     for epoch in (0, -1, 3, 10**6) if selection != "last" else (1, 2):
         with pytest.raises(RunFailed, match=f"asked the judge about epoch {epoch} without need"):
             judge.is_best(epoch, scores)
-    assert not judge.found.by_epoch
+    assert not judge.judgements.by_epoch

@@ -20,7 +20,7 @@ from tests.support.board_runs import BASE, grid
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(finished, "WORTH_IT", 1)
+    monkeypatch.setattr(finished, "INDEXED_RUNS", 1)
     grid(tmp_path / "results", {"bce": [0.1, 0.2], "cap": [0.3, 0.4]})
     return tmp_path / "results"
 
@@ -99,13 +99,13 @@ def test_without_a_cache_that_can_be_written_runs_are_read_as_ever(
 
 
 def test_thousands_of_results_with_one_fault_are_a_few_lines(tmp_path: Path) -> None:
-    grid(tmp_path, {"bce": [0.1] * finished.NAMED, "cap": [0.2] * (finished.NAMED + 1)})
+    grid(tmp_path, {"bce": [0.1] * finished.MOST_LINES, "cap": [0.2] * (finished.MOST_LINES + 1)})
     for file in tmp_path.glob("*/*/cap/*/result.json"):
         file.write_text("{")
     for file in tmp_path.glob("*/*/bce/*/result.json"):
         file.write_text("{}")
     _, complaints = read_finished([tmp_path])
     damaged = [line for line in complaints if "damaged" in line]
-    assert len(complaints) == 2 * len(damaged) == 2 * finished.NAMED
+    assert len(complaints) == 2 * len(damaged) == 2 * finished.MOST_LINES
     assert damaged[-1] == "2 more results: left out, damaged, not a whole JSON file"
     assert all("/bce/" in line for line in complaints if line not in damaged)

@@ -20,7 +20,7 @@ def test_scores_are_stored_without_a_warning(tmp_path: Path, writeable: bool) ->
     scores.flags.writeable = writeable
     judge = StoredJudge.__new__(StoredJudge)
     judge.file = Checkpoint(tmp_path / "judged.safetensors")
-    judge.found = Judgements(scores=scores)
+    judge.judgements = Judgements(scores=scores)
     torch.set_warn_always(True)  # torch warns of a read-only array once in a process
     try:
         with warnings.catch_warnings():

@@ -26,10 +26,10 @@ def test_scores_of_any_size_arrive(train: tuple[int, int], test: tuple[int, int]
         hand_in_weights=heard.append,
     )
     scores = [np.random.default_rng(0).random(size, dtype=np.float32) for size in (train, test)]
-    desk = JudgePipe(ours)
-    desk.hand_in(1, *scores)
-    desk.grade(1, scores[0] > 0.5, scores[1] > 0.5)
-    desk.hand_in_weights(scores[1].T)  # not in one piece
+    sender = JudgePipe(ours)
+    sender.hand_in(1, *scores)
+    sender.grade(1, scores[0] > 0.5, scores[1] > 0.5)
+    sender.hand_in_weights(scores[1].T)  # not in one piece
     for _ in range(3):
         receive(theirs, judge)
     expected = [*scores, scores[0] > 0.5, scores[1] > 0.5, scores[1].T]
@@ -40,7 +40,7 @@ def test_scores_of_any_size_arrive(train: tuple[int, int], test: tuple[int, int]
 
 def test_a_message_that_cannot_be_sent_leaves_the_pipe_clean() -> None:
     ours, theirs = Pipe()
-    desk = JudgePipe(ours)
+    sender = JudgePipe(ours)
     with pytest.raises(TypeError):
-        desk._send({"say": "hand_in", "shapes": {1, 2}}, np.ones(3))
+        sender._send({"say": "hand_in", "shapes": {1, 2}}, np.ones(3))
     assert not theirs.poll()

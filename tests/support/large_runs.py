@@ -38,8 +38,8 @@ from ssmlbench.training.trainer import Trainer, TrainingContext
 LABELS, WIDTH, TEST_ROWS = 100, 64, 1000
 
 
-class Desk:
-    """A desk that keeps nothing."""
+class NoJudge:
+    """A judge that keeps nothing."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *handed_in: None
@@ -100,7 +100,7 @@ def training(method: str, rows: int, folder: Path) -> int:
     observation = Judge.of(spec, truth_of(rows), truth_of(TEST_ROWS)).visible()
     train, test = (mapped_inputs(folder / f"{n}.npy", n) for n in (rows, TEST_ROWS))
     with Peak() as peak:
-        run_data = RunData(train, test, observation, Desk())
+        run_data = RunData(train, test, observation, NoJudge())
         if issubclass(cls, Estimator):
             run_estimator(spec, cls(cls.Config(), LABELS, 0), run_data)
         else:

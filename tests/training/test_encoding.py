@@ -22,7 +22,7 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.judge import Judge
 from ssmlbench.training.encoding import EncoderPass, interleaved, recompute_blocks
 from ssmlbench.training.evaluation import Trained
-from ssmlbench.training.out_of_memory import BeforeStep, suppress_out_of_memory
+from ssmlbench.training.out_of_memory import StepBackup, suppress_out_of_memory
 from ssmlbench.training.run_data import RunData
 from ssmlbench.training.trainer import Trainer, TrainingContext
 
@@ -260,7 +260,7 @@ def test_a_step_that_cannot_be_repeated_says_what_to_type(how: str) -> None:
     trainer = trainer_for("bce")
     method = trainer.method
     method.prior = torch.ones(2)
-    before = BeforeStep(trainer.model.network, method, torch.device("cpu"))
+    before = StepBackup(trainer.model.network, method, torch.device("cpu"))
     method.prior = torch.zeros(2)
     method.later = torch.zeros(1)
     before.restore()

@@ -51,7 +51,7 @@ def test_a_method_that_passes_over_the_pool_is_noted_every_epoch_others_every_fi
     for name, epochs in (("cap", [2, 3, 4, 5]), ("bbam", [2, 3, 4, 5]), ("fixmatch", [5])):
         trainer = trainer_of(plugins.methods[name])
         trainer.train()
-        records = judge_of(trainer).found.records
+        records = judge_of(trainer).judgements.records
         assert [int(epoch) for epoch in records.sample_epochs] == epochs, name
         assert [int(e) for e in records.pseudo_epochs] == ([2, 3, 4] if name != "fixmatch" else [])
         assert bool(records.cosines) == (name == "bbam")
@@ -71,12 +71,12 @@ def test_the_last_record_is_what_the_final_network_gives(plugins: Plugins) -> No
         features = trained.network.eval()(torch.cat(views))["features"].numpy()
     truth = DATA.truth[np.concatenate([seen.labelled, seen.unlabelled])]
     expected = angle_statistics(features, truth == 1, truth == 0)
-    assert np.allclose(judge.found.records.supervised[-1], expected, rtol=1e-4, equal_nan=True)
+    assert np.allclose(judge.judgements.records.supervised[-1], expected, rtol=1e-4, equal_nan=True)
     assert trainer.method.pseudo_labels() is not None
     targets, trust = (tensor.numpy() > 0 for tensor in trainer.method.pseudo_labels())  # type: ignore[union-attr]
     counts = pseudo_label_counts(DATA.truth[seen.unlabelled], targets, trust)
-    assert np.array_equal(judge.found.records.pseudo_counts[-1], counts)
-    (weights,) = judge.found.records.head_weights
+    assert np.array_equal(judge.judgements.records.pseudo_counts[-1], counts)
+    (weights,) = judge.judgements.records.head_weights
     assert np.array_equal(weights, trained.network.head.get_parameter("weight").detach().numpy())
 
 
@@ -88,8 +88,8 @@ def test_training_ends_with_the_same_bits_when_nothing_is_noted(
     for on in (True, False):
         trainer = trainer_of(plugins.methods[name])
         trainer.evaluator.recorder.on = on
-        outcomes.append(Outcome.of(trainer.train(), judge_of(trainer).found))
-        assert bool(judge_of(trainer).found.records.sample_epochs) == on
+        outcomes.append(Outcome.of(trainer.train(), judge_of(trainer).judgements))
+        assert bool(judge_of(trainer).judgements.records.sample_epochs) == on
     assert same_bits(*outcomes)
 
 
@@ -109,10 +109,10 @@ def test_a_killed_run_notes_what_the_undisturbed_one_does(plugins: Plugins, tmp_
     with pytest.raises(Killed):
         first.train()
     second = trainer_of(plugins.methods["cap"], tmp_path)
-    judge_of(second).found = judgements._read(Checkpoint(tmp_path / "judgements.safetensors"))
+    judge_of(second).judgements = judgements._read(Checkpoint(tmp_path / "judgements.safetensors"))
     second.train()
-    expected = judge_of(whole).found.records.arrays()
-    found = judge_of(second).found.records.arrays()
+    expected = judge_of(whole).judgements.records.arrays()
+    found = judge_of(second).judgements.records.arrays()
     assert found.keys() == expected.keys()
     for key, value in expected.items():
         assert np.array_equal(found[key], value, equal_nan=True), key

@@ -20,8 +20,8 @@ from ssmlbench.kit.pools import Batch
 from ssmlbench.training.repeatable import (
     check_fast,
     make_repeatable,
-    nondeterminism_noted,
     nondeterminism_text,
+    record_nondeterminism,
 )
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
@@ -91,7 +91,7 @@ def test_operations_that_torch_calls_not_deterministic_are_noted(filtered: bool)
         if filtered:  # as the command line does with torch's warnings
             warnings.filterwarnings("ignore", category=UserWarning)
         for _ in range(2):  # a second run in the same process is told too
-            with nondeterminism_noted() as noted:
+            with record_nondeterminism() as noted:
                 for _ in range(3):
                     torch.zeros(3).put_(torch.tensor([1, 1]), torch.tensor([1.0, 2.0]))
             assert noted == ["put_"]
@@ -100,7 +100,7 @@ def test_operations_that_torch_calls_not_deterministic_are_noted(filtered: bool)
 
 def test_other_warnings_pass_through() -> None:
     told = "Memory Efficient attention defaults to a non-deterministic algorithm. More."
-    with warnings.catch_warnings(record=True) as shown, nondeterminism_noted() as noted:
+    with warnings.catch_warnings(record=True) as shown, record_nondeterminism() as noted:
         warnings.simplefilter("always")
         warnings.warn("something else", UserWarning, stacklevel=1)
         warnings.warn(told, UserWarning, stacklevel=1)
@@ -109,7 +109,7 @@ def test_other_warnings_pass_through() -> None:
 
 
 def test_fast_is_named_first() -> None:
-    with nondeterminism_noted(fast=True) as noted:
+    with record_nondeterminism(fast=True) as noted:
         pass
     assert noted == ["--fast"]
     assert nondeterminism_text(noted).startswith("made with --fast")
@@ -148,5 +148,5 @@ def test_a_result_says_what_may_not_repeat(tmp_path: Path, monkeypatch: pytest.M
 def test_a_run_is_the_same_with_the_noting_around_it() -> None:
     spec, data = spec_for(Scatters, "semi"), toy("vector")
     plain = train(Scatters, data, spec)
-    with nondeterminism_noted():
+    with record_nondeterminism():
         assert same_bits(plain, train(Scatters, data, spec))

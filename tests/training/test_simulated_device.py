@@ -63,7 +63,7 @@ def run_on(
     """A whole run on the device, and what crossed in each of its steps."""
     trainer, judge = toy_trainer(cls, data, spec, device=sim.device)
     with traffic_of_steps(trainer, sim) as steps:
-        outcome = Outcome.of(trainer.train(), judge.found)
+        outcome = Outcome.of(trainer.train(), judge.judgements)
     assert all(weight.device == sim.device for weight in trainer.model.network.parameters())
     assert len(steps) == outcome.steps
     method = trainer.method  # it may have chosen its views in `setup`

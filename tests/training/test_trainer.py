@@ -63,7 +63,7 @@ def trainer_for(
 
 def outcome_of(trainer: Trainer) -> Outcome:
     """Train, and put what the judge found beside it."""
-    return Outcome.of(trainer.train(), trainer.evaluator.run_data.judge.found)  # type: ignore[attr-defined]
+    return Outcome.of(trainer.train(), trainer.evaluator.run_data.judge.judgements)  # type: ignore[attr-defined]
 
 
 # The toy has 72 rows; at π = 0.3 that is 21 labelled and 51 unlabelled, B_u = 16 and B_l = 8.

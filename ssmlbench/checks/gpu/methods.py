@@ -12,7 +12,7 @@ from ssmlbench.core.spec import Precision
 from ssmlbench.kit.method import Method
 from ssmlbench.training.device import precisions_of
 from ssmlbench.training.evaluation import Outcome
-from ssmlbench.training.repeatable import nondeterminism_noted
+from ssmlbench.training.repeatable import record_nondeterminism
 
 TOLERANCE = 0.01
 """Of scores after a short run in float32: sums of the same numbers in another order."""
@@ -31,8 +31,8 @@ def _compared(cls: type[Method], kind: str, subject: Subject, epochs: int) -> st
     spec = spec_for(cls, regime_of(cls), epochs=epochs, warmup_epochs=1)
     data = toy(kind)
     trainer, judge = toy_trainer(cls, data, spec, device=subject.device)
-    with nondeterminism_noted() as noted, steps_watched(trainer, subject.waits) as waited:
-        found = Outcome.of(trainer.train(), judge.found)
+    with record_nondeterminism() as noted, steps_watched(trainer, subject.waits) as waited:
+        found = Outcome.of(trainer.train(), judge.judgements)
     draws = subject.draws()
     if waited:
         raise Differs(f"{kind}s: a step waits for the device at {', '.join(waited[:3])}")

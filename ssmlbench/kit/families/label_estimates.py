@@ -116,16 +116,16 @@ def initial_estimates(observed: Tensor) -> Tensor:
 def agreement(
     logits: Tensor, estimates: Tensor, observed: Tensor, kappa: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The two halves of ROLE's loss: what the network pays, and what U pays. All B × K.
+    """The two halves of ROLE's loss: of the network and of U. All inputs B × K.
 
-    Each is compared with the other's probabilities, which are constants to it.
+    Each is compared with the other's probabilities, which are constants in its gradient.
     """
     p, e = logits.detach().sigmoid(), estimates.detach().sigmoid()
     return half_agreement(logits, e, observed, kappa), half_agreement(estimates, p, observed, kappa)
 
 
 def half_agreement(logits: Tensor, others: Tensor, observed: Tensor, kappa: Tensor) -> Tensor:
-    """½ of: the loss of known labels, the cross-entropy with the other's, and missing κ."""
+    """½ (loss of the known labels + cross-entropy with the other's probabilities + penalty of κ)."""
     # The loss is linear in its target: a known label and the other's probability are one target.
     weights = 1.0 + (observed >= 0)
     entries = weights * soft_loss(logits, (others + (observed == 1)) / weights)

@@ -1,6 +1,7 @@
 """Methods for partial labels: an entry's observed label decides its target and weight.
 
-Codes are 1 (positive), 0 (known negative) and -1 (unobserved). Unlabelled rows have two readings.
+Codes are 1 (positive), 0 (known negative) and -1 (unobserved). The hyper-parameter `reading` says whether
+the unlabelled rows of `semi` are used.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ KAPPA = (
 
 
 def expected_positives(given: float | None, pool: Pool) -> Tensor:
-    """κ as a tensor: what the user gave, or the sum of the prior."""
+    """κ as a tensor: the user's value, or the sum of the prior."""
     estimated = pool.prior.sum().float()
     return estimated if given is None else torch.full_like(estimated, given)
 
@@ -34,7 +35,7 @@ def expected_positives(given: float | None, pool: Pool) -> Tensor:
 class PartialMethod(Method):
     """The mean of one entry loss over the rows of both batches.
 
-    A method says what an unobserved entry is learnt as, and what else it changes.
+    A subclass defines the target and weight of unobserved entries, or the whole `entry_loss`.
     """
 
     regimes = frozenset(
@@ -76,7 +77,7 @@ class PartialMethod(Method):
         return coded_loss(p, logits, observed, *self.unobserved(p), self.positive())
 
     def terms(self, logits: Tensor, observed: Tensor) -> dict[str, Tensor]:
-        """What `loss` returns, of the rows of both batches together."""
+        """The terms of the loss, from the rows of both batches together."""
         return {"entries": self.entry_loss(logits, observed).mean()}
 
     def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
