@@ -22,8 +22,8 @@ COMPACT = {"method": ("name", "uses", "title"), "data set": ("name", "kind", "ti
 
 def compact(catalogue: Catalogue[MethodInfo] | Catalogue[DatasetInfo], width: int) -> str:
     """One line for each plugin, no wider than the terminal; what does not fit is cut off."""
-    names = COMPACT[catalogue.what]
-    head = {"name": catalogue.what, **HEADINGS}
+    names = COMPACT[catalogue.kind]
+    head = {"name": catalogue.kind, **HEADINGS}
     rows = [[head.get(name, name) for name in names]]
     rows += [[row[name] for name in names] for row in catalogue.rows()]
     first, second = (max(len(row[column]) for row in rows) for column in (0, 1))

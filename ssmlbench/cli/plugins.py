@@ -57,7 +57,7 @@ def datasets_command(
     catalogue = dataset_catalogue(load_plugins(plugin))
     if name is not None:
         console = Console()
-        console.print(overview(Catalogue(catalogue.what, [catalogue[name]])))
+        console.print(overview(Catalogue(catalogue.kind, [catalogue[name]])))
         console.print(f"`ssmlbench data show {name}` shows its labels and rows", highlight=False)
         return
     _print_list(overview(catalogue) if long else compact(catalogue, wide_console().width))

@@ -1,1 +1,1 @@
-"""What every room needs: errors, the run spec, hyper-parameters, seeds, files, events."""
+"""The basics of every room: errors, the run spec, hyper-parameters, seeds, files, events."""

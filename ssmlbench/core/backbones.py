@@ -1,4 +1,4 @@
-"""How a name typed as --backbone is written: what of it is a path on this machine."""
+"""The parts of a --backbone name, one of which may be a path on this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from ssmlbench.core.paths import from_home
 
 TIMM = "timm:"
-"""Begins the names of timm's models: timm:NAME, timm:FOLDER, timm:owner/name, timm:NAME@FILE."""
+"""The prefix of timm's models: timm:NAME, timm:FOLDER, timm:owner/name, timm:NAME@FILE."""
 
 
 def split_backbone(backbone: str) -> tuple[str, str]:
@@ -32,6 +32,6 @@ def absolute_backbone(backbone: str) -> str:
 
 
 def portable_backbone(backbone: str) -> str:
-    """The backbone as it reads on every machine: of a path its last part only."""
+    """The backbone's name on every machine: of a path, only the last part."""
     prefix, path = split_backbone(backbone)
     return f"{prefix}{Path(path).name}" if Path(path).is_absolute() else backbone

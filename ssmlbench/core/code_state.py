@@ -1,6 +1,6 @@
-"""A key of the code that this installation would run, found without importing it.
+"""A hash of the state of this installation's code files, computed without importing them.
 
-What is kept under it in the cache holds as long as no file of it was written to.
+A cache entry under this key is valid until one of these files changes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 from ssmlbench.core.paths import builtin_root
 
 INSTALLED = ("site-packages", "dist-packages")
-"""The folders of packages: their time changes when one is installed, updated or removed."""
+"""Folders of installed packages: their time changes when a package is installed, updated or removed."""
 
 
 def code_state() -> str:
-    """A key of the engine, the built-in plugins, and the folders that packages are installed in."""
+    """A hash over the engine's files, the built-in plugins, and the folders of installed packages."""
     package = Path(__file__).resolve().parent.parent
     folders = [package, *(builtin_root() / name for name in ("methods", "datasets"))]
     files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]

@@ -1,6 +1,6 @@
-"""CSV files that a person may open: no cell is a formula there, and reading gives the text back.
+"""CSV files that are safe to open in a spreadsheet program: no cell can be taken for a formula.
 
-Every CSV file of this tool is written through here.
+Every CSV file of this tool is written here, and reading it gives the same texts back.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""How a cell starts that a spreadsheet program calculates."""
+"""The first characters of a cell that spreadsheet programs evaluate."""
 CRLF = "\r\n"
 IGNORED = "' "
-"""What may stand before a formula: some programs drop it when they open the file."""
+"""Characters before a formula that some programs drop when they open the file."""
 
 
 def spreadsheet_cell(text: str) -> str:
-    """The text for a CSV cell: what a spreadsheet would take for a formula gets a quote in front."""
+    """The text of a CSV cell, with a quote in front if a spreadsheet would take it for a formula."""
     return f"'{text}" if is_formula(text) else text
 
 
@@ -28,7 +28,7 @@ def cell_text(cell: str) -> str:
 
 
 def is_formula(text: str) -> bool:
-    """Whether a spreadsheet program might calculate a cell with this text; numbers are none."""
+    """Whether a spreadsheet program might evaluate a cell with this text; numbers are no formulas."""
     if not text.lstrip(IGNORED).startswith(FORMULA):
         return False
     try:
@@ -49,12 +49,12 @@ class CsvWriter:
         """Write one row."""
         line = io.StringIO(newline="")
         safe = (spreadsheet_cell(cell) if isinstance(cell, str) else cell for cell in cells)
-        # csv puts only the characters of its own line end in quotes, and readers know two.
+        # csv quotes cells with the characters of its own line end only; readers know \r and \n.
         csv.writer(line, lineterminator=CRLF).writerow(safe)
         self._out.write(line.getvalue().removesuffix(CRLF) + self._line_end)
 
     def records(self, records: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> None:
-        """Write the names of the columns, then a row for each record; what it lacks is empty."""
+        """Write the names of the columns, then a row for each record; a missing value is empty."""
         columns = list(columns)
         self.row(columns)
         for record in records:

@@ -1,4 +1,4 @@
-"""How a user's own data is to be read: what the command line says about its columns and labels."""
+"""The options for reading a user's own data: its columns, labels and test rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _option(default: Any, help_: str) -> Any:
 
 @dataclass(frozen=True)
 class DataOptions:
-    """Every field is an option of the commands that read data; the default is "not said".
+    """Every field is an option of the commands that read data; the default means "not given".
 
     A column option is a name, or several with commas between them; `*` stands for any characters.
     """
@@ -54,8 +54,8 @@ class DataOptions:
             raise UserError(f"--holdout-seed {self.holdout_seed}: expected 0 or more")
 
     @property
-    def said(self) -> dict[str, Any]:
-        """The options that were given."""
+    def given(self) -> dict[str, Any]:
+        """The options that the user gave."""
         return {
             option.name: value
             for option in dataclasses.fields(self)
@@ -64,16 +64,16 @@ class DataOptions:
 
     @property
     def chooses_columns(self) -> bool:
-        """Whether the input and label columns were named: others then do not matter."""
+        """Whether the user named the input and label columns; other columns are then ignored."""
         inputs = self.text_column or self.image_column or self.vector_column
         return bool(inputs and self.label_column)
 
 
 @dataclass(frozen=True)
 class DataAddress:
-    """The path or hub id of a user's data, and how to read it, as one text: `mine?holdout=0.2`.
+    """The path or hub id of a user's data with its options, as one text: `mine?holdout=0.2`.
 
-    The text goes to other processes and into grid files; on the command line there are options.
+    The text goes to other processes and into grid files; on the command line, options are separate.
     """
 
     path: str
@@ -81,7 +81,7 @@ class DataAddress:
 
     @classmethod
     def parse(cls, text: str, defaults: DataOptions | None = None) -> DataAddress:
-        """Read an address. A path with a `?` in its own name is a path."""
+        """Parse an address. An existing path with a `?` in its name is a path."""
         options = defaults or DataOptions()
         path, mark, query = text.rpartition("?")
         if not mark or from_home(text).exists():
@@ -90,8 +90,9 @@ class DataAddress:
 
     @property
     def text(self) -> str:
-        """The address as `parse` reads it."""
-        return f"{self.path}?{urlencode(self.options.said)}" if self.options.said else self.path
+        """The text that `parse` reads."""
+        given = self.options.given
+        return f"{self.path}?{urlencode(given)}" if given else self.path
 
 
 def _parse_query(query: str, text: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class UserError(Exception):
-    """Something the user typed or wrote: one line that says what was wrong and what to type instead.
+    """A mistake in a command or in a user's file: one line, with the mistake and the remedy.
 
     The command line prints the line and exits with code 2.
     """
@@ -20,7 +20,7 @@ class DamagedFile(UserError, ValueError):
     """A file of ours whose content is not what was written, or that is missing."""
 
     def __init__(self, file: Path, reason: str, remedy: str = ""):
-        """remedy: what to type, where nothing makes the file again by itself."""
+        """remedy: what to type; empty if the tool makes the file again by itself."""
         super().__init__(f"{file} is damaged: {reason}" + (f"; {remedy}" if remedy else ""))
         self.file = file
         self.reason = reason
@@ -31,7 +31,7 @@ class DamagedFile(UserError, ValueError):
 
 
 class Unsupported(UserError):
-    """A method that cannot do what was asked of it; `--method all` leaves it out."""
+    """A method does not support the request; `--method all` leaves it out."""
 
 
 class RunFailed(Exception):
@@ -49,11 +49,11 @@ class Diverged(RunFailed):
 
 
 class ContractError(RunFailed):
-    """A plugin that does not keep to its contract, in the contract's words."""
+    """A plugin does not keep to its contract."""
 
 
 class RunStopped(RunFailed):
-    """A run whose training process ended or was ended early: its checkpoint, if any, is sound."""
+    """The training process of a run ended early or was stopped: its checkpoint, if any, is valid."""
 
 
 DISK_ERRORS = (
@@ -66,7 +66,7 @@ DISK_ERRORS = (
     errno.EFBIG,
     errno.ESTALE,
 )
-"""What a disk or a file system may answer: the user can mend it, and it is no bug of ours."""
+"""Errors of a disk or file system: the user can fix them, they are no bugs of ours."""
 
 
 def disk_error(error: OSError) -> str:

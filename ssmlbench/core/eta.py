@@ -1,4 +1,4 @@
-"""How long an epoch takes, and how long is left: of a run, of a grid. Wall time only."""
+"""Estimates of the time that a run or a grid still needs, from the wall time of its epochs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-REMEMBERED = 5
-"""Epochs the time is judged by: few, since warm-up epochs are cheaper than the others."""
+LAST_EPOCHS = 5
+"""Epochs that the estimate is made from: few, since warm-up epochs are cheaper than the others."""
 
 
 class EpochTimer:
@@ -18,7 +18,7 @@ class EpochTimer:
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
         self._last = clock()
-        self._seconds: deque[float] = deque(maxlen=REMEMBERED)
+        self._seconds: deque[float] = deque(maxlen=LAST_EPOCHS)
 
     def restart(self) -> None:
         """Start the next epoch now: the time before (loading, encoding) does not count."""

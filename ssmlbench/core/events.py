@@ -1,7 +1,7 @@
-"""What happens to a run, as small typed objects that a listener is called with.
+"""The events of a run: small typed objects that listeners are called with.
 
-They are plain frozen dataclasses, so they can be pickled: a worker process sends them over its pipe,
-a Ray task returns them.
+They are frozen dataclasses, which can be pickled: a worker process sends them over its pipe, a Ray task
+returns them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Waiting:
 class Encoding:
     """A frozen encoder has computed `done` of `total` rows of one view of one split."""
 
-    what: str
+    part: str  # split, view and draw: "train strong 1"
     done: int
     total: int
 
@@ -39,15 +39,15 @@ class Encoding:
 
     @property
     def text(self) -> str:
-        """What the run is doing."""
-        return f"encoding {self.what}: {self.rows}"
+        """The activity of the run."""
+        return f"encoding {self.part}: {self.rows}"
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """`done` of `total` images of a split are decoded, for good: all of them take `bytes` on disk."""
+    """`done` of `total` images of a split are decoded into the cache, which takes `bytes` for all."""
 
-    what: str
+    part: str  # the split
     done: int
     total: int
     bytes: int
@@ -59,13 +59,13 @@ class Decoding:
 
     @property
     def size(self) -> str:
-        """What all images take on disk."""
+        """The size of all images on disk."""
         return f"{self.bytes / 2**20:,.0f} MB"
 
     @property
     def text(self) -> str:
-        """What the run is doing."""
-        return f"decoding {self.what}: {self.rows}"
+        """The activity of the run."""
+        return f"decoding {self.part}: {self.rows}"
 
 
 @dataclass(frozen=True)

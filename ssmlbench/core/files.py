@@ -1,7 +1,7 @@
-"""Files written whole or not at all, and on disk for good when a rename has published them.
+"""Files that are written whole or not at all, and are on disk when they appear under their name.
 
-Every file of a run or of a cache is published here: filled under another name, flushed to the disk,
-renamed, and the folder flushed too, so that a power cut leaves the old file or the new one.
+Every file of a run or of a cache is written here: under another name, flushed to the disk, renamed, and
+the folder flushed too, so that a power cut leaves the old file or the new one.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ PLACE = "place"
 """The field of a JSON object of the cache that says where it belongs."""
 
 PART = ".part"
-"""How the name of an unfinished file ends. Nothing reads one; `ssmlbench doctor` sweeps them."""
+"""The suffix of an unfinished file. Nothing reads such files; `ssmlbench doctor` deletes them."""
 
 
 def temporary_beside(file: Path) -> Path:
-    """A name in the same folder, so that the rename that ends a write is atomic.
+    """A temporary name in the same folder, so that the rename at the end is atomic.
 
-    No other thread, process or host has the same one.
+    It is unique among threads, processes and hosts.
     """
     own = f"{_host()}-{os.getpid()}-{secrets.token_hex(4)}"
     return file.with_name(f".{file.name[:100]}.{own}{PART}")
@@ -55,9 +55,9 @@ def _host() -> str:
 
 @contextmanager
 def atomic(file: Path, durable: bool = True) -> Iterator[Path]:
-    """Write a file whole or not at all: fill the path given, which is renamed to `file` at the end.
+    """Write a file whole or not at all: write to the yielded path, which is renamed to `file` at the end.
 
-    durable: wait until the disk has it. Files that are only of use while a process lives need not be.
+    durable: wait until it is on disk; not needed for files that are useful only while a process lives.
     """
     unfinished = temporary_beside(file)
     try:
@@ -65,7 +65,7 @@ def atomic(file: Path, durable: bool = True) -> Iterator[Path]:
         if durable:
             flush(unfinished)
         with suppress(OSError):
-            file.rmdir()  # an empty folder of that name is no file of ours
+            file.rmdir()  # an empty folder of that name
         unfinished.replace(file)
         if durable:
             flush(file.parent)
@@ -76,10 +76,10 @@ def atomic(file: Path, durable: bool = True) -> Iterator[Path]:
 
 
 def discard(file: Path) -> None:
-    """Delete a file of ours, or what stands in its place: a link, or an empty folder."""
+    """Delete a file of ours, or a link or an empty folder of its name."""
     try:
         file.unlink(missing_ok=True)
-    except OSError:  # Linux and macOS have different words for a folder
+    except OSError:  # for a folder, Linux and macOS raise different errors
         if not file.is_dir():
             raise
         file.rmdir()
@@ -87,22 +87,24 @@ def discard(file: Path) -> None:
 
 @contextmanager
 def atomic_output(file: Path) -> Iterator[Path]:
-    """Write a file of the user's whole or not at all, as `atomic`.
+    """Write a user's output file whole or not at all, as `atomic`.
 
-    What killed processes left of the same file is deleted: `doctor` looks into no folder of the user's.
+    Unfinished copies that killed processes left are deleted here: `doctor` does not search user folders.
     """
     start = f".{file.name[:100]}."
     with suppress(OSError):
         for other in file.parent.iterdir():
             name = other.name.removesuffix(PART)
-            if name != other.name and name.startswith(start) and _is_left(name.removeprefix(start)):
+            if name == other.name or not name.startswith(start):
+                continue
+            if _is_abandoned(name.removeprefix(start)):
                 other.unlink(missing_ok=True)
     with atomic(file) as unfinished:
         yield unfinished
 
 
-def _is_left(own: str) -> bool:
-    """Whether the process that `temporary_beside` names is gone; False if it is on another host."""
+def _is_abandoned(own: str) -> bool:
+    """Whether the process in a name of `temporary_beside` has ended; False if it is on another host."""
     host, _, rest = own.rpartition("-")[0].rpartition("-")
     if host != _host() or not rest.isdecimal():
         return False
@@ -116,9 +118,9 @@ def _is_left(own: str) -> bool:
 
 
 def flush(path: Path) -> None:
-    """Wait until the disk has a file, or a folder's list of names.
+    """Wait until a file, or a folder's list of names, is on disk.
 
-    With SSMLBENCH_FSYNC=0 it does not wait: quicker, but a power cut may lose what was written last.
+    With SSMLBENCH_FSYNC=0 it does not wait: faster, but a power cut may lose the last files.
     """
     if os.environ.get("SSMLBENCH_FSYNC") == "0":
         return
@@ -126,7 +128,7 @@ def flush(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some network file systems cannot flush a folder; the rename is as safe there as they are.
+        # Some network file systems cannot flush a folder.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOSYS):
             raise
     finally:
@@ -140,7 +142,7 @@ def write_atomically(file: Path, content: str | bytes, durable: bool = True) -> 
 
 
 def write_output(file: Path, content: str | bytes) -> None:
-    """Write text (UTF-8) or bytes to a file of the user's, as `atomic_output`."""
+    """Write text (UTF-8) or bytes to a user's output file, as `atomic_output`."""
     with atomic_output(file) as unfinished:
         unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
 
@@ -200,7 +202,7 @@ def read_placed_json(file: Path) -> dict[str, Any]:
 
 
 def publish_folder(unfinished: Path, folder: Path) -> None:
-    """Put a folder of finished files in the place of another one, on disk for good."""
+    """Replace a folder by another one whose files are finished, and wait until it is on disk."""
     for path in (*unfinished.rglob("*"), unfinished):
         flush(path)
     shutil.rmtree(folder, ignore_errors=True)
@@ -209,10 +211,10 @@ def publish_folder(unfinished: Path, folder: Path) -> None:
 
 
 def read_record(file: Path, record: type[R]) -> R | None:
-    """A dataclass from a JSON file, whatever version wrote it; None as for `read_json`.
+    """A dataclass from a JSON file of any version; None as for `read_json`.
 
-    Every field needs a default. It is kept where the file lacks the field or has another type there;
-    a default of None takes any number. What the dataclass does not know is ignored.
+    Every field needs a default, which is used if the file lacks the field or has another type there; a
+    field whose default is None takes any number. Unknown fields of the file are ignored.
     """
     values = read_json(file)
     return None if values is None else parse_record(values, record)

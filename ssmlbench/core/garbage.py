@@ -1,4 +1,4 @@
-"""When Python looks for garbage: passes over many long-lived objects take time and free little."""
+"""Controls of Python's garbage collector: passes over many long-lived objects take time and free little."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 RARE = (20_000, 50, 100)
-"""Thresholds of gc that look at young objects 30 times less often; cycles of figures still go in time."""
+"""Thresholds of gc for 30 times fewer passes over young objects; cycles of figures are still freed."""
 
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """No passes at all, while nothing but long-lived objects is made."""
+    """Turn the collector off inside the block, which creates long-lived objects only."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -24,7 +24,7 @@ def no_collection() -> Iterator[None]:
 
 @contextmanager
 def rare_collection() -> Iterator[None]:
-    """Rare passes, while many figures are drawn: a fifth of a report's time goes into the usual ones."""
+    """Collect rarely inside the block, which draws many figures: this saves a fifth of a report's time."""
     before = gc.get_threshold()
     gc.set_threshold(*RARE)
     try:

@@ -102,7 +102,7 @@ def choice(*values: Any) -> Choice:
 
 
 def as_typed(value: Any) -> str:
-    """A value as `--set` takes it: `true`, `none`, `0.5`. Reading it back gives the same value."""
+    """The text of a value for `--set`: `true`, `none`, `0.5`. Parsing it gives the same value."""
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, float) and float(short := f"{value:g}") == value:
@@ -130,21 +130,22 @@ def ranges(config: type) -> dict[str, Search]:
 def faults(config: type) -> list[str]:
     """The mistakes in a Config's ranges, a sentence each."""
     kinds = typing.get_type_hints(config)
-    found = []
+    mistakes = []
     for field in dataclasses.fields(config):
         search = search_of(field)
         if search is None:
             continue
         if not isinstance(search, Between | Choice):
-            found.append(f"{field.name}: search must be between(…) or choice(…)")
+            mistakes.append(f"{field.name}: search must be between(…) or choice(…)")
         elif not search.fits(kinds[field.name]):
-            found.append(
+            mistakes.append(
                 f"{field.name}: search ({search}) does not fit its type; whole numbers are written "
                 "1, others 1.0"
             )
         elif field.default not in search:
-            found.append(f"{field.name}: its default {field.default} is not in search ({search})")
-    return found
+            text = f"{field.name}: its default {field.default} is not in search ({search})"
+            mistakes.append(text)
+    return mistakes
 
 
 def parse_config(cls: type, texts: Mapping[str, str], owner: str) -> Any:
@@ -187,8 +188,9 @@ def _parse(text: str, kind: Any, where: str) -> Any:
 
 
 def option(default: Any, meaning: str, *, search: Search | None = None) -> Any:
-    """A hyper-parameter of a Config: its default, and what `ssmlbench methods NAME` says of it.
+    """Declare a hyper-parameter of a Config: its default, and its help in `ssmlbench methods NAME`.
 
-    search: what `ssmlbench tune` may draw, e.g. between(0.1, 10.0, log=True); None: nothing else.
+    search: the range that `ssmlbench tune` draws from, e.g. between(0.1, 10.0, log=True); None: it is
+    not tuned.
     """
     return dataclasses.field(default=default, metadata={"meaning": meaning, "search": search})

@@ -1,4 +1,4 @@
-"""Intervals of a mean, as boards, analyses and `recommend` state them."""
+"""Confidence intervals of a mean, for boards, analyses and `recommend`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ def mean_with_interval(
 ) -> tuple[float, tuple[float, float]]:
     """The mean of at least two values, and its 95 % t interval.
 
-    overlap: for values that are not independent, what they share adds to the variance of their mean,
-    in parts of the variance of one. Differences on k folds, which share training rows, have
-    1 / (k - 1) (Nadeau and Bengio, Machine Learning 52, 2003).
+    overlap: for dependent values, the extra variance of their mean, as a fraction of the variance of one
+    value. Differences on k folds, which share training rows, have 1 / (k - 1) (Nadeau and Bengio,
+    Machine Learning 52, 2003).
     """
     from scipy.special import stdtrit  # the quantile of t; scipy.stats takes long to import
 
@@ -25,5 +25,5 @@ def mean_with_interval(
 
 
 def fold_overlap(folds: int | None) -> float:
-    """What differences on folds share, as `mean_with_interval` takes it; 0 for seeds without folds."""
+    """The `overlap` of differences on folds, for `mean_with_interval`; 0 without folds."""
     return 1 / (folds - 1) if folds and folds > 1 else 0.0

@@ -1,4 +1,4 @@
-"""Files that show a living process: it touches them every few seconds."""
+"""Files that show that a process is alive: it touches them every few seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Self
 
 BEAT_SECONDS = 20.0
 FRESH_SECONDS = 90.0
-"""A file not touched for so long belongs to a process that is gone."""
+"""A file that was not touched for longer belongs to a process that has ended."""
 
 
 class KeepAlive:

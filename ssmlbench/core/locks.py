@@ -50,7 +50,7 @@ class Lock:
         self._lease = lease
 
     def release(self, remove: bool = False) -> None:
-        """Let it go. remove: delete the file first, which is safe only while the lock is held."""
+        """Release the lock. remove: delete the file first, which is safe only while the lock is held."""
         if remove:
             self.path.unlink(missing_ok=True)
         if self._descriptor is not None:
@@ -78,7 +78,7 @@ def acquire_telling(lock: Lock, waits: Callable[[], None]) -> None:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a living process holds the lock on a path; it is taken for a moment to find out."""
+    """Whether a living process holds the lock on a path; this takes the lock for a moment."""
     if any(is_fresh(file) for _, file in _leases(path)):
         return True
     if not path.exists():
@@ -112,14 +112,14 @@ def _flocked(path: Path, wait: bool) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        # The holder before us deleted the file: what we have locked, nobody else will ever open.
+        # The last holder deleted the file: nobody else will ever open the one that we have locked.
         os.close(descriptor)
 
 
 def _open(path: Path, flags: int) -> int:
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # The holder before us may delete the folder too.
+        # The last holder may delete the folder too.
         with suppress(FileNotFoundError):
             return os.open(path, flags | os.O_CLOEXEC, 0o666)
 
@@ -141,9 +141,8 @@ class _Lease:
         self.file = path
         self._token = secrets.token_bytes(16)
         self._alive: KeepAlive | None = None
-        self._seen: dict[
-            Path, tuple[int, float]
-        ] = {}  # file → its time, and when we first saw that
+        # file → the time of its last touch, and when we first saw that time
+        self._seen: dict[Path, tuple[int, float]] = {}
 
     def acquire(self, wait: bool) -> None:
         while not self._try():

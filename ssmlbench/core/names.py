@@ -1,6 +1,7 @@
-"""What plugins, data sets and labels may be called.
+"""The names that plugins, data sets and labels may have.
 
-A plugin's or data set's name is part of paths, so it has few characters; a label's may be in any language.
+The name of a plugin or data set is part of paths, so few characters are allowed; a label may be in any
+language.
 """
 
 from __future__ import annotations
@@ -13,25 +14,25 @@ from ssmlbench.core.errors import UserError
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]{0,98}[A-Za-z0-9_+-])?")
 LABEL_LENGTH = 300
 DIRECTION = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Characters that turn the direction of what follows them on the screen."""
+"""Characters that change the direction of the text after them."""
 
 
 def is_name(name: str) -> bool:
-    """Whether a plugin or data set may be called so."""
+    """Whether a plugin or data set may have this name."""
     return NAME.fullmatch(name) is not None
 
 
-def check_name(name: str, what: str) -> None:
-    """Raise a UserError unless a plugin or data set may be called so."""
+def check_name(name: str, owner: str) -> None:
+    """Raise a UserError unless a plugin or data set may have this name. owner: for the message."""
     if not is_name(name):
         raise UserError(
-            f"{what} {name[:100]!r}: a name has letters, digits, . _ + and -, starts with a letter or "
+            f"{owner} {name[:100]!r}: a name has letters, digits, . _ + and -, starts with a letter or "
             "digit, does not end with a dot, and has at most 100 characters"
         )
 
 
 def is_path_part(name: str) -> bool:
-    """Whether a name that came from a file can be a folder: it leads nowhere else and hides nothing.
+    """Whether a name from a file is safe as a folder's name: no path, no invisible characters.
 
     Older versions and other programs allowed more names than `is_name` does.
     """
@@ -40,7 +41,7 @@ def is_path_part(name: str) -> bool:
 
 
 def check_label(name: str, where: str) -> None:
-    """Raise a UserError unless a label may be called so: any script, but no control characters."""
+    """Raise a UserError unless a label may have this name: any script, but no control characters."""
     reason = ""
     if not name.strip():
         reason = "is empty"

@@ -1,4 +1,4 @@
-"""The folders of the built-in plugins, prepared data and cached features; how paths are shown."""
+"""The folders of built-in plugins and of the cache, and paths as users type and read them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def builtin_root() -> Path:
 
 
 def cache_root() -> Path:
-    """The folder of prepared data: SSMLBENCH_CACHE, or the user's cache folder."""
+    """The folder of prepared data and caches: SSMLBENCH_CACHE, or the user's cache folder."""
     chosen = os.environ.get("SSMLBENCH_CACHE")
     if chosen:
         return Path(chosen)
@@ -35,7 +35,7 @@ def near(folder: Path) -> Path:
 
 
 def from_home(path: Path | str) -> Path:
-    """The path with ~ replaced by the home folder; a UserError for the home of nobody."""
+    """The path with ~ replaced by the home folder; a UserError for an unknown user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

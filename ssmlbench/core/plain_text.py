@@ -4,9 +4,9 @@ from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """The text without control characters (line ends stay) and with no half of a surrogate pair.
+    """The text without control characters (line ends stay) and lone surrogates.
 
-    A terminal would obey an escape sequence, and a lone surrogate cannot be encoded.
+    A terminal would execute an escape sequence, and a lone surrogate cannot be encoded.
     """
     if text.isascii() and text.isprintable():
         return text

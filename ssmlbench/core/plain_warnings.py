@@ -1,4 +1,4 @@
-"""Warnings that are meant for the user, on one line each."""
+"""Shows warnings for the user on one line each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ssmlbench.core.errors import DamageWarning, PluginWarning
 
 
 def show_plainly() -> None:
-    """Show our own warnings as one line, without the place in the code; all others as they were."""
+    """Show our own warnings as one line, without a line of code; all others as before."""
     usual = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:

@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 def ahead(make: Callable[[int], T], count: int, workers: int) -> Iterator[T]:
-    """make(0), make(1), … make(count - 1); with workers, up to two each are made in advance.
+    """Yield make(0), … make(count - 1); each worker computes up to two results in advance.
 
-    A process that is asked to stop may stop before each of them.
+    A process that was asked to stop stops before the next one.
     """
     if workers < 1:
         for i in range(count):
@@ -36,6 +36,6 @@ def ahead(make: Callable[[int], T], count: int, workers: int) -> Iterator[T]:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
-        finally:  # the reader stopped early: what nobody will read is not begun
+        finally:  # the reader may stop early
             for future in pending:
                 future.cancel()

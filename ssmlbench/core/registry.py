@@ -1,4 +1,4 @@
-"""Plugin classes by name, and where each was defined."""
+"""Plugin classes by name, and the place where each is defined."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Classes by name; a duplicate raises, an unknown name answers with the closest known ones.
+    """Classes by name; a duplicate is an error, the error for an unknown name lists close ones.
 
-    A class can be announced by name before it is loaded: its file is read when it is asked for.
+    A class can be announced by name: its file is loaded when the class is first used.
     """
 
-    def __init__(self, what: str):
-        self.what = what
+    def __init__(self, kind: str):
+        """kind: of the plugins, for messages, e.g. "method"."""
+        self.kind = kind
         self._classes: dict[str, type[T]] = {}
         self._announced: dict[str, Callable[[], Iterable[type[T]]]] = {}
 
     def announce(self, name: str, load: Callable[[], Iterable[type[T]]]) -> None:
-        """Add a class of this name later, when it is asked for. load: its file's plugins."""
-        self._load(name)  # two files of one name: the second one is the error
+        """Announce a class of this name. load: loads the plugins of its file."""
+        self._load(name)  # if the name is known already, the second file is the error
         if name in self._classes:
             self._add_all(load())
         else:
@@ -45,11 +46,11 @@ class Registry(Generic[T]):
 
     def add(self, cls: type[T]) -> None:
         """Add a class under its `name`; a UserError if it has none or if the name is taken."""
-        name = plugin_name(cls, self.what)
+        name = plugin_name(cls, self.kind)
         self._load(name)
         if name in self._classes:
             raise UserError(
-                f"two plugins call themselves {self.what} {name!r}: "
+                f"two plugins call themselves {self.kind} {name!r}: "
                 f"{location(self._classes[name])} and {location(cls)}; rename one"
             )
         self._classes[name] = cls
@@ -57,7 +58,7 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> type[T]:
         self._load(name)
         if name not in self._classes:
-            raise UserError(f"unknown {self.what} {name!r}.{did_you_mean(name, list(self))}")
+            raise UserError(f"unknown {self.kind} {name!r}.{did_you_mean(name, list(self))}")
         return self._classes[name]
 
     def __contains__(self, name: object) -> bool:
@@ -70,15 +71,18 @@ class Registry(Generic[T]):
         return len(self._classes) + len(self._announced)
 
 
-def plugin_name(cls: type[Any], what: str) -> str:
-    """The `name` that the class itself declares; one it inherits is another plugin's."""
+def plugin_name(cls: type[Any], kind: str) -> str:
+    """The `name` that the class itself declares; an inherited one belongs to another plugin.
+
+    kind: of the plugin, for messages.
+    """
     name = cls.__dict__.get("name")
     if not isinstance(name, str) or not name:
         raise UserError(
             f"{location(cls)}: class {cls.__name__} has no `name`; add e.g. "
-            f'name = "my-{what.split(maxsplit=1)[0]}"'
+            f'name = "my-{kind.split(maxsplit=1)[0]}"'
         )
-    check_name(name, f"{location(cls)}: {what}")
+    check_name(name, f"{location(cls)}: {kind}")
     return name
 
 
@@ -88,7 +92,7 @@ def source_file(cls: type[Any]) -> Path:
 
 
 def location(cls: type[Any]) -> Path | str:
-    """Where a plugin comes from, to show a user: its data, its file, or its module in a notebook."""
+    """The source of a plugin, for messages: its data, its file, or its module in a notebook."""
     home: Path | None = getattr(cls, "home", None)  # of a user's own data: a folder or ARFF file
     if home is not None:
         return home

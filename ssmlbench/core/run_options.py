@@ -1,7 +1,7 @@
-"""How a field of the run spec is declared: once, with everything that the other rooms read.
+"""The declaration of a field of the run spec, with everything that other rooms need to know about it.
 
-The command line, the keys of a grid file, the checks of a spec and the comparison of boards are
-read from these declarations; none of them names an option again.
+The command line, the keys of a grid file, the checks of a spec and the comparison of boards are derived
+from these declarations; none of them names an option again.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ PANELS = (WHAT, OWN_DATA, MEASURED, ENCODER, TRAINING, WHERE)
 
 @dataclass(frozen=True)
 class RunOption:
-    """One field of the run spec, as it was declared."""
+    """The declaration of one field of the run spec."""
 
     name: str  # of the field
-    kind: type  # of a value: str, int, float, bool; object for what no user types
+    kind: type  # of a value: str, int, float, bool; object for fields that no user sets
     default: Any
     help: str = ""  # empty: not an option of the command line
     panel: str = WHAT
     key: str = ""  # in a grid file and, with two dashes, on the command line
-    default_text: str = ""  # what `--help` calls the default
+    default_text: str = ""  # the default's description in `--help`
     axis: bool = False  # a grid may have several values
     choices: tuple[str, ...] = ()
     automatic: bool = False  # `auto` may be typed too, and means its default
@@ -46,7 +46,9 @@ class RunOption:
     example: Any = None
     setting: bool = False  # runs that differ in it never share a table
     training: bool = False  # read by gradient training only: no part of an estimator's setting
-    added_later: bool = False  # not hashed at its default: runs made before the field are found
+    added_later: bool = (
+        False  # not hashed at its default: runs older than the field keep their hash
+    )
     regimes: tuple[str, ...] = ()  # the regimes whose number this is
     symbol: str = ""  # of that number on boards
 
@@ -57,12 +59,12 @@ class RunOption:
 
     @property
     def flag(self) -> str:
-        """The option as it is typed."""
+        """The option on the command line."""
         return f"--{self.key}"
 
     @property
     def expected(self) -> str:
-        """What a number must be, for an error message."""
+        """The bounds of a number, for an error message."""
         if self.most is not None:
             opening, low = ("(", self.above) if self.least is None else ("[", self.least)
             text = f"must lie in {opening}{low:g}, {self.most:g}]"

@@ -1,4 +1,4 @@
-"""Which files hold labels, or tell of them: by their names, wherever a process watches for them."""
+"""The names of files that hold labels or reveal them, for the code that keeps plugins from reading them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import os
 TASKS = "tasks"
 """The folder of the cache with the prepared data sets."""
 CARD = "card.json"
-"""The description of a prepared data set; it says how frequent each label is."""
+"""The description of a prepared data set; it has the frequency of each label."""
 LABELS = "labels"
 """The folder, in that of a prepared data set, that holds the true labels."""
 HOLDS_LABELS = ("scores.safetensors", "diagnostics.safetensors")
-"""Of finished runs: they hold test labels, and how frequent hidden ones are."""
+"""Files of finished runs with test labels, and with the frequencies of hidden ones."""
 HOLDS_RESULTS = ("result.json", "computed.json", "judgements.safetensors")
-"""Of any run: what test labels, or hidden ones, are like can be told from them."""
+"""Files of any run that reveal something about test labels or hidden ones."""
 INDEX = "index"
-"""The folder of the cache with what result.json files held."""
+"""The folder of the cache with the contents of result.json files."""
 
 
 def in_tasks(path: str) -> bool:

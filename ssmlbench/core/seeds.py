@@ -1,7 +1,7 @@
-"""Every random stream of a run, named by what it is for.
+"""The random streams of a run, each named by its purpose.
 
-Streams are derived from the seed and the epoch, never carried over: a resumed run needs no saved
-generator to draw what an uninterrupted one would have drawn.
+Streams are derived from the seed and the epoch, never carried over: a resumed run draws the same numbers
+as an uninterrupted one, without a saved generator.
 """
 
 from __future__ import annotations

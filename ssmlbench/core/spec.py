@@ -122,7 +122,7 @@ class RunSpec:
     freeze: bool = run_option(
         False, "Encode once, cache, train on the features.", panel=ENCODER, setting=True
     )
-    # In a spec: "name@digest", or "none" for scratch.
+    # In a resolved spec: "name@digest", or "none" for scratch.
     weights: str = run_option(
         "",
         "pretrained, none (from scratch), or a torchvision weights name.",
@@ -343,18 +343,18 @@ class RunSpec:
         added_later=True,
     )
 
-    # which method, exactly, on which data, exactly
+    # the exact method and data
     learner: Learner = run_option("method", added_later=True)
     config: Mapping[str, Any] = run_option(dict)
     changed: tuple[str, ...] = run_option(())  # hyper-parameters set to other than their defaults
-    # Set by tuning: {trial, trials, seed, centre: what the searched fields above were without it}.
+    # Set by tuning: {trial, trials, seed, centre: the untuned values of the searched fields above}.
     tuned: Mapping[str, Any] = run_option(dict, added_later=True)
     code: str = run_option("")  # digest of the method's code
     data: str = run_option("", setting=True)  # fingerprint of the prepared data set
     protocol: int = run_option(PROTOCOL_VERSION, setting=True)
 
     def as_dict(self) -> dict[str, Any]:
-        """The spec as JSON holds it."""
+        """The spec as a JSON object."""
         values = {name: getattr(self, name) for name in FIELDS}
         copies = {
             name: copy.deepcopy(value) for name, value in values.items() if type(value) is dict
@@ -362,7 +362,7 @@ class RunSpec:
         return {**values, **copies, "changed": list(self.changed)}
 
     def portable(self) -> dict[str, Any]:
-        """The spec as it reads on every machine."""
+        """The spec without paths of this machine."""
         return {**self.as_dict(), "backbone": self.backbone_name}
 
     @property
@@ -377,7 +377,7 @@ class RunSpec:
         Ten times as fast as calling the class, which sets the fields of a frozen spec one by one.
         """
         if values.keys() - FIELDS.keys() or not values.keys() >= REQUIRED:
-            return cls(**values)  # raises the error that says which
+            return cls(**values)  # raises the error that names the field
         spec = object.__new__(cls)
         fields = {**DEFAULTS, "config": {}, "tuned": {}, **values}
         fields["changed"] = tuple(fields["changed"])
@@ -448,7 +448,7 @@ OPTIONS = {name: option for name, option in FIELDS.items() if option.help}
 """The fields that are options of `run`."""
 
 SETTING = tuple(name for name, option in FIELDS.items() if option.setting)
-"""What must be equal for two runs to stand in one table."""
+"""The fields that must be equal for two runs to share a table."""
 
 NUMBERS = tuple(option for option in FIELDS.values() if option.regimes)
 """The fields that hold the number of a regime; two regimes may share one."""
@@ -458,7 +458,7 @@ REGIME_NUMBERS = {regime: option for option in NUMBERS for regime in option.regi
 
 
 def check_spec(spec: RunSpec) -> None:
-    """Raise a UserError for values no run can be made with."""
+    """Raise a UserError for values that no run can have."""
     for option in OPTIONS.values():
         option.check(getattr(spec, option.name))
     number = REGIME_NUMBERS.get(spec.regime)

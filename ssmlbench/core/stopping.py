@@ -1,7 +1,7 @@
-"""What SIGTERM does to the processes of a run.
+"""Handles SIGTERM in the processes of a run.
 
-One that trains ends at once or, with work to save, at its next safe point: between two batches, where no
-message is half sent. The one that asked for the runs has them save, as after Ctrl-C.
+A training process ends at once or, with unsaved work, at its next safe point: between two batches, where no
+message is half sent. The process that asked for the runs lets them save their state, as after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 EXIT_CODE = 128 + signal.SIGTERM
-"""Of a process that was asked to stop, as a shell has it."""
+"""The exit code of a process that SIGTERM stopped, as in a shell."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -22,8 +22,8 @@ class Stopped(KeyboardInterrupt):
 
 
 class _State:
-    requested = False  # SIGTERM has come
-    unsaved = False  # there is work that a stop at once would lose
+    requested = False  # SIGTERM was received
+    unsaved = False  # a stop at once would lose work
 
 
 _state = _State()
@@ -31,7 +31,7 @@ _state = _State()
 
 @contextmanager
 def sigterm_raises() -> Iterator[None]:
-    """Raise Stopped in this block when SIGTERM comes, unless somebody else cares for it."""
+    """Raise Stopped in this block on SIGTERM, unless another handler is set."""
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
@@ -48,17 +48,17 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def stop_on_sigterm() -> None:
-    """Stop this process, which trains, when SIGTERM comes."""
+    """Stop this training process on SIGTERM."""
     signal.signal(signal.SIGTERM, _request)
 
 
 def ignore_sigterm() -> None:
-    """Ignore SIGTERM: this process ends with another one."""
+    """Ignore SIGTERM: another process ends this one."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def has_unsaved_work(unsaved: bool) -> None:
-    """Say whether a stop has to wait for a safe point, where the work is saved."""
+    """Set whether a stop has to wait for a safe point, where the work is saved."""
     _state.unsaved = unsaved
 
 

@@ -1,4 +1,4 @@
-"""What to type instead of an unknown name."""
+"""Suggestions for an unknown name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ssmlbench.core.errors import UserError
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """' Did you mean …?' when something close exists, else the whole list."""
+    """' Did you mean …?' if there are close names, else the whole list."""
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     if close:

@@ -1,4 +1,4 @@
-"""TOML files that a user wrote, read with one line of error for whatever is wrong with them."""
+"""Reads TOML files of the user; every mistake in them is an error of one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ssmlbench.core.errors import UserError
 
 
 def read_toml(file: Path, name: str = "") -> dict[str, Any]:
-    """The tables of a file. name: what errors call it, if not by its path."""
+    """The tables of a file. name: of the file in error messages; empty for its path."""
     name = name or str(file)
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))

@@ -67,8 +67,8 @@ class UserFiles(DatasetAdapter):
         facts: list[Any] = [
             (str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in self.source_files()
         ]
-        if self.options.said:
-            facts.append(self.options.said)
+        if self.options.given:
+            facts.append(self.options.given)
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:8]
 
     def splits(self) -> tuple[str, ...]:

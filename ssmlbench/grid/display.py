@@ -164,13 +164,13 @@ class Display:
 
     def _show_encoding(self, row: RunRow, event: Encoding) -> None:
         row.doing = event.text
-        name = f"{row.spec.dataset}: features, {event.what}"
+        name = f"{row.spec.dataset}: features, {event.part}"
         if event.done == event.total or self._due(name):
             self._log(f"{name}: {event.rows}")
 
     def _show_decoding(self, row: RunRow, event: Decoding) -> None:
         row.doing = event.text
-        name = f"{row.spec.dataset}: decoded images, {event.what}"
+        name = f"{row.spec.dataset}: decoded images, {event.part}"
         if name not in self._last:
             kept = f"kept in {near(decoded_root())}, {event.size}; --no-decoded-cache does not"
             self._say(f"{name}: decoded once for all runs, {kept}")

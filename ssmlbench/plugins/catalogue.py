@@ -1,4 +1,4 @@
-"""What methods and data sets there are, as small typed tables: for Python and the command line."""
+"""The lists of methods and data sets, as small typed tables for Python and the command line."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
 
 
 LIST_VERSION = 1
-"""Raised when the kept list of methods changes."""
+"""Raised when the format of the cached list of methods changes."""
 
 
 @dataclass(frozen=True)
 class HyperParameter:
-    """One field of a method's Config, as texts that can be typed."""
+    """One field of a method's Config, as texts for the command line."""
 
     name: str
     default: str
-    kind: str  # its type, or the values it may have
-    search: str  # what `ssmlbench tune` draws from; empty: nothing
+    kind: str  # its type, or its allowed values
+    search: str  # the range that `ssmlbench tune` draws from; empty: it is not tuned
     meaning: str
 
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """What a method or an estimator says of itself."""
+    """The declarations of a method or an estimator."""
 
     name: str
     title: str  # the idea, in a sentence
@@ -75,7 +75,7 @@ class MethodInfo:
 
     @classmethod
     def of(cls, method: type[Method | Estimator]) -> MethodInfo:
-        """Read it off a method or estimator class."""
+        """The declarations of a method or estimator class."""
         from ssmlbench.kit.contract import build_method
         from ssmlbench.kit.estimator import Estimator
 
@@ -100,7 +100,7 @@ class MethodInfo:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> MethodInfo:
-        """The entry that `dataclasses.asdict` gave, after JSON."""
+        """The inverse of `dataclasses.asdict`, after a round trip through JSON."""
         lists = {name: tuple(values[name]) for name in ("regimes", "differences")}
         fields = tuple(HyperParameter(**field) for field in values["hyperparameters"])
         file = Path(values["file"])
@@ -109,7 +109,7 @@ class MethodInfo:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What a data set says of itself."""
+    """The declarations of a data set."""
 
     name: str
     title: str
@@ -131,7 +131,7 @@ class DatasetInfo:
 
     @classmethod
     def of(cls, adapter: type[DatasetAdapter]) -> DatasetInfo:
-        """Read it off a data set class."""
+        """The declarations of a data set class."""
         return cls(
             adapter.name,
             first_paragraph(adapter),
@@ -149,13 +149,14 @@ Info = TypeVar("Info", bound="MethodInfo | DatasetInfo")
 class Catalogue(Mapping[str, Info], Generic[Info]):
     """Plugins by name. A notebook shows it as a table."""
 
-    def __init__(self, what: str, entries: Iterable[Info]) -> None:
-        self.what = what
+    def __init__(self, kind: str, entries: Iterable[Info]) -> None:
+        """kind: "method" or "data set"."""
+        self.kind = kind
         self._entries: dict[str, Info] = {entry.name: entry for entry in entries}
 
     def __getitem__(self, name: str) -> Info:
         if name not in self._entries:
-            raise UserError(f"unknown {self.what} {name!r}.{did_you_mean(name, self._entries)}")
+            raise UserError(f"unknown {self.kind} {name!r}.{did_you_mean(name, self._entries)}")
         return self._entries[name]
 
     def __contains__(self, name: object) -> bool:
@@ -198,7 +199,7 @@ class Catalogue(Mapping[str, Info], Generic[Info]):
 def methods(plugin: str | Path | Iterable[str | Path] = ()) -> Catalogue[MethodInfo]:
     """List the methods by name, as `ssmlbench methods` does.
 
-    plugin: one plugin file or several; what they hold is listed too.
+    plugin: one plugin file or several, whose methods are listed too.
     """
     return method_catalogue(Plugins([plugin] if isinstance(plugin, str | Path) else plugin))
 
@@ -214,23 +215,22 @@ def datasets(plugin: str | Path | Iterable[str | Path] = ()) -> Catalogue[Datase
 def method_catalogue(plugins: Plugins) -> Catalogue[MethodInfo]:
     """List the methods of loaded plugins.
 
-    Those of an installation without others are kept in the cache: to read them off their classes takes the
-    imports of torch and scikit-learn.
+    The list of the built-in methods is cached: reading it from the classes imports torch and scikit-learn.
     """
-    file = None if plugins.files or plugins.in_memory else _kept_list()
-    if file is not None and (kept := _read_list(file)) is not None:
-        return Catalogue("method", kept)
+    file = None if plugins.files or plugins.in_memory else _cached_list()
+    if file is not None and (cached := _read_list(file)) is not None:
+        return Catalogue("method", cached)
     registry = plugins.methods
-    found = [MethodInfo.of(registry[name]) for name in registry]
+    entries = [MethodInfo.of(registry[name]) for name in registry]
     if file is not None:
-        _write_list(file, found)
-    return Catalogue("method", found)
+        _write_list(file, entries)
+    return Catalogue("method", entries)
 
 
-def _kept_list() -> Path | None:
-    """Where the list of this installation's methods is kept; None if a package adds methods.
+def _cached_list() -> Path | None:
+    """The cache file of the list of methods; None if an installed package adds methods.
 
-    Such a package may be edited where it stands, without a trace in the key.
+    Such a package may be edited in place without a change of the key.
     """
     if entry_points(group=f"ssmlbench.{METHOD.folder}"):
         return None
@@ -245,12 +245,12 @@ def _read_list(file: Path) -> list[MethodInfo] | None:
         return None
 
 
-def _write_list(file: Path, found: Iterable[MethodInfo]) -> None:
-    with suppress(OSError):  # nothing depends on it
+def _write_list(file: Path, methods: Iterable[MethodInfo]) -> None:
+    with suppress(OSError):  # the list is only a cache
         file.parent.mkdir(parents=True, exist_ok=True)
         for old in file.parent.glob("methods-*.json"):
             old.unlink(missing_ok=True)
-        entries = [{**dataclasses.asdict(one), "file": str(one.file)} for one in found]
+        entries = [{**dataclasses.asdict(one), "file": str(one.file)} for one in methods]
         write_placed_json(file, {"methods": entries}, durable=False)
 
 

@@ -1,4 +1,4 @@
-"""The Config of a method or estimator, checked when it is loaded: a frozen dataclass of plain values."""
+"""Checks the Config of a method or estimator when it is loaded: a frozen dataclass of plain values."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any, Literal
 
 from ssmlbench.core import hyperparameters
 from ssmlbench.core.errors import UserError
-from ssmlbench.plugins.source_lines import defined_at, own_classes
+from ssmlbench.plugins.contract_names import wrong
+from ssmlbench.plugins.source_lines import own_classes
 
 PLAIN = (int, float, bool, str)
 EXPECTED = "int, float, bool, str or Literal[…], or one of them | None"
 
 
 def check_config(cls: type[Any]) -> None:
-    """Raise a UserError if the Config of a class is none, or has a field that `--set` cannot give."""
+    """Raise a UserError unless Config is a frozen dataclass of fields that `--set` can set."""
     if not hasattr(cls, "Config"):
         return  # a data set or an encoder
     config = cls.Config
@@ -37,8 +38,7 @@ def check_config(cls: type[Any]) -> None:
 
 
 def _wrong(cls: type[Any], field: str, text: str) -> UserError:
-    member = f"Config.{field}" if field else "Config"
-    return UserError(f"{defined_at(cls, member)}: {cls.__name__}: {text}")
+    return wrong(cls, f"Config.{field}" if field else "Config", text)
 
 
 def _check_dataclass(cls: type[Any], config: Any) -> None:

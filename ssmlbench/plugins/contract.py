@@ -1,142 +1,37 @@
-"""The contract of a plugin class, checked when it is loaded: names, types and parameters.
+"""Checks a plugin class against its contract when it is loaded: names, types, values and parameters.
 
-Nothing is run here. A mistake is a UserError of one line, with the file and the line to edit.
+No code of the plugin is called. A mistake is a UserError of one line, with the file and line to edit.
 """
 
 from __future__ import annotations
 
-import ast
-import difflib
 import inspect
-import re
 import typing
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import Projection
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.plugins.config_contract import check_config
-from ssmlbench.plugins.source_lines import defined_at, file_of, own_classes, syntax_of
+from ssmlbench.plugins.contract_names import (
+    check_names,
+    contract_names,
+    engine_bases,
+    library_base,
+    wrong,
+)
+from ssmlbench.plugins.source_lines import own_classes
 from ssmlbench.protocol.regimes import REGIMES
 
 HEADS = ("linear", "cosine")
-OPTIONAL = ("backbone",)  # without one, an encoder for the kind of data is taken
+OPTIONAL = ("backbone",)  # the default depends on the kind of data
 INPUT_KINDS = ("image", "text", "vector")
-
-SPELLINGS = {"labeled": "labelled", "unlabeled": "unlabelled", "optimizer": "optimiser"}
-SYNONYMS = {
-    **dict.fromkeys(("begin", "starting", "init", "initialise", "initialize"), "start"),
-    **dict.fromkeys(("make", "create", "configure", "get"), "build"),
-    **dict.fromkeys(("predict", "prediction", "proba", "probability"), "score"),
-    "train": "fit",
-    "criterion": "loss",
-    "warmup": "warm up",
-}
-FILLERS = {
-    "on",
-    "before",
-    "after",
-    "compute",
-    "calc",
-    "calculate",
-    "training",
-    "the",
-    "do",
-    "my",
-    "each",
-}
 
 
 def check_contract(cls: type[Any]) -> None:
     """Raise a UserError if the class does not keep to the contract of its kind of plugin."""
-    for check in (_names, _types, _values, _parameters, _required, check_config):
+    for check in (check_names, _types, _values, _parameters, _required, check_config):
         check(cls)
-
-
-def wrong(cls: type[Any], member: str, text: str, literal: str = "") -> UserError:
-    """The error for a member of a class: `file:line: class Mine: what is wrong`."""
-    return UserError(f"{defined_at(cls, member, literal)}: {cls.__name__}: {text}")
-
-
-def engine_bases(cls: type[Any]) -> list[type[Any]]:
-    """The classes of the engine that it is derived from."""
-    return [base for base in cls.__mro__ if base.__module__.startswith("ssmlbench.")]
-
-
-def contract_names(cls: type[Any]) -> set[str]:
-    """The public names that a plugin of this kind may define."""
-    bases = engine_bases(cls)
-    names = {
-        name for base in bases for name in (*vars(base), *vars(base).get("__annotations__", {}))
-    }
-    return {name for name in names if not name.startswith("_")}
-
-
-# ------------------------------------------------------------------------------------- names
-
-
-def _names(cls: type[Any]) -> None:
-    known = contract_names(cls)
-    for base in own_classes(cls):
-        for name, value in vars(base).items():
-            if name in known or hasattr(_library_base(cls), name):
-                continue
-            if meant := _meant(name, value, known, base):
-                raise wrong(
-                    cls,
-                    name,
-                    f"{name} is not a name of the contract, and nothing calls it. "
-                    f"Did you mean {meant}? (A name of your own: start it with _)",
-                )
-
-
-def _library_base(cls: type[Any]) -> type[Any]:
-    """torch.nn.Module for a method or encoder, else object: their names are not misspelt ones."""
-    return next((b for b in cls.__mro__ if b.__module__.startswith("torch.")), object)
-
-
-def _meant(name: str, value: object, known: Collection[str], owner: type[Any]) -> str | None:
-    """The name of the contract that a name was meant to be; None if it is one of its own."""
-    if re.fullmatch(r"__?init?_?_?|__int__|__intit__|__inti__", name):
-        return "__init__"
-    if name.startswith("_"):
-        return None
-    if spelt := next((k for k in sorted(known) if _spelling(k) == _spelling(name)), None):
-        return spelt
-    if name in _read_names(owner):
-        return None
-    words = _words(name)
-    if close := next((k for k in sorted(known) if words and _words(k) == words), None):
-        return close
-    if inspect.isclass(value) and hasattr(value, "__dataclass_fields__") and "Config" in known:
-        return "Config"
-    found = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)
-    return found[0] if found else None
-
-
-def _spelling(name: str) -> str:
-    """The name without case, underscores and American or British spelling."""
-    small = name.lower().replace("_", "")
-    for other, ours in SPELLINGS.items():
-        small = re.sub(f"(?<!un){other}" if other == "labeled" else other, ours, small)
-    return small
-
-
-def _words(name: str) -> frozenset[str]:
-    """`on_epoch_begin` → {epoch, start}: order, fillers and plurals do not matter."""
-    parts = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_")
-    words = [SPELLINGS.get(p.rstrip("s"), p.rstrip("s") or p) for p in parts if p]
-    words = [word for part in words for word in SYNONYMS.get(part, part).split()]
-    return frozenset(word for word in words if word not in FILLERS)
-
-
-def _read_names(owner: type[Any]) -> set[str]:
-    """The attributes that the class's file reads: what its own code calls is a helper."""
-    file = file_of(owner)
-    tree = syntax_of(file) if file else None
-    nodes = ast.walk(tree) if tree else ()
-    return {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
 
 
 # ------------------------------------------------------------------------------------- types
@@ -281,7 +176,7 @@ def _overridden(cls: type[Any], name: str) -> bool:
 
 
 def _parameters(cls: type[Any]) -> None:
-    bases = [*engine_bases(cls), _library_base(cls)]
+    bases = [*engine_bases(cls), library_base(cls)]
     for owner in own_classes(cls):
         for name, value in vars(owner).items():
             if name.startswith("_") and name != "__init__":
@@ -314,7 +209,7 @@ def _bound_parameters(
 
 
 def _same_parameters(cls: type[Any], name: str, given: Any, contract: Any) -> None:
-    """The engine passes what the contract says, by position: the function must take it."""
+    """The engine passes the contract's parameters by position: the function must accept them."""
     expected = list(inspect.signature(contract).parameters.values())
     positional = [p for p in expected if p.kind is p.POSITIONAL_OR_KEYWORD]
     if name != "__init__":  # the engine passes no argument that has a default
@@ -338,7 +233,7 @@ def _same_parameters(cls: type[Any], name: str, given: Any, contract: Any) -> No
 
 
 def _required(cls: type[Any]) -> None:
-    """What a plugin of this kind cannot do without."""
+    """The members that a plugin of this kind must define."""
     for base in engine_bases(cls):
         for name, kind in vars(base).get("__annotations__", {}).items():
             if name in OPTIONAL or not str(kind).startswith("ClassVar"):
@@ -367,4 +262,4 @@ _NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
 def _is_placeholder(cls: type[Any], name: str) -> bool:
     """Whether the function is still the one of the contract's base class, or torch's."""
     owner = next(base for base in cls.__mro__ if name in vars(base))
-    return owner in (engine_bases(cls)[-1], _library_base(cls))
+    return owner in (engine_bases(cls)[-1], library_base(cls))

@@ -1,8 +1,8 @@
 """A digest of a plugin's code: an edited method is another method.
 
-It covers what the plugin's class does and every function, class and constant that this reaches, in the
-plugin's own files and in ssmlbench.kit. The contract (Method, Encoder, …) and all that is the same for
-every method belong to the protocol version: golden runs guard them (docs/protocol.md).
+It covers the plugin's class and every function, class and constant that the class reaches, in the plugin's
+own files and in ssmlbench.kit. The contract (Method, Encoder, …) and everything else that is the same for
+every method belong to the protocol version, which golden runs guard (docs/protocol.md).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from ssmlbench.core.code_versions import DIGEST_PREFIX
 from ssmlbench.core.errors import UserError
 from ssmlbench.plugins.loader import PLUGIN_PREFIX
-from ssmlbench.plugins.syntax import Code, Found, Source, Statements, Writer, bound_names
+from ssmlbench.plugins.syntax import Code, Source, Statements, Target, Writer, bound_names
 
 if TYPE_CHECKING:
     from ssmlbench.inputs.encoders import Encoder
@@ -29,11 +29,11 @@ KIT = "ssmlbench.kit"
 CONTRACT = tuple(f"{KIT}.{name}" for name in ("method", "estimator", "pools", "gradient_step"))
 """Modules of the kit that are the same for every method."""
 DECLARATIONS = frozenset({"name", "paper", "differences", "regimes", "ablations", "most_labels_of"})
-"""Class members that say what a plugin is or refuses, and change nothing that it computes."""
+"""Class members that describe a plugin or its limits, and change no number."""
 
 
 def code_digest(cls: type) -> str:
-    """A digest of all code that makes the plugin what it is.
+    """The digest of a plugin's code.
 
     Docstrings, comments, imports, annotations, help texts and layout do not change it, nor does
     moving or renaming a file.
@@ -50,7 +50,7 @@ def encoder_code(cls: type[Encoder]) -> str:
 
 
 def code_texts(cls: type) -> list[str]:
-    """What the digest covers: the canonical text of each definition, sorted."""
+    """The texts that the digest covers: the canonical text of each definition, sorted."""
     package = cls.__module__.partition(".")[0]
     if package.startswith(PLUGIN_PREFIX):  # every plugin file is a module of its own
         package = PLUGIN_PREFIX
@@ -76,7 +76,7 @@ class CodeReader:
     """Reads the code of plugins that live in one folder or package, and of the kit."""
 
     def __init__(self, folder: Path, package: str, edited: dict[str, str] | None = None):
-        """edited: the text of modules by the end of their path, instead of what is on disk."""
+        """edited: texts to use instead of files on disk, by the end of their path."""
         self.folder = folder
         self.package = package
         self.edited = edited or {}
@@ -115,7 +115,7 @@ class CodeReader:
         return (source, node) if node else None
 
     def header(self, source: Source, node: ast.ClassDef) -> Code:
-        """Decorators, keywords, bases that are not followed, and what the module does on import."""
+        """Decorators, keywords, bases that are not followed, and the module's calls on import."""
         outside = [base for base in node.bases if not Writer(source, self).code([base]).uses]
         parts = [*node.decorator_list, *node.keywords, *outside, *source.effects]
         return Writer(source, self).code(parts)
@@ -136,15 +136,15 @@ class CodeReader:
         return Writer(source, self).code(_without_annotations(statements))
 
     def members(self, node: ast.ClassDef) -> dict[str, Statements]:
-        """What a class's own body defines, by name."""
+        """The definitions in a class's own body, by name."""
         if node not in self._members:
             self._members[node] = bound_names(node.body)
         return self._members[node]
 
-    # ------------------------------------------------------------------ what a name stands for
+    # ------------------------------------------------------------------ resolving names
 
-    def written(self, source: Source, name: str, chain: Sequence[str]) -> Found | None:
-        """`name.chain` as a module wrote it."""
+    def written(self, source: Source, name: str, chain: Sequence[str]) -> Target | None:
+        """The target of `name.chain` in the code of a module."""
         if name in source.definitions:
             return self._found(source, name, chain)
         if name in source.imports:
@@ -155,8 +155,8 @@ class CodeReader:
                 return found
         return None
 
-    def absolute(self, dotted: str) -> Found:
-        """A full dotted name: a definition that is followed, or its text."""
+    def absolute(self, dotted: str) -> Target:
+        """The target of a full dotted name: a definition that is followed, or else a text."""
         parts = dotted.split(".")
         if parts[0] == "ssmlbench" and (public := self._public(parts)):
             return public
@@ -167,26 +167,26 @@ class CodeReader:
             found = self.written(source, parts[length], parts[length + 1 :])
             if found is not None:
                 return found
-        return Found(f"ssmlbench {parts[-1]}" if parts[0] == "ssmlbench" else f"import {dotted}")
+        return Target(f"ssmlbench {parts[-1]}" if parts[0] == "ssmlbench" else f"import {dotted}")
 
-    def _public(self, parts: Sequence[str]) -> Found | None:
-        """A name of ssmlbench.api, or of ssmlbench itself, in its home in the kit."""
+    def _public(self, parts: Sequence[str]) -> Target | None:
+        """The definition in the kit of a name of ssmlbench.api, or of ssmlbench itself."""
         at = 2 if parts[1:2] == ["api"] else 1
         homes = self.homes().get(parts[at], ()) if len(parts) > at else ()
         return self._found(homes[0], parts[at], parts[at + 1 :]) if homes else None
 
-    def _found(self, source: Source, name: str, chain: Sequence[str]) -> Found:
+    def _found(self, source: Source, name: str, chain: Sequence[str]) -> Target:
         """A definition; of a class's own member, that member."""
         nodes = [s for s in source.definitions[name] if isinstance(s, ast.ClassDef)]
         if chain and nodes:
             if chain[0] in self.members(nodes[-1]):
-                return Found(".".join(["", name, *chain]), source, f"{name}.{chain[0]}")
+                return Target(".".join(["", name, *chain]), source, f"{name}.{chain[0]}")
             for base in nodes[-1].bases:
                 if isinstance(base, ast.Name):
                     found = self.written(source, base.id, chain)
                     if found is not None and found.source is not None:
                         return found
-        return Found(".".join(["", name, *chain]), source, name)
+        return Target(".".join(["", name, *chain]), source, name)
 
     # ------------------------------------------------------------------ modules
 

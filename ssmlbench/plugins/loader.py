@@ -1,9 +1,9 @@
 """Finds methods, data sets and encoders.
 
-A plugin is a class derived from Method, Estimator, DatasetAdapter or Encoder. It comes from one of four
-sources, and being there is enough: a file in the built-in folders, an installed distribution
-(entry points `ssmlbench.methods`, `ssmlbench.datasets`, `ssmlbench.encoders`), a user's Python file,
-or a user's data (a folder of tables or an ARFF file, for which a data set class is built).
+A plugin is a class derived from Method, Estimator, DatasetAdapter or Encoder. It needs no registration, and
+comes from one of four sources: a file in the built-in folders, an installed distribution (entry points
+`ssmlbench.methods`, `ssmlbench.datasets`, `ssmlbench.encoders`), a user's Python file, or a user's data (a
+folder of tables or an ARFF file, for which a data set class is built).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import PluginWarning, UserError
 from ssmlbench.core.paths import builtin_root, from_home, near
+from ssmlbench.core.process_environment import record_changes
 from ssmlbench.core.registry import Registry, location, plugin_name
 from ssmlbench.core.suggestions import did_you_mean
-from ssmlbench.core.surroundings import noted_changes
 from ssmlbench.plugins.contract import check_contract
 from ssmlbench.plugins.source_lines import defined_at
 from ssmlbench.plugins.watch import attempts_of, watched_import
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
     from ssmlbench.kit.method import Method
 
 PLUGIN_PREFIX = "ssmlbench_plugin_"
-"""How the module names of plugin files start."""
+"""The prefix of the module names of plugin files."""
 
 
 @dataclass(frozen=True)
 class PluginKind:
-    """One kind of plugin: its base classes, by name so that nothing is imported early."""
+    """One kind of plugin. Base classes are given by name, so that nothing is imported early."""
 
-    what: str  # as messages call it
+    name: str  # in messages
     folder: str  # of the built-in ones; also the last part of the entry points' group
     bases: tuple[tuple[str, str], ...]  # (module, class)
 
     def matches(self, cls: type[Any]) -> bool:
         """Whether the class is a plugin of this kind."""
         for name, base in self.bases:
-            module = sys.modules.get(name)  # not imported: nothing can be derived from it
+            module = sys.modules.get(name)  # None: no class can be derived from it yet
             if module is not None and issubclass(cls, getattr(module, base)):
                 return True
         return False
@@ -79,9 +79,9 @@ ENCODER = PluginKind("encoder", "encoders", (("ssmlbench.inputs.encoders.base", 
 class Plugins:
     """Everything that can be named on the command line.
 
-    Each kind is loaded when it is first used, so that a question about data sets imports no torch.
-    files: Python files and own data of the user (addresses as core/data_options.py has them), loaded at
-    once. data_options: how own data is read where its address does not say.
+    Each kind is loaded when it is first used, so that listing data sets imports no torch.
+    files: the user's Python files and own data (addresses of core/data_options.py), loaded at once.
+    data_options: defaults for reading own data, where its address has no options.
     """
 
     def __init__(self, files: Iterable[str | Path] = (), data_options: DataOptions | None = None):
@@ -119,7 +119,7 @@ class Plugins:
         return self._registry(ENCODER, BUILTIN)
 
     def data_set(self, typed: str) -> str:
-        """The name of a data set typed by name or by path; a path is a plugin from now on."""
+        """The name of a data set that is given by name or by path; a path becomes a plugin."""
         from ssmlbench.data.user_data import looks_like_path
 
         if typed in self.datasets or not looks_like_path(typed):
@@ -132,7 +132,7 @@ class Plugins:
             registry.add(cls)
             check_contract(cls)
             self.in_memory = True
-            return plugin_name(cls, kind.what)
+            return plugin_name(cls, kind.name)
         raise UserError(
             f"{cls.__name__} is no plugin; expected a class derived from Method, Estimator, "
             "DatasetAdapter or Encoder"
@@ -151,12 +151,12 @@ class Plugins:
         """The plugins of one kind that are built in or installed."""
         for module, _ in kind.bases:
             import_module(module)
-        registry: Registry[Any] = Registry(kind.what)
+        registry: Registry[Any] = Registry(kind.name)
         for cls in classes:
             registry.add(cls)
         for file in sorted((builtin_root() / kind.folder).glob("*.py")):
             load = partial(_plugins_of, file, kind)
-            if _declares_itself_alone(file):
+            if _holds_its_namesake_only(file):
                 registry.announce(file.stem, load)
             else:
                 for cls in load():
@@ -200,10 +200,10 @@ class Plugins:
 _NAME = re.compile(r"^[ \t]+name\b.*$", re.MULTILINE)
 
 
-def _declares_itself_alone(file: Path) -> bool:
-    """Whether the text says that one plugin is in the file, called as the file is.
+def _holds_its_namesake_only(file: Path) -> bool:
+    """Whether the file declares exactly one plugin, which has the file's name.
 
-    Such a file need not be loaded to be known: some import scikit-learn, which takes seconds.
+    Such a file can be listed without loading it: some import scikit-learn, which takes seconds.
     """
     text = file.read_text(encoding="utf-8", errors="replace")
     return [line.strip() for line in _NAME.findall(text)] == [f'name = "{file.stem}"']
@@ -237,7 +237,7 @@ def _installed(entry: EntryPoint, kind: PluginKind) -> list[type[Any]]:
         if not plugins:
             raise TypeError(f"no class derived from {kind.expected} in it")
         for cls in plugins:
-            plugin_name(cls, kind.what)
+            plugin_name(cls, kind.name)
             check_contract(cls)
     except Exception as error:
         if multiprocessing.parent_process() is None:  # a worker's parent has already warned
@@ -272,7 +272,7 @@ def load_file(file: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their module up while the file is still running
     own = file.parent in (builtin_root() / kind.folder for kind in (METHOD, DATASET))
     try:
-        with noted_changes(), nullcontext() if own else watched_import(file):
+        with record_changes(), nullcontext() if own else watched_import(file):
             spec.loader.exec_module(module)
         if tried := attempts_of(file):
             raise PermissionError(f"it {tried[0]}: labels are sealed")
@@ -288,7 +288,7 @@ def load_file(file: Path) -> ModuleType:
 
 
 def _import_advice(error: BaseException, file: Path) -> str:
-    """What to write instead of an import that fails in a plugin file."""
+    """Advice on an import that fails in a plugin file."""
     if not isinstance(error, ImportError):
         return ""
     if error.name == "ssmlbench.api":
@@ -305,7 +305,7 @@ def _import_advice(error: BaseException, file: Path) -> str:
 
 
 def _no_plugin(module: ModuleType, file: Path) -> UserError:
-    """The error for a file without a plugin: which of its classes is nearly one."""
+    """The error for a file without a plugin; it names a class that is almost one."""
     for cls in vars(module).values():
         if not inspect.isclass(cls) or cls.__module__ != module.__name__:
             continue

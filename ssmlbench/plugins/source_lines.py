@@ -1,4 +1,4 @@
-"""Which line of a plugin's file a mistake is on, and an exception as one line for its author."""
+"""Finds the line of a mistake in a plugin's file, and turns exceptions into one line for its author."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ HINTS = (
         "loss",
     ),
 )
-"""What torch's messages mean in a plugin: (pattern, advice, the function to look at)."""
+"""Advice on torch's messages in a plugin: (pattern, advice, the function to look at)."""
 
 
 def own_classes(cls: type[Any]) -> list[type[Any]]:
@@ -57,7 +57,7 @@ def own_classes(cls: type[Any]) -> list[type[Any]]:
 
 
 def explain(error: BaseException, *plugins: type[Any]) -> str:
-    """An exception that passed through a run as one line: file and line, what happened, advice."""
+    """One line about an exception of a run: file and line, the error, advice."""
     if isinstance(error, UserError):
         return str(error)
     advice = member = ""
@@ -77,7 +77,7 @@ def passed_through(error: BaseException, *plugins: type[Any]) -> bool:
 
 
 def _advice(error: BaseException, text: str) -> tuple[str, str]:
-    """What to do about it, and the function to look at if no line of the plugin raised it."""
+    """Advice on an error, and the function to look at if no line of the plugin raised it."""
     if isinstance(error, AttributeError) and error.name is not None:
         if error.obj is None:
             none = " (`unlabelled` is None during warm-up and if no row is unlabelled)"
@@ -110,7 +110,7 @@ def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def defined_at(cls: type[Any], member: str = "", literal: str = "") -> str:
-    """`file:line` of a member of the class, or of a text inside it; of the class if it has no such.
+    """`file:line` of a member of the class, or of a text inside it; of the class if there is none.
 
     member: a name, or `Config.weight` for a field of a nested class.
     """

@@ -1,7 +1,7 @@
-"""The syntax of one module: what its names are bound to, and each definition as canonical text.
+"""The syntax of one module: its names, and each definition as canonical text.
 
-The text has no docstrings, comments, imports, annotations or layout, and no line numbers. It names what
-a definition refers to by that thing's own name, wherever it was imported from and under which alias.
+The text has no docstrings, comments, imports, annotations, layout or line numbers. A reference is written
+by the target's own name, wherever it was imported from and under which alias.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Code:
-    """One definition as canonical text, with what it refers to."""
+    """One definition as canonical text, with its references."""
 
     text: str
     uses: frozenset[tuple[Source, str]] = frozenset()  # top-level names of followed modules
@@ -65,8 +65,8 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a name refers to: a definition in a followed module, or else a text."""
+class Target:
+    """The target of a name: a definition in a followed module, or else a text."""
 
     text: str
     source: Source | None = None
@@ -76,11 +76,11 @@ class Found:
 class Resolver(Protocol):
     """Resolves a name."""
 
-    def written(self, source: Source, name: str, chain: Sequence[str]) -> Found | None:
-        """`name.chain` as a module wrote it; None for builtins and names that are not bound."""
+    def written(self, source: Source, name: str, chain: Sequence[str]) -> Target | None:
+        """The target of `name.chain` in a module; None for builtins and unbound names."""
 
-    def absolute(self, dotted: str) -> Found:
-        """A full dotted name."""
+    def absolute(self, dotted: str) -> Target:
+        """The target of a full dotted name."""
 
 
 def imported_names(
@@ -172,7 +172,7 @@ def _locals(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> se
 
 @dataclass
 class Writer:
-    """Writes nodes of one module as canonical text and notes what they refer to."""
+    """Writes nodes of one module as canonical text and collects their references."""
 
     source: Source
     resolver: Resolver
@@ -221,7 +221,7 @@ class Writer:
         return f"{type(node).__name__}({','.join(parts)})"
 
     def _reference(self, node: ast.Name | ast.Attribute, scope: dict[str, str]) -> str:
-        """A name, or a chain of attributes: as what it refers to, if that is known."""
+        """The text of a name or a chain of attributes: its target, if that is known."""
         chain: list[str] = []
         root: ast.expr = node
         while isinstance(root, ast.Attribute):
@@ -230,7 +230,7 @@ class Writer:
         self.by_name |= not READS_BY_NAME.isdisjoint(chain)
         if isinstance(root, ast.Name) and scope.get(root.id) != "":
             if imported := scope.get(root.id):
-                found: Found | None = self.resolver.absolute(".".join([imported, *chain]))
+                found: Target | None = self.resolver.absolute(".".join([imported, *chain]))
             else:
                 found = self.resolver.written(self.source, root.id, chain)
             if found is not None:

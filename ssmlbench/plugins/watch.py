@@ -1,7 +1,7 @@
-"""Watches what plugin files open in a process that imports them only to read their declarations.
+"""Watches the files that plugins open in a process that imports them only to read their declarations.
 
-That process can read labels, so plugin code is refused the files that hold them, through Python. A
-training process has a seal of its own (runs/seal.py).
+That process can read labels, so Python code of plugins is refused the files that hold them. A training
+process has its own seal (runs/seal.py).
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ _attempts: dict[str, list[str]] = defaultdict(list)
 _threads: dict[threading.Thread, str] = {}
 """Threads that were started while a plugin file was imported."""
 _importing: tuple[str, frozenset[int]] | None = None
-"""The plugin file that is imported now, and the threads that there were before."""
+"""The plugin file that is being imported, and the threads that existed before."""
 _ending = False
-"""Whether Python is about to end."""
+"""Whether Python is shutting down."""
 
 
 @contextmanager
 def watched_import(file: Path) -> Iterator[None]:
-    """Import a plugin file; from now on, its code is refused what holds labels or results.
+    """Import a plugin file; from now on, its code is refused the files of labels and results.
 
-    So is a thread that was started meanwhile, whatever it calls, and what is left for the end of Python.
+    This includes threads that were started meanwhile, whatever they call, and code that runs when Python
+    ends.
     """
     global _importing  # noqa: PLW0603
     if not _files:
@@ -58,7 +59,7 @@ def _note_end() -> None:
 
 
 def attempts_of(file: Path | str) -> list[str]:
-    """What the code of a plugin file tried to open."""
+    """The attempts of a plugin file's code to open sealed files."""
     return list(_attempts.get(str(file), ()))
 
 
@@ -70,9 +71,9 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         return
     for path in arguments[:2]:
         if isinstance(path, str | bytes | os.PathLike) and _is_sealed(path):
-            what = f"tried to open {os.fsdecode(path)}"
-            _attempts[file].append(what)
-            raise PermissionError(f"{what}: labels are sealed")
+            attempt = f"tried to open {os.fsdecode(path)}"
+            _attempts[file].append(attempt)
+            raise PermissionError(f"{attempt}: labels are sealed")
 
 
 def _plugin_on_the_stack() -> str | None:
@@ -87,7 +88,7 @@ def _plugin_on_the_stack() -> str | None:
         return _importing[0]
     if _threads and (file := _threads.get(threading.current_thread())):
         return file
-    # Neither this tool nor the user's program: what was left for the end is a plugin's.
+    # At the end of Python, code of neither this tool nor the user's program is a plugin's.
     return next(iter(_files)) if _ending and not modules & OWN_MODULES else None
 
 

@@ -23,7 +23,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
-from ssmlbench.core.surroundings import before_plugins, here
+from ssmlbench.core.process_environment import environment_without_plugins, present_environment
 
 PRELOADED = (
     "ssmlbench.runs.sealed_run",
@@ -57,7 +57,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
-        environment, folder, path = before_plugins()
+        environment, folder, path = environment_without_plugins()
         start = _START.format(path=path, fd=theirs.fileno())
         self._owner = os.getpid()
         self._socket = ours
@@ -84,7 +84,15 @@ class ForkServer:
         and import path of this process; the parent has those without the changes of plugins.
         """
         ours, theirs = socket.socketpair()
-        content = pickle.dumps((parent, child, pickle.dumps(request), before_plugins(), here()))
+        content = pickle.dumps(
+            (
+                parent,
+                child,
+                pickle.dumps(request),
+                environment_without_plugins(),
+                present_environment(),
+            )
+        )
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))]
         with _lock, theirs:
             header = len(content).to_bytes(8, "big")

@@ -14,7 +14,7 @@ import pytest
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Failed
-from ssmlbench.core.surroundings import before_plugins
+from ssmlbench.core.process_environment import environment_without_plugins
 from ssmlbench.data import prepare
 from ssmlbench.grid.run_one import run_one
 from ssmlbench.plugins.loader import Plugins, load_file
@@ -129,7 +129,7 @@ def test_what_a_plugin_changes_around_it_does_not_reach_the_judge(
 ) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     monkeypatch.setattr(sys, "path", list(sys.path))
-    clean = before_plugins()
+    clean = environment_without_plugins()
     load_file(
         plugin_file(
             tmp_path,
@@ -143,7 +143,7 @@ def test_what_a_plugin_changes_around_it_does_not_reach_the_judge(
     try:
         assert sys.path[0] == str(tmp_path / "forged")
         assert os.environ["LD_PRELOAD"] == "forged.so"
-        assert before_plugins() == clean
+        assert environment_without_plugins() == clean
     finally:
         del os.environ["LD_PRELOAD"]
 

@@ -174,7 +174,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
             process = subprocess.Popen(
                 arguments, stdout=out, stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts
             )
-        process.said = Path(out.name)  # type: ignore[attr-defined]
+        process.given = Path(out.name)  # type: ignore[attr-defined]
         begun.append(process)
         return process
 
@@ -227,7 +227,7 @@ def hear_interrupts() -> None:
 
 
 def said_by(process: subprocess.Popen[str]) -> str:
-    return process.said.read_text()  # type: ignore[attr-defined, no-any-return]
+    return process.given.read_text()  # type: ignore[attr-defined, no-any-return]
 
 
 def workers_of(process: subprocess.Popen[str], results: Path) -> list[int]:

@@ -153,7 +153,7 @@ def test_weights_that_change_between_the_two_splits_are_refused(
     spec = model.plan()
 
     def stop(event: Event) -> None:
-        if isinstance(event, Encoding) and event.what == "train strong 1":
+        if isinstance(event, Encoding) and event.part == "train strong 1":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -190,7 +190,7 @@ def test_weights_that_change_while_features_are_computed_leave_no_entry(
     model: Model, tmp_path: Path
 ) -> None:
     def replace_weights(event: Event) -> None:
-        if isinstance(event, Encoding) and event.what == "train strong 1":
+        if isinstance(event, Encoding) and event.part == "train strong 1":
             model.save(1)
 
     spec = model.plan()

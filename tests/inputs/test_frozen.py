@@ -98,7 +98,7 @@ def test_methods_train_on_cached_features_of_every_kind(
     assert isinstance(execute(spec, tiny, context, events.append), Done)
     result = json.loads(RunFolder.of(context.results, spec).result_file.read_text())
     assert 0 <= result["metrics"]["threshold"]["default"]["map"] <= 1
-    done = {e.what: e.done for e in events if isinstance(e, Encoding)}
+    done = {e.part: e.done for e in events if isinstance(e, Encoding)}
     wanted = {"train plain": 60, "train strong 1": 60, "train strong 2": 60, "test plain": 20}
     if dataset == "tiny-images":
         wanted["train weak"] = 60  # elsewhere the weak view is the row itself
@@ -319,7 +319,7 @@ def test_more_strong_views_reuse_those_there_are(tiny: Plugins) -> None:
     frozen(tiny, asked(tiny, "tiny-vectors", strong_views=2)).inputs("train")
     events: list[Event] = []
     frozen(tiny, asked(tiny, "tiny-vectors", strong_views=3), events.append).inputs("train")
-    assert {e.what for e in events if isinstance(e, Encoding)} == {"train strong 3"}
+    assert {e.part for e in events if isinstance(e, Encoding)} == {"train strong 3"}
 
 
 # ------------------------------------------------------------------------------- kills and company
