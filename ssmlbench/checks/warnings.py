@@ -19,7 +19,7 @@ from ssmlbench.inputs.splits import Inputs
 from ssmlbench.kit.contract import build_method
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Batch
-from ssmlbench.plugins.contract import engine_bases
+from ssmlbench.plugins.contract_names import engine_bases
 from ssmlbench.plugins.source_lines import defined_at, file_of, own_classes, syntax_of
 from ssmlbench.protocol.observation import observe
 from ssmlbench.protocol.regimes import REGIMES

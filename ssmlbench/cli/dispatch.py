@@ -1,4 +1,4 @@
-"""What `run` and `tune` share: the options of the engines, and the output of a dispatch."""
+"""The common part of `run` and `tune`: the options of the engines, and the output of a dispatch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ssmlbench.grid.dispatch import Dispatch
     from ssmlbench.grid.engines.base import Submission
-    from ssmlbench.grid.remembered import MadeRun
+    from ssmlbench.grid.remembered import RememberedRun
     from ssmlbench.grid.run_one import Summary
     from ssmlbench.plugins.loader import Plugins
 
@@ -44,7 +44,7 @@ def engine_parameters() -> list[inspect.Parameter]:
 
 
 def engine_options(typed: Mapping[str, Any]) -> dict[str, Any]:
-    """The engines' options that were typed, by name; key=value texts as a mapping."""
+    """The given options of the engines, by name; key=value texts as a mapping."""
     values = {}
     for name in engines():
         for option in engines()[name].options:
@@ -75,13 +75,13 @@ class GridCommand:
     quiet: bool = False
     dry_run: bool = False
     console: Console = field(default_factory=Console)
-    loggers: Sequence[str] = ()  # where finished runs are copied to
-    noted: bool = False  # whether the user was told something about how the runs are made
+    loggers: Sequence[str] = ()  # of `--log`
+    noted: bool = False  # whether a note on how the runs are made was printed
 
     def make(self, specs: Sequence[RunSpec], plugins: Plugins) -> bool:
         """Make the runs; the exit code is 1 if one failed, 130 after Ctrl-C, 143 after SIGTERM.
 
-        Returns whether all are made, and the user was told nothing about how.
+        Returns whether all runs are finished and no note was printed.
         """
         from ssmlbench.cli.dry_run import show_plan
         from ssmlbench.grid.display import Display
@@ -115,8 +115,8 @@ class GridCommand:
             raise typer.Exit(1)
         return not (plan.notes or self.noted)
 
-    def say_made(self, runs: Sequence[MadeRun]) -> None:
-        """Print what `make` prints when all runs are there, without making anything ready."""
+    def print_finished(self, runs: Sequence[RememberedRun]) -> None:
+        """Print the lines of `make` for runs that are all finished, without planning."""
         from ssmlbench.grid.display import already_done
         from ssmlbench.grid.run_one import Summary
 
@@ -127,12 +127,12 @@ class GridCommand:
         self._print_models([run.weights_file(results) for run in runs])
 
     def note(self, lines: Sequence[str]) -> None:
-        """Print what the user should know about how the runs are made."""
+        """Print notes on how the runs are made."""
         self.noted = self.noted or bool(lines)
         self.say(lines)
 
     def say(self, lines: Sequence[str]) -> None:
-        """Print lines about the runs, unless nothing but failures is wanted."""
+        """Print lines about the runs, unless `--quiet` is given."""
         for line in () if self.quiet else lines:
             self._print(line)
 

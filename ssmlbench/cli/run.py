@@ -58,7 +58,7 @@ def run(
             raise UserError("--seed and --seeds are both given; keep one")
         typed["seed"] = first_seeds(seeds)
     request = source.request(typed)
-    # Where every method has runs already, this command may find all that it wants.
+    # If every method has runs already, all runs of this command may be finished.
     fresh = any(not has_runs_of(where.results, m) for m in request.values.get("method", ()))
     remembers = engine["engine"] == "local" and not (tuned or where.dry_run or where.log)
     code = code_state() if remembers else ""
@@ -66,15 +66,15 @@ def run(
     if remembers and not fresh:
         plugins = load_plugins([*request.plugins], data_options(own))
         grid = remembered_grid(request, plugins, source, where, engine, code)
-        made = grid.all_made() if grid else None
-        if made is not None:
-            unchecked_command(where, engine, where.results).say_made(made)
+        finished = grid.finished_runs() if grid else None
+        if finished is not None:
+            unchecked_command(where, engine, where.results).print_finished(finished)
             return
     command = command_of(where, engine, where.results, fresh)
     plugins = plugins or load_plugins([*request.plugins], data_options(own))
     specs = specs_of(request, plugins, source, command, where.results if tuned else None)
-    quiet_and_made = command.make(specs, plugins)
-    if remembers and quiet_and_made and code_state() == code:  # no file was edited meanwhile
+    without_notes = command.make(specs, plugins)
+    if remembers and without_notes and code_state() == code:  # no file was edited meanwhile
         grid = remembered_grid(request, plugins, source, where, engine, code)
         if grid:
             grid.remember(specs, plugins)
@@ -88,7 +88,7 @@ def remembered_grid(
     engine: dict[str, Any],
     code: str,
 ) -> RememberedGrid | None:
-    """What is known of this command from when it was last typed; None if nothing can be."""
+    """The cache entry of this command's grid; None if it cannot have one."""
     from ssmlbench.grid.remembered import RememberedGrid
 
     options = {"data_dir": source.data_dir, "skip_bad": source.skip_bad, **engine, **vars(where)}
@@ -98,12 +98,12 @@ def remembered_grid(
 def command_of(
     where: Where, engine: dict[str, Any], results: Path, fresh: bool = True
 ) -> GridCommand:
-    """Where and how the runs are made, and what is printed. fresh: runs are left to make for sure."""
+    """The command that makes the runs and prints. fresh: whether some runs are certainly unfinished."""
     from ssmlbench.grid.run_one import get_ready
 
     devices_of_a_run(where)  # before anything is started
     if fresh and engine["engine"] == "local" and not where.dry_run:
-        get_ready()  # it imports torch while this process does
+        get_ready()  # it imports torch at the same time as this process
     from ssmlbench.runs.execute import quieten
 
     quieten()
@@ -113,7 +113,7 @@ def command_of(
 
 
 def devices_of_a_run(where: Where) -> int:
-    """How many share a run. Of the copies that torchrun has started, all but the first end here."""
+    """The number of devices that share a run. All but the first copy of torchrun end here."""
     from ssmlbench.grid.torchrun import Copies
 
     copies = Copies.of_environment()
@@ -123,7 +123,7 @@ def devices_of_a_run(where: Where) -> int:
 
 
 def unchecked_command(where: Where, engine: dict[str, Any], results: Path) -> GridCommand:
-    """The command, before it is known whether its device and engine are there."""
+    """The command, before its device and engine are checked."""
     from ssmlbench.grid.dispatch import Dispatch
     from ssmlbench.grid.loggers import logger_names
     from ssmlbench.runs.context import RunContext

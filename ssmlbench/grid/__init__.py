@@ -1,1 +1,1 @@
-"""Many runs: a request becomes a list of specs, and an engine makes those that are not finished."""
+"""Many runs: a request becomes a list of specs, and an engine makes the unfinished ones."""

@@ -1,4 +1,4 @@
-"""From a list of run specs to an engine. Prints nothing: what happens goes to a listener."""
+"""Hands a list of run specs to an engine. It prints nothing: events go to a listener."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def ignore(spec: RunSpec, event: Event) -> None:
-    """Listen to nothing."""
+    """The listener that ignores every event."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Dispatch:
     options: Mapping[str, Any] = field(default_factory=dict)  # the engine's own, by name
 
     def check(self) -> None:
-        """Raise a UserError if no run can be made like this."""
+        """Raise a UserError if no run can be made with these options."""
         least = (("jobs", self.jobs, 1), ("threads", self.context.threads, 1))
         for name, value, lowest in (*least, ("workers", self.workers, 0)):
             if value is not None and value < lowest:
@@ -69,7 +69,7 @@ class Dispatch:
         return known[self.engine](self.jobs, self.workers, given)
 
     def plan(self, specs: Sequence[RunSpec], plugins: Plugins) -> GridPlan:
-        """Decide how many runs are made at a time, and what each gets of the machine."""
+        """Decide how many runs are made at a time, and the share of the machine that each gets."""
         self.check()
         return self._engine.plan(specs, plugins, self.context)
 
@@ -84,7 +84,7 @@ class Dispatch:
 
 
 def _not_its_option(name: str, value: Any, engine: str) -> str:
-    """An option that another engine reads, or none."""
+    """The error for an option that another engine has, or no engine."""
     known = engines()
     typed = next((f"{k}={v}" for k, v in value.items()), "") if isinstance(value, dict) else value
     for other in known:

@@ -1,4 +1,4 @@
-"""What a user sees while runs are made: one live table on a terminal, plain lines in a log."""
+"""Shows the progress of runs: as one live table on a terminal, as plain lines in a log."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from ssmlbench.grid.terminal import OwnTerminal, owns_terminal
 from ssmlbench.inputs.decoded_cache import decoded_root
 
 LOG_SECONDS = 10.0
-"""A log gets a line of a running run this often at the most."""
+"""The least time between two lines about the same run in a log."""
 TOTALS_SECONDS = 60.0
-"""And a line of the whole grid this often."""
+"""The least time between two lines about the whole grid."""
 
 
 @dataclass
 class RunRow:
-    """A run that is being made, as the live table shows it."""
+    """The row of a running run in the live table."""
 
     spec: RunSpec
     epoch: int = 0
-    first: int = 0  # epochs made before it was resumed
+    first: int = 0  # the epoch from which it was resumed
     loss: float | None = None
     seconds_per_epoch: float | None = None
     epoch_ended: float = 0.0  # when, by the display's clock
@@ -59,7 +59,7 @@ class RunRow:
 
 
 def already_done(run: str, number: int, total: int) -> str:
-    """The line of a run that was made before."""
+    """The line of a run that was finished before."""
     return f"[{number}/{total}] {run}: already done, nothing to do"
 
 
@@ -126,16 +126,16 @@ class Display:
         self._print_totals()
 
     def drop(self, spec: RunSpec) -> None:
-        """Show a run no more, and count it no more: it was ended, and is neither done nor failed."""
+        """Remove a run that was stopped, and is neither done nor failed, from the display and the total."""
         self.rows.pop(spec.hash, None)
         self.total -= 1
 
     def expect(self, runs: int) -> None:
-        """So many runs are to come."""
+        """Set the number of runs that are still to come."""
         self.total = self.closed + runs
 
     def _warn(self, spec: RunSpec, text: str, of_data: bool) -> None:
-        """Say a warning; one about the data once, not again for every method."""
+        """Print a warning; one about the data only once, not for every method."""
         if not of_data:
             self._say(f"warning: {spec}: {text}", always=True)
         elif (spec.dataset, text) not in self._warned_of:
@@ -194,9 +194,9 @@ class Display:
             case Done(mean_average_precision, seconds):
                 if not row.first:
                     self._run_seconds.append(seconds)
-                judged = mean_average_precision
-                found = "trained" if judged is None else f"mAP {judged:.4f}"
-                self._say(f"{count}{spec}: {found} in {seconds:.0f} s")
+                value = mean_average_precision
+                outcome = "trained" if value is None else f"mAP {value:.4f}"
+                self._say(f"{count}{spec}: {outcome} in {seconds:.0f} s")
             case AlreadyDone():
                 self._say(already_done(str(spec), self.closed, self.total))
             case Failed(text):
@@ -211,7 +211,7 @@ class Display:
         return {name: row.eta(now) for name, row in self.rows.items()}
 
     def eta(self, etas: dict[str, float | None]) -> float | None:
-        """Seconds until all runs are made, of the runs' own estimates; None before there is one."""
+        """Seconds until all runs are made, from the runs' own estimates; None before there is one."""
         waiting = self.total - self.closed - len(self.rows)
         running = [
             row.seconds_per_epoch * row.spec.epochs
@@ -222,7 +222,7 @@ class Display:
         return grid_eta(list(etas.values()), waiting, statistics.mean(whole) if whole else None)
 
     def totals(self, etas: dict[str, float | None] | None = None) -> str:
-        """The grid in one line. etas: of the running runs, if they are known already."""
+        """The state of the grid in one line. etas: of the running runs, if already computed."""
         failed = f", {self.failed} failed" if self.failed else ""
         eta = self.eta(self.etas() if etas is None else etas)
         left = f", about {duration(eta)} left" if eta is not None else ""
@@ -262,7 +262,7 @@ class Display:
     # ------------------------------------------------------------------ lines
 
     def _due(self, name: str) -> bool:
-        """Whether a log gets another line of this now."""
+        """Whether it is time for another line of this name in a log."""
         now = self._clock()
         if now - self._last.setdefault(name, now) < LOG_SECONDS:
             return False
@@ -270,7 +270,7 @@ class Display:
         return True
 
     def _log(self, line: str) -> None:
-        """A line of progress: the live table shows it anyway."""
+        """Print a line of progress, unless a live table shows it anyway."""
         if self._live is None:
             self._say(line)
 

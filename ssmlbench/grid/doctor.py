@@ -1,7 +1,7 @@
 """Verifies every file of results folders and of the cache, and repairs what can be repaired.
 
-What is damaged is named. Records are written again from what is whole, cached files that are damaged are
-deleted or made again, and leftovers of killed processes are swept. Nothing else is ever deleted.
+It lists the damaged files. Records are written again from whole files, damaged cache files are deleted or
+made again, and leftovers of killed processes are deleted. Nothing else is ever deleted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ssmlbench.runs.folder import RunFolder
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it should be, and what was or would be done about it."""
+    """A problem, and the remedy that was or would be applied."""
 
     path: Path
     problem: str
@@ -103,18 +103,18 @@ class Checkup:
         damaged = _damaged_files(folder)
         for damage in damaged:
             spec = _known_spec(folder)
-            what = "the same `ssmlbench run` makes the run again"
-            what += "; so does `ssmlbench doctor --rerun`" if spec else ""
-            self._add(damage.file, damage.reason, what, repaired=False, spec=spec)
+            remedy = "the same `ssmlbench run` makes the run again"
+            remedy += "; so does `ssmlbench doctor --rerun`" if spec else ""
+            self._add(damage.file, damage.reason, remedy, repaired=False, spec=spec)
         run = read_result(folder.path)
         if isinstance(run, Finished) and not isinstance(read_spec(folder.spec_file), RunSpec):
-            found = Finding(folder.spec_file, "damaged or missing", "written again from the result")
-            self._repair(found, lambda: write_json(folder.spec_file, run.spec.as_dict()))
+            lost = Finding(folder.spec_file, "damaged or missing", "written again from the result")
+            self._repair(lost, lambda: write_json(folder.spec_file, run.spec.as_dict()))
         if folder.computed_file.is_file() and read_json(folder.computed_file) is None:
             self._delete(folder.computed_file, "damaged", "deleted; computed again when needed")
         if not damaged:
-            over = (folder.checkpoint_file, folder.judgements_file, folder.progress_file)
-            for file in (file for file in over if file.is_file()):
+            temporary = (folder.checkpoint_file, folder.judgements_file, folder.progress_file)
+            for file in (file for file in temporary if file.is_file()):
                 self._delete(file, "left by a run that is finished", "deleted")
 
     def _study(self, file: Path) -> None:
@@ -144,8 +144,8 @@ class Checkup:
         card = read_json(card_file(folder)) or {}
         name = card.get("name") if card.get("folder", folder.name) == folder.name else None
         adapter = plugins.datasets[name]() if name in list(plugins.datasets) else None
-        known = "prepared again" if adapter else "prepared again when it is used next"
-        finding = Finding(damaged.file, damaged.reason, known)
+        remedy = "prepared again" if adapter else "prepared again when it is used next"
+        finding = Finding(damaged.file, damaged.reason, remedy)
 
         def prepare_again() -> None:
             if adapter is not None:
@@ -194,7 +194,7 @@ class Checkup:
         self._repair(Finding(file, problem, remedy), lambda: discard(file))
 
     def _repair(self, finding: Finding, repair: Callable[[], object]) -> None:
-        """Repair it, unless this is a dry run; a repair that fails leaves something to do."""
+        """Repair a problem, unless this is a dry run; after a failure, the user has to."""
         if self.dry_run:
             self._add(finding.path, finding.problem, f"would be {finding.remedy}")
             return
@@ -217,7 +217,7 @@ class Checkup:
 
 
 def _damaged_files(folder: RunFolder) -> list[DamagedFile]:
-    """What of a finished run is damaged, with the content of every file compared."""
+    """The damaged files of a finished run; the content of every file is compared."""
     try:
         recorded = folder.recorded_files()
     except DamagedFile as damaged:

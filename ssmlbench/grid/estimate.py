@@ -1,4 +1,4 @@
-"""An estimate of the time that unfinished runs will take, from the time finished ones took."""
+"""Estimates the time of unfinished runs from the time that finished ones took."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIKE: tuple[Callable[[RunSpec], tuple[object, ...]], ...] = (
     lambda s: (s.backbone, s.freeze, s.method),
     lambda s: (s.backbone, s.freeze),
 )
-"""Which finished runs a run is compared with: those with the first of these keys that any has."""
+"""Keys of similar runs, closest first: a run is compared with finished runs of the first shared key."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Remaining:
 class Estimate:
     """The time that some runs will take."""
 
-    seconds: float | None  # one run after the other, without the unknown; None: all unknown
-    unknown: int  # runs that no finished run is like
+    seconds: float | None  # one run after the other, without unknown ones; None: all are unknown
+    unknown: int  # runs without a similar finished run
 
 
 def estimate(runs: Sequence[Remaining], finished: Iterable[Finished]) -> Estimate:
@@ -60,7 +60,7 @@ def estimate(runs: Sequence[Remaining], finished: Iterable[Finished]) -> Estimat
 
 
 def _keys(spec: RunSpec) -> list[tuple[object, ...]]:
-    """Keys of similar runs; an estimator's time tells nothing about another learner's."""
+    """Keys of similar runs; an estimator is only compared with itself."""
     ranked = [(rank, spec.learner, *like(spec)) for rank, like in enumerate(LIKE)]
     return ranked[:1] if spec.is_estimator else ranked
 

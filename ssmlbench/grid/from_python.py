@@ -1,4 +1,4 @@
-"""`ssmlbench.run()`: what `ssmlbench run` does, for Python and notebooks."""
+"""`ssmlbench.run()`: the command `ssmlbench run` for Python and notebooks."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def _is_class(value: Any) -> bool:
 
 
 def _add_class(plugins: Plugins, method: type[Any], jobs: int) -> None:
-    """Make a method of a class that is in this process's memory."""
+    """Add a class that is defined in this process as a method."""
     from ssmlbench.plugins.digest import code_digest
 
     instead = "save it in a file and pass plugin=FILE and method=NAME"
@@ -211,7 +211,7 @@ def _request(
     files: Sequence[str | Path],
     grid: str | Path | None,
 ) -> GridRequest:
-    """The request of the arguments and, below them, of the grid file."""
+    """The request of the arguments, which override the grid file."""
     from ssmlbench.grid.request import GridRequest, first_seeds
     from ssmlbench.grid.toml_file import read_grid
 
@@ -271,7 +271,7 @@ def _dispatch(
 def _preparer(
     data_dir: str | Path | None, skip_bad: bool
 ) -> Callable[[type[DatasetAdapter]], None]:
-    """A function that prepares a data set of the raw files in a folder."""
+    """A function that prepares a data set from the raw files in a folder."""
     from ssmlbench.data import check_source, prepare
 
     def prepare_data(cls: type[DatasetAdapter]) -> None:
@@ -288,27 +288,27 @@ def _make(
     progress: bool,
     loggers: Sequence[str],
 ) -> list[tuple[RunSpec, str]]:
-    """Make the runs that are not finished; those that failed, and why."""
+    """Make the unfinished runs. Returns the failed ones with their reasons."""
     from rich.console import Console
 
     from ssmlbench.grid.dispatch import ignore
     from ssmlbench.grid.display import Display
     from ssmlbench.grid.loggers import LoggingThread
 
-    troubles: list[str] = []  # a warning must not be raised in the thread of a logger
-    logs = LoggingThread(loggers, dispatch.context.results, troubles.append)
+    logger_warnings: list[str] = []  # raised below: not in the thread of a logger
+    logs = LoggingThread(loggers, dispatch.context.results, logger_warnings.append)
     display = Display(Console(), len(specs), quiet=not progress)
     with _torch_state_restored(), logs, display:
         listener: Listener = display.report if progress else ignore
         summary = dispatch.run(dispatch.plan(specs, plugins), logs.listening(listener))
-    for trouble in troubles:
-        warnings.warn(trouble, stacklevel=3)
+    for text in logger_warnings:
+        warnings.warn(text, stacklevel=3)
     return list(getattr(summary, "failed", ()))
 
 
 @contextmanager
 def _torch_state_restored() -> Iterator[None]:
-    """Give the caller's process its threads, random numbers and determinism back."""
+    """Restore torch's threads, random state and determinism after the block."""
     import torch
 
     threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()

@@ -1,7 +1,6 @@
-"""Finished runs copied to where people look at curves: TensorBoard, MLflow, Weights & Biases.
+"""Copies finished runs to TensorBoard, MLflow or Weights & Biases.
 
-A logger is never a reason for a run to fail: it works in a thread of its own, on runs that are finished,
-and what goes wrong there is a warning.
+A logger never makes a run fail: it works in its own thread, on finished runs, and its errors are warnings.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from ssmlbench.runs.finished import Finished, Unreadable, read_result
 from ssmlbench.runs.folder import RunFolder, whole_results
 
 LAST_SECONDS = 60.0
-"""How long the end of a grid waits for loggers: a server may not answer."""
+"""The longest time that the end of a grid waits for loggers: a server may not answer."""
 BATCH = 100
 """Values that are sent to a server at a time."""
 
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """What is logged of a run."""
+    """The logged values of a run."""
 
     spec: RunSpec
     values: Mapping[str, Any]  # of the spec
@@ -49,7 +48,7 @@ class LoggedRun:
 
     @classmethod
     def of(cls, run: Finished) -> LoggedRun:
-        """Read what is logged from the folder of a finished run."""
+        """Read the logged values from the folder of a finished run."""
         metrics = {
             f"final/{rule}/{name}": float(value)
             for rule, by_convention in run.result.get("metrics", {}).items()
@@ -76,13 +75,13 @@ def _curves(file: Path) -> Iterator[tuple[int, dict[str, float]]]:
 
 
 class RunLogger(ABC):
-    """Copies runs to one place. One subclass for each such place."""
+    """Copies runs to one service. Each service has a subclass."""
 
     name: ClassVar[str]
-    package: ClassVar[str]  # what must be installed
+    package: ClassVar[str]  # the package to install
 
     def __init__(self, folder: Path):
-        """folder: where it may write."""
+        """folder: for its files."""
         self.folder = folder
 
     @abstractmethod
@@ -120,25 +119,23 @@ class MlflowLogger(RunLogger):
         from mlflow import MlflowClient
         from mlflow.entities import Metric, Param
 
-        logging.getLogger("mlflow").setLevel(
-            logging.WARNING
-        )  # it tells of each table that it makes
+        logging.getLogger("mlflow").setLevel(logging.WARNING)  # no line for each new table
         local = f"sqlite:///{self.folder / 'mlflow.db'}"
         client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or local)
         title = f"ssmlbench/{run.spec.dataset}"
         experiment = client.get_experiment_by_name(title)
         number = experiment.experiment_id if experiment else client.create_experiment(title)
         tags = {"ssmlbench.hash": run.spec.hash, "ssmlbench.method": run.spec.variant}
-        made = client.create_run(number, run_name=run.name, tags=tags).info.run_id
+        run_id = client.create_run(number, run_name=run.name, tags=tags).info.run_id
         now = int(time.time() * 1000)
         rows = [*run.curves, (run.curves[-1][0] if run.curves else 0, run.metrics)]
         metrics = [Metric(k, v, now, epoch) for epoch, values in rows for k, v in values.items()]
         params = [Param(name, str(value)[:500]) for name, value in run.values.items()]
         for start in range(0, len(metrics), BATCH):
-            client.log_batch(made, metrics=metrics[start : start + BATCH])
+            client.log_batch(run_id, metrics=metrics[start : start + BATCH])
         for start in range(0, len(params), BATCH):
-            client.log_batch(made, params=params[start : start + BATCH])
-        client.set_terminated(made)
+            client.log_batch(run_id, params=params[start : start + BATCH])
+        client.set_terminated(run_id)
 
 
 class WandbLogger(RunLogger):
@@ -172,11 +169,11 @@ class WandbLogger(RunLogger):
 LOGGERS: dict[str, type[RunLogger]] = {
     cls.name: cls for cls in (TensorBoardLogger, MlflowLogger, WandbLogger)
 }
-"""What `--log` takes."""
+"""The loggers of `--log`."""
 
 
 def logger_names(typed: str | None) -> list[str]:
-    """`tensorboard,wandb` as names; a UserError for a logger that there is not."""
+    """The names in `tensorboard,wandb`; a UserError for an unknown logger."""
     names = [name.strip() for name in (typed or "").split(",") if name.strip()]
     for name in names:
         one_of(name, tuple(LOGGERS), "--log")
@@ -187,7 +184,7 @@ class LoggingThread:
     """Logs the runs of a grid as they finish, each once. Use as a context manager around the grid."""
 
     def __init__(self, names: Sequence[str], results: Path, warn: Callable[[str], None]):
-        """names: of loggers. results: where the runs are; logs are beside it, of trials too."""
+        """names: of loggers. results: the folder of the runs; the logs are written beside it."""
         self.results = results
         self.warn = warn
         whole = whole_results(results)
@@ -202,7 +199,7 @@ class LoggingThread:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Wait until all is logged, though not for ever; after Ctrl-C not at all."""
+        """Wait until all runs are logged, at most LAST_SECONDS; after Ctrl-C not at all."""
         if not self.loggers or (kind is not None and issubclass(kind, KeyboardInterrupt)):
             return
         self._waiting.put(None)
@@ -211,16 +208,16 @@ class LoggingThread:
             self.warn("--log is not done yet and is left; the same command logs what is missing")
 
     def listening(self, listener: Listener) -> Listener:
-        """The listener, with every finished run logged."""
+        """A listener that calls `listener` and logs every finished run."""
         if not self.loggers:
             return listener
 
-        def heard(spec: RunSpec, event: Event) -> None:
+        def log_finished(spec: RunSpec, event: Event) -> None:
             listener(spec, event)
             if isinstance(event, Done | AlreadyDone):
                 self._waiting.put(spec)
 
-        return heard
+        return log_finished
 
     def _work(self) -> None:
         while (spec := self._waiting.get()) is not None:

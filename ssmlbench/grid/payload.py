@@ -1,4 +1,4 @@
-"""What another machine needs to make a run: its context, and the text of the plugin files."""
+"""The data that another machine needs to make a run: its context, and the text of plugin files."""
 
 from __future__ import annotations
 

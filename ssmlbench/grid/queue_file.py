@@ -1,4 +1,4 @@
-"""The queue files: which runs a grid still has to make, one small file a grid.
+"""The queue files, one for each grid: the runs that it still has to make.
 
 `results/.queue/<grid>.json` is written when the runs are handed to an engine and deleted when the
 grid ends. A grid that was killed no longer holds its lock, so its runs do not count as queued.
@@ -48,10 +48,10 @@ class QueueFile:
     host: str = ""
     time: float = 0.0
     runs: list[Any] = field(default_factory=list)  # each as QueuedRun
-    facts: dict[str, Any] = field(default_factory=dict)  # what the engine wants to keep
+    facts: dict[str, Any] = field(default_factory=dict)  # further values of the engine
 
     def entries(self) -> list[QueuedRun]:
-        """The runs, without those of which no folder is known."""
+        """The runs that have a folder."""
         runs = [parse_record(run, QueuedRun) for run in self.runs if isinstance(run, dict)]
         return [run for run in runs if len(Path(run.folder).parts) == RUN_DEPTH]
 
@@ -133,14 +133,14 @@ def sweep(results: Path) -> None:
 
 
 def queue_files(results: Path) -> list[tuple[Path, QueueFile]]:
-    """The queue files of a results folder and what they hold."""
+    """The queue files of a results folder, and their contents."""
     files = sorted(queue_folder(results).glob("*.json"))
     read = [(file, read_record(file, QueueFile)) for file in files]
     return [(file, queue) for file, queue in read if queue is not None]
 
 
 def queue_folder(results: Path) -> Path:
-    """Where the queue files of a results folder are."""
+    """The folder of the queue files of a results folder."""
     return results / ".queue"
 
 

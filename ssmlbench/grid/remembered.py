@@ -1,8 +1,8 @@
-"""Grids that were made before: what a command planned, so that it need not plan again to find all made.
+"""A cache of finished grids, so that repeating a command whose runs are all finished takes no planning.
 
-Planning imports torch and the methods, which takes seconds. A grid is remembered in the cache, under a key
-of everything that its planning depends on, once all its runs are finished. What is remembered only says
-that there is nothing to do: if a run is missing or its files were touched, the grid is planned as ever.
+Planning imports torch and the methods, which takes seconds. Once all runs of a grid are finished, their
+list is stored under a key of everything that planning depends on. It only shows that there is nothing to
+do: if a run is missing or its files have changed, the grid is planned as usual.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
 
 VERSION = 1
-"""Raised when the files change; a grid of another version has another key."""
-KEPT = 40
-"""Grids that are remembered; the oldest are forgotten."""
+"""Raised when the format of the files changes; a grid of another version has another key."""
+MOST_GRIDS = 40
+"""Grids in the cache; the oldest are deleted."""
 VARIABLES = (
     "SSMLBENCH_",
     "CUDA_",
@@ -47,12 +47,12 @@ VARIABLES = (
     "HF_",
     "WORLD_",
 )
-"""How the environment variables start that may change what is planned."""
+"""Prefixes of the environment variables that may change the plan."""
 
 
 @dataclass(frozen=True)
 class RememberedGrid:
-    """One grid in one results folder. Its file may be missing."""
+    """The cache entry of one grid in one results folder. Its file may be missing."""
 
     results: Path
     key: str
@@ -66,17 +66,17 @@ class RememberedGrid:
         more: Mapping[str, Any],
         code: str,
     ) -> RememberedGrid | None:
-        """The grid of a request; None if what it plans cannot be told without planning it.
+        """The entry of a request; None if its plan may depend on more than the key covers.
 
-        more: what else it depends on, e.g. the device. code: the `code_state` it is planned with.
+        more: other values that it depends on, e.g. the device. code: the `code_state` of its planning.
         """
         if any(file.endswith(".py") for file in (*request.plugins, *plugins.files)):
-            return None  # it may import anything
+            return None  # a plugin file may import anything
         try:
             request = request.completed()
             cards = [_card(plugins, typed) for typed in request.axes["dataset"]]
         except (UserError, OSError):
-            return None  # planning says what is wrong
+            return None  # planning reports the error
         if not all(cards):
             return None
         facts = [
@@ -91,59 +91,61 @@ class RememberedGrid:
 
     @property
     def file(self) -> Path:
-        """Where it is remembered."""
+        """The entry's file."""
         return cache_root() / "grids" / f"{self.key}.json"
 
-    def all_made(self) -> list[MadeRun] | None:
-        """The runs of the grid, if it is remembered and all of them are there, untouched."""
+    def finished_runs(self) -> list[RememberedRun] | None:
+        """The runs of the grid, if the entry exists and the files of all of them are unchanged."""
         try:
-            runs = [MadeRun(*entry) for entry in read_placed_json(self.file)["runs"]]
+            runs = [RememberedRun(*entry) for entry in read_placed_json(self.file)["runs"]]
         except (OSError, DamagedFile, KeyError, TypeError, ValueError):
             return None
-        return runs if all(run.untouched(self.results) for run in runs) else None
+        return runs if all(run.unchanged(self.results) for run in runs) else None
 
     def remember(self, specs: Sequence[RunSpec], plugins: Plugins) -> None:
-        """Remember the grid, all of whose runs are finished; nothing depends on it.
+        """Store the grid, all of whose runs are finished. A failure to write is ignored.
 
-        Encoders with weights and installed plugins may change without a trace in the key: such grids
+        Encoders with weights and installed plugins may change without a change of the key: such grids
         are planned each time.
         """
         if any(spec.weights or spec.tuned for spec in specs) or not _all_built_in(specs, plugins):
             return
         if any(_card(plugins, name).get("fingerprint") != data for name, data in _data_of(specs)):
-            return  # it was prepared anew while the runs were made
+            return  # the data set was prepared again while the runs were made
         with suppress(OSError, DamagedFile):
-            runs = [dataclasses.astuple(MadeRun.of(self.results, spec)) for spec in specs]
+            runs = [dataclasses.astuple(RememberedRun.of(self.results, spec)) for spec in specs]
             self.file.parent.mkdir(parents=True, exist_ok=True)
             write_placed_json(self.file, {"runs": runs}, durable=False)
             known = sorted(self.file.parent.glob("*.json"), key=lambda file: file.stat().st_mtime)
-            for old in known[:-KEPT]:
+            for old in known[:-MOST_GRIDS]:
                 old.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
-class MadeRun:
-    """A finished run, and how its files were when all of them were found whole."""
+class RememberedRun:
+    """A finished run, with the stamps of its files when all of them were verified."""
 
-    text: str  # the run in words
+    text: str  # as `str(spec)`
     folder: str  # below the results folder
     stamp: Sequence[int]  # of result.json
     sizes: Mapping[str, int]  # of the files beside it
 
     @classmethod
-    def of(cls, results: Path, spec: RunSpec) -> MadeRun:
+    def of(cls, results: Path, spec: RunSpec) -> RememberedRun:
         """A finished run, as it is now."""
         folder = RunFolder.of(results, spec)
         stamp: Stamp = file_stamp(str(folder.result_file))
         if not folder.finished:
             raise DamagedFile(folder.result_file, "it is not finished")
-        recorded = folder.recorded_files()
-        there = {name: facts["bytes"] for name, facts in recorded.items()}
-        kept = {name: size for name, size in there.items() if (folder.path / name).is_file()}
-        return cls(str(spec), str(folder.path.relative_to(results)), list(stamp), kept)
+        sizes = {
+            name: facts["bytes"]
+            for name, facts in folder.recorded_files().items()
+            if (folder.path / name).is_file()
+        }
+        return cls(str(spec), str(folder.path.relative_to(results)), list(stamp), sizes)
 
-    def untouched(self, results: Path) -> bool:
-        """Whether its files are still there, none changed since."""
+    def unchanged(self, results: Path) -> bool:
+        """Whether its files are still there and have not changed."""
         folder = f"{results}{os.sep}{self.folder}{os.sep}"
         try:
             stamp = file_stamp(f"{folder}result.json")
@@ -155,7 +157,7 @@ class MadeRun:
         return all(now[1] == size and now[2] <= stamp[2] for now, size in others)
 
     def weights_file(self, results: Path) -> Path:
-        """The arrays of its model, if it is kept."""
+        """The file of its model's arrays, if there is one."""
         return RunFolder(results / self.folder).weights_file
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 Axes = Mapping[str, tuple[Any, ...]]
 AUTO = "auto"
 ALL = "all"
+"""`--method all`: every method that supports the cell of the grid."""
 MOST_SEEDS = 100_000
-"""`--method all`: every method that can do a cell of the grid."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class GridRequest:
 
     @property
     def axes(self) -> Axes:
-        """The values of which there may be several."""
+        """The axes of the grid: options with a tuple of values."""
         return {name: value for name, value in self.values.items() if OPTIONS[name].axis}
 
     @property
@@ -47,7 +47,7 @@ class GridRequest:
 
     def overridden_by(self, typed: GridRequest) -> GridRequest:
         """This request, of a file, overridden by the options of the command line."""
-        # A setting typed for all methods is meant for those too that the file sets one by one.
+        # A setting that is typed for all methods also overrides the file's settings of one method.
         kept = {
             key: text
             for key, text in self.settings.items()
@@ -106,7 +106,7 @@ def requested_specs(
         check_fast(pick_device(device), request.fixed.get("fast", RunSpec.fast))
     for name in request.axes["method"]:
         if name != ALL:
-            _ = plugins.methods[name]  # an unknown name is an error before any data is prepared
+            _ = plugins.methods[name]  # raise for an unknown name before any data is prepared
     for name in request.axes["dataset"]:
         prepare_data(plugins.datasets[plugins.data_set(name)])
     specs = expand(plugins, request)
@@ -118,9 +118,9 @@ def requested_specs(
 def with_default_precision(
     specs: Iterable[RunSpec], plugins: Plugins, precision: Precision
 ) -> list[RunSpec]:
-    """The specs in the precision that their device trains encoders in.
+    """The specs with this precision where an encoder is trained.
 
-    Heads on fixed features stay in float32 everywhere: they are too small to gain from less.
+    Heads on fixed features stay in float32: they are too small to gain from another precision.
     """
     from ssmlbench.runs.train import on_fixed_features
 
@@ -153,7 +153,7 @@ def expand(plugins: Plugins, request: GridRequest) -> list[RunSpec]:
         )
     refused: UserError | None = None
     specs = []
-    of_cell: dict[tuple[Any, ...], RunSpec] = {}  # nothing but the seed itself depends on the seed
+    of_cell: dict[tuple[Any, ...], RunSpec] = {}  # specs of different seeds differ in the seed only
     for cell in _cells(request.axes):
         # Without a typed seed, the seeds of a cell are known only after it is resolved.
         tables = [t for t in request.exclude if cell["seed"] is not None or "seed" not in t]

@@ -1,4 +1,4 @@
-"""The cores and GPUs of this machine, and how its runs share them."""
+"""The cores and GPUs of this machine, and their division among runs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from ssmlbench.runs.context import RunContext
 
 MOST_GAIN = 6
-"""By how much a GPU can speed up a head on fixed features at most (benchmarks/bench_heads.py): 2 to 6.
+"""The largest speed-up of a head on fixed features on a GPU: 2 to 6 (benchmarks/bench_heads.py).
 
-With more cores than that to a GPU, as many heads as there are cores finish sooner on the cores.
+With more cores than that per GPU, heads finish sooner on the cores, one on each.
 """
 
 
@@ -30,7 +30,7 @@ class Machine:
 
     @classmethod
     def here(cls, device: str) -> Machine:
-        """This machine with the device typed, which may be auto; a UserError if it is not available."""
+        """This machine with a device, which may be auto; a UserError if it is not available."""
         import torch
 
         from ssmlbench.core.cpu import core_count
@@ -56,23 +56,23 @@ class Machine:
 
     @property
     def heads_on_cores(self) -> bool:
-        """Whether heads on fixed features are made sooner on the cores than on the GPUs."""
+        """Whether heads on fixed features train faster on the cores than on the GPUs."""
         return self.gpus > 0 and self.cores >= MOST_GAIN * self.gpus
 
     def gpu(self, slot: int, visible: str | None) -> str | None:
         """The CUDA_VISIBLE_DEVICES with which a run sees one GPU only; None: leave it as it is.
 
-        visible: the present value. slot: the place of the run among those made at a time.
+        visible: the present value. slot: the number of the run among those made at a time.
         """
         if not self.gpus:
             return None
-        place = self.first_gpu + slot % self.gpus
-        return visible.split(",")[place] if visible else str(place)
+        number = self.first_gpu + slot % self.gpus
+        return visible.split(",")[number] if visible else str(number)
 
 
 @dataclass(frozen=True)
 class Lane:
-    """Runs of one kind, which take turns at the same resources of the machine."""
+    """Runs of one kind, which share the same resources of the machine."""
 
     specs: Sequence[RunSpec]
     context: RunContext
@@ -95,10 +95,10 @@ def lanes(
     context: RunContext,
     jobs_per_gpu: int | None = None,
 ) -> list[Lane]:
-    """The runs that share the machine, and how many of each kind are made at a time.
+    """The runs by kind, with the number that is made at a time.
 
     With `--device auto` on a machine with GPUs, heads on fixed features and estimators are trained on
-    the cores if that is sooner; a GPU encodes their inputs. jobs_per_gpu: of all runs, on GPUs.
+    the cores if that is faster; a GPU encodes their inputs. jobs_per_gpu: makes all runs on GPUs.
     """
     from ssmlbench.runs.train import on_fixed_features
 
@@ -107,16 +107,16 @@ def lanes(
         heads = [spec for spec in specs if on_fixed_features(spec, plugins)]
     chosen = {spec.hash for spec in heads}
     others = [spec for spec in specs if spec.hash not in chosen]
-    found = []
+    shared = []
     if others or not heads:
         jobs = machine.jobs(threads_wanted(others, plugins, context))
         if jobs_per_gpu is not None:
             jobs = min(max(1, len(others)), machine.gpus * jobs_per_gpu)
-        found.append(Lane(others, context, jobs))
+        shared.append(Lane(others, context, jobs))
     if heads:
-        # A run on a GPU keeps a core busy with giving it work.
-        free = max(1, machine.cores - sum(lane.jobs for lane in found))
-        here = replace(context, device="cpu", encoding_device=context.device)
-        threads = threads_wanted(heads, plugins, here)
-        found.append(Lane(heads, here, Machine("cpu", free, 0).jobs(threads)))
-    return found
+        # A run on a GPU keeps one core busy.
+        free = max(1, machine.cores - sum(lane.jobs for lane in shared))
+        on_cores = replace(context, device="cpu", encoding_device=context.device)
+        threads = threads_wanted(heads, plugins, on_cores)
+        shared.append(Lane(heads, on_cores, Machine("cpu", free, 0).jobs(threads)))
+    return shared

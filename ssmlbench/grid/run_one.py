@@ -1,4 +1,4 @@
-"""Make one run, the same way on every engine, and count how the runs of a grid ended."""
+"""Makes one run, in the same way on every engine, and counts how the runs of a grid ended."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 JUDGE = "ssmlbench.runs.sealed_run:judge_process"
 TRAINING = "ssmlbench.runs.sealed_run:training_process"
 MAX_DEATHS = 2
-"""How often a run's processes may be killed from outside before it counts as failed."""
+"""A run has failed when its processes were killed from outside this often."""
 
 
 @dataclass
 class Summary:
-    """How a grid ended."""
+    """The numbers of runs that were done, had been done before, or failed."""
 
     done: int = 0
     already: int = 0
@@ -54,17 +54,17 @@ class Summary:
                 self.failed.append((spec, text))
 
     def counting(self, listener: Listener) -> Listener:
-        """The same listener, with every closing event counted here."""
+        """A listener that counts closing events here and calls `listener`."""
 
-        def note(spec: RunSpec, event: Event) -> None:
+        def count(spec: RunSpec, event: Event) -> None:
             self.count(spec, event)
             listener(spec, event)
 
-        return note
+        return count
 
 
-def not_made(specs: Sequence[RunSpec], context: RunContext, listener: Listener) -> list[RunSpec]:
-    """The runs that are not finished; the listener gets AlreadyDone for the others."""
+def unfinished(specs: Sequence[RunSpec], context: RunContext, listener: Listener) -> list[RunSpec]:
+    """The unfinished runs; the listener gets AlreadyDone for the others."""
     waiting = []
     for spec in specs:
         if RunFolder.of(context.results, spec).finished:
@@ -93,14 +93,14 @@ def run_one(spec: RunSpec, plugins: Plugins, context: RunContext, notify: Notify
 
 
 def get_ready() -> None:
-    """Start the process from which runs are forked, so that its imports are done when it is needed."""
+    """Start the process from which runs are forked, so that its imports are done in time."""
     from ssmlbench.runs.fork_server import fork_server
 
     fork_server()
 
 
 def can_be_sealed(plugins: Plugins) -> bool:
-    """Whether other processes can load the plugins: not if one is a class in this one's memory."""
+    """Whether other processes can load the plugins: not if one is defined in this process."""
     return not plugins.in_memory
 
 
@@ -115,7 +115,7 @@ def run_here(spec: RunSpec, plugins: Plugins, context: RunContext, notify: Notif
 
 
 def record_failure(spec: RunSpec, context: RunContext, error: Exception) -> Failed:
-    """Write the reason to the run's folder; the run's last event."""
+    """Write the reason to the run's folder. Returns the run's last event."""
     expected = isinstance(error, UserError | RunFailed)
     text = str(error) if expected else f"{type(error).__name__}: {error}"
     RunFolder.of(context.results, spec).record_failure(spec, text, traceback.format_exc())
@@ -123,7 +123,7 @@ def record_failure(spec: RunSpec, context: RunContext, error: Exception) -> Fail
 
 
 class SealedRun:
-    """A run that is made in processes of its own, and the pipe to them."""
+    """A run in its own processes, and the pipe to them."""
 
     def __init__(
         self, spec: RunSpec, plugins: Plugins, context: RunContext, gpu: str | None = None
@@ -134,12 +134,12 @@ class SealedRun:
         self._plugins = plugins
         self._gpu = gpu
         self._folder = RunFolder.of(context.results, spec)
-        self._before: tuple[int, int] | None = None  # of the result, when the run was started
-        self._first: list[Event] = []  # told before what the processes say
+        self._before: tuple[int, int] | None = None  # the result's stamp when the run was started
+        self._first: list[Event] = []  # returned before the events of the processes
         self._deaths = 0
         self._failed: Failed | None = None
         self.pipe: Connection | None = None  # None: it could not be started
-        self._told = False  # to stop
+        self._asked_to_stop = False
         self._start()
 
     def next_event(self) -> Event:
@@ -158,7 +158,7 @@ class SealedRun:
         if not isinstance(message, Died):
             event: Event = message
             return event
-        self._folder.drop_result_since(self._before)  # who kills the judge may have forged one
+        self._folder.drop_result_since(self._before)  # a plugin that kills the judge may forge one
         self._deaths += 1
         if self._deaths < MAX_DEATHS:
             self.stop()
@@ -169,14 +169,14 @@ class SealedRun:
         return Failed(text)
 
     def ask_to_stop(self) -> None:
-        """Have the processes save and end, if they are still there. `stop` waits for them."""
-        if self.pipe is not None and not self._told:
-            self._told = True
+        """Have the processes save and end, if they are still running. `stop` waits for them."""
+        if self.pipe is not None and not self._asked_to_stop:
+            self._asked_to_stop = True
             with suppress(OSError):
                 self.pipe.send_bytes(b"stop")
 
     def stop(self) -> None:
-        """End the processes if they are still there, and wait until they are gone."""
+        """End the processes if they are still running, and wait until they have ended."""
         if self.pipe is None:
             return
         self.ask_to_stop()
@@ -194,7 +194,7 @@ class SealedRun:
 
         try:
             task = open_task(self.spec, self._plugins)
-            task.verify_inputs()  # here, once: every run has processes of its own
+            task.verify_inputs()  # once, in this process: every run has new processes
             for file in self._plugins.files:
                 if tried := attempts_of(file):
                     raise RunFailed(f"{file}: its code {tried[0]}: labels are sealed")
@@ -216,7 +216,7 @@ class SealedRun:
         )
         try:
             self.pipe = fork_server().fork(JUDGE, TRAINING, request)
-            self._told = False
+            self._asked_to_stop = False
         except OSError as error:
             reason = RunFailed(f"no process could be started for it: {error}")
             self._failed = record_failure(self.spec, self.context, reason)

@@ -81,7 +81,7 @@ def state_of(results: Path, spec: RunSpec) -> RunState | None:
 
 
 def _state(path: Path, queued: Queued | None) -> RunState | None:
-    if os.path.lexists(f"{path}/result.json"):  # of most runs: to list their folders takes longer
+    if os.path.lexists(f"{path}/result.json"):  # first: most runs are done, and listing is slower
         return _run_state(path, "done")
     names = _names(path)
     progress = error = None
@@ -129,7 +129,7 @@ def _running(path: Path, progress: RunProgress) -> RunState:
 
 
 def _stopped(path: Path, progress: RunProgress) -> RunState:
-    # What was made after the last checkpoint is lost. An older version saved every epoch.
+    # Epochs after the last checkpoint are lost. An older version saved every epoch.
     saved = progress.epoch if progress.saved is None else progress.saved
     epoch = saved if RunFolder(path).checkpoint_file.exists() else 0
     return _run_state(path, "stopped", epoch=epoch, epochs=progress.epochs, where=progress.host)
@@ -141,7 +141,7 @@ def _queued_state(entry: Queued) -> RunState:
 
 
 def _run_state(path: Path, state: str, name: str = "", **facts: Any) -> RunState:
-    """A state under the names that the path holds; spec.json has the method's hyper-parameters."""
+    """A state with the names in the run's path; spec.json has the method's hyper-parameters."""
     dataset, regime, method = path.parts[-4:-1]
     seed, _, digest = path.name.partition("-")
     note = ""
@@ -155,7 +155,7 @@ def _run_state(path: Path, state: str, name: str = "", **facts: Any) -> RunState
 
 
 def _names(folder: Path) -> set[str]:
-    """The names in a run's folder; none if it was removed since it was listed, as a failed run's is."""
+    """The names in a run's folder; none if the folder was removed meanwhile, as after a failure."""
     try:
         return set(os.listdir(folder))  # noqa: PTH208 (a Path makes one of each)
     except (FileNotFoundError, NotADirectoryError):

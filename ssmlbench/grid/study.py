@@ -1,9 +1,9 @@
 """Equal-budget tuning: every method gets the same number of randomly drawn configurations.
 
-They are judged on labelled rows that are held out of training; the test set is not opened. A trial is
-a run like any other, in a results folder of its own (`.tune` in the results folder): the same engines
-make it, resume it when it was killed, and never make it twice. A study is the record of N trials of one
-cell of a grid; `run --tuned` takes the winner, whatever the run's seed.
+They are judged on labelled rows that are held out of training; the test set is not opened. A trial is a
+normal run in its own results folder (`.tune` in the results folder): the same engines make it, resume it
+when it was killed, and never make it twice. A study is the record of N trials of one cell of a grid;
+`run --tuned` takes the winner, whatever the run's seed.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class Study:
     """The search of one cell: its spec, the ranges to draw from, and the number of trials."""
 
     base: RunSpec  # the run as requested; its seed draws the rows and the configurations
-    # fields of the spec that its recipe searches, and the hyper-parameters with a range, if not set
+    # the spec's fields that its recipe searches, and the method's free hyper-parameters
     space: dict[str, Search]
     trials: int
 
     @classmethod
     def of(cls, base: RunSpec, plugins: Plugins, trials: int) -> Study:
-        """Search what the recipe lets be searched, and every hyper-parameter with a range.
+        """The study of a cell: it searches the recipe's fields and every hyper-parameter with a range.
 
-        Hyper-parameters that were set keep their values.
+        Hyper-parameters that the user set keep their values.
         """
         declared = ranges(plugins.methods[base.method].Config)
         free = {name: search for name, search in declared.items() if name not in base.changed}
@@ -91,7 +91,7 @@ class Study:
         return [self.spec(trial) for trial in range(self.trials)]
 
     def file(self, results: Path) -> Path:
-        """Where the study's record is written."""
+        """The file of the study's record."""
         base = self.base
         name = f"{base.seed}-{self.spec(0).hash}-{self.trials}.json"
         return studies_folder(results, base) / name
@@ -110,7 +110,7 @@ def with_drawn(base: RunSpec, drawn: Mapping[str, Any]) -> RunSpec:
 
 
 def studies_folder(results: Path, spec: RunSpec) -> Path:
-    """Where the records of the studies of a spec's cell are."""
+    """The folder with the records of the studies of a spec's cell."""
     cell = (spec.dataset, spec.regime_label, spec.method, "studies")
     return trials_root(results).joinpath(*cell)
 
@@ -119,7 +119,7 @@ def studies_folder(results: Path, spec: RunSpec) -> Path:
 
 
 def held_out_note(base: RunSpec, plugins: Plugins) -> str:
-    """How many rows the trials of a cell are judged on; an error if those can judge nothing."""
+    """A line on the rows that judge the trials of a cell; an error if they have no positive label."""
     from ssmlbench.protocol.observation import observe
     from ssmlbench.runs.execute import open_task
 
@@ -179,8 +179,8 @@ def close(study: Study, results: Path) -> list[Record] | None:
 
 def winner(records: Sequence[Record]) -> Record | None:
     """The best trial, the earlier one of equals; None if all diverged."""
-    sound = [record for record in records if not record.diverged]
-    return max(sound, key=lambda record: (record.map, -record.trial), default=None)
+    finite = [record for record in records if not record.diverged]
+    return max(finite, key=lambda record: (record.map, -record.trial), default=None)
 
 
 def _space_text(space: dict[str, Search]) -> dict[str, str]:
@@ -191,7 +191,7 @@ def _space_text(space: dict[str, Search]) -> dict[str, str]:
 
 
 def tuned_specs(specs: Sequence[RunSpec], plugins: Plugins, results: Path) -> list[RunSpec]:
-    """The specs with their cells' winners filled in. Every cell must have had as many trials."""
+    """The specs with the winners of their cells. All cells must have had the same number of trials."""
     tuned = [_tuned(spec, plugins, results) for spec in specs]
     counts = Counter(spec.tuned["trials"] for spec in tuned)
     if len(counts) > 1:
@@ -288,7 +288,7 @@ def _close_again(file: Path, spec: RunSpec, plugins: Plugins, results: Path) -> 
 
 
 def _cell(spec: RunSpec) -> dict[str, Any]:
-    """All that a study must share with a run: everything but the seed."""
+    """The values that a study must share with a run: all but the seed."""
     values = spec.portable()
     del values["seed"]
     return values

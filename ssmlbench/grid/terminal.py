@@ -1,7 +1,7 @@
-"""A terminal that only the display writes to: what others write comes out as lines above the table.
+"""A terminal that only the display writes to: other output appears as lines above the table.
 
 A live table is redrawn by moving the cursor up. A line that a worker process, a library or a plugin's
-`print` writes in between would move the cursor too: lines were overwritten, and headers left behind.
+`print` writes in between would move the cursor too, and spoil the table.
 """
 
 from __future__ import annotations
@@ -55,29 +55,29 @@ class OwnTerminal:
         self._screen.close()
 
     def _pass_on(self) -> None:
-        """Hand over whole lines; what is left without an end comes when the display ends."""
+        """Hand over whole lines; an unfinished last line comes when the display ends."""
         rest = b""
         while True:
             ready = select.select([self._read], [], [], 0.1)[0]
             if not ready and self._stopped.is_set():  # a child may hold its end open for longer
                 break
-            found = os.read(self._read, 65536) if ready else None
-            if found == b"":
+            output = os.read(self._read, 65536) if ready else None
+            if output == b"":
                 break
-            *lines, rest = (rest + (found or b"")).split(b"\n")
+            *lines, rest = (rest + (output or b"")).split(b"\n")
             for line in lines:
                 self._hand_over(line)
         self._hand_over(rest)
 
     def _hand_over(self, line: bytes) -> None:
-        # A progress bar redraws its line after each \r: only the last state is worth a line.
+        # A progress bar redraws its line after each \r: only its last state is shown.
         text = line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace").rstrip()
         if text:
             self._write(text)
 
 
 def owns_terminal(console: Console) -> bool:
-    """Whether the console writes to this process's terminal, so that others can disturb it."""
+    """Whether the console writes to this process's terminal, which other processes may write to."""
     try:
         return console.is_terminal and os.isatty(STREAMS[0]) and console.file.fileno() == STREAMS[0]
     except (OSError, ValueError, AttributeError):  # a text buffer has no descriptor

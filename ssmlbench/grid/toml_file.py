@@ -30,7 +30,7 @@ WHERE_KEYS = (
     "data-dir", "skip-bad", "quiet", "dry-run", "grid", "time-limit", "log", "micro-batch",
     "checkpoint-activations", "gpus", "keep-features",
 )  # fmt: skip
-"""Options of `run` that say where and how runs are made, without the engines': no keys of a grid."""
+"""Options of `run` that say where and how runs are made (without the engines' own): no keys of a grid."""
 
 BY_KEY = {option.key: option for option in OPTIONS.values()}
 AXES = {key: option for key, option in BY_KEY.items() if option.axis}
@@ -40,7 +40,7 @@ TYPE_NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "tr
 
 
 def read_grid(file: Path) -> GridRequest:
-    """The request that the file holds."""
+    """The request in a grid file."""
     tables = read_toml(file, f"--grid {file}")
     found: dict[str, Any] = {}
     for written, value in tables.items():

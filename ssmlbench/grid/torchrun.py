@@ -1,7 +1,7 @@
-"""Commands of which torchrun has started copies: the first one makes the runs, the others end.
+"""Support for torchrun: of the copies of a command, the first one makes the runs, the others end.
 
-The processes that share a run are started by the run itself, after its labels are locked. From torchrun
-comes their number.
+The run itself starts the processes that share it, after its labels are sealed; torchrun only sets their
+number.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ssmlbench.core.errors import UserError
 
 @dataclass(frozen=True)
 class Copies:
-    """What torchrun says about this process."""
+    """The copies of this command that torchrun has started."""
 
     count: int = 1  # on all machines
     here: int = 1  # on this machine
-    number: int = 0  # of this one
+    number: int = 0  # the rank of this copy
 
     @property
     def leads(self) -> bool:
@@ -27,7 +27,7 @@ class Copies:
 
     @classmethod
     def of_environment(cls) -> Copies:
-        """As the environment has it; one copy without torchrun."""
+        """Read from torchrun's environment variables; one copy without torchrun."""
         if "TORCHELASTIC_RUN_ID" not in os.environ:
             return cls()
         names = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK")
@@ -37,7 +37,7 @@ class Copies:
         return cls(int(count), int(here), int(number))
 
     def devices(self, gpus: int) -> int:
-        """Devices that share each run. gpus: as typed, 1 if it was not."""
+        """The number of devices that share each run. gpus: the value of --gpus, 1 by default."""
         if self.count == 1:
             return gpus
         if self.here != self.count:

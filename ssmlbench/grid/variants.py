@@ -41,12 +41,12 @@ def ablations(request: GridRequest, plugins: Plugins) -> list[Variant]:
             f"method {name} declares no ablations; {', '.join(having)} do. A method declares them next to "
             "its Config: docs/plugins.md"
         )
-    found = [Variant(BASE, request, {})]
+    variants = [Variant(BASE, request, {})]
     for variant, values in declared.items():
         changes = {key: as_typed(value) for key, value in values.items() if key != "method"}
         other = str(values.get("method", name))
-        found.append(Variant(variant, _changed(request, other, changes), changes))
-    return found
+        variants.append(Variant(variant, _changed(request, other, changes), changes))
+    return variants
 
 
 def values_of(
@@ -108,10 +108,10 @@ def _spread(cls: Any, parameter: str, name: str) -> list[str]:
     return [as_typed(value) for value in sorted({*rounded, default})]
 
 
-def _one_method(request: GridRequest, plugins: Plugins, what: str) -> tuple[str, Any]:
+def _one_method(request: GridRequest, plugins: Plugins, analysis: str) -> tuple[str, Any]:
     methods = request.values.get("method", ())
     if len(methods) != 1:
-        raise UserError(f"analyse {what} is of one method: --method bbam")
+        raise UserError(f"analyse {analysis} is of one method: --method bbam")
     return methods[0], plugins.methods[methods[0]]
 
 

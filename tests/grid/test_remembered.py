@@ -53,7 +53,7 @@ def test_a_grid_that_is_made_is_told_without_torch_in_the_same_words(
     tmp_path: Path, grid: list[str], ssmlbench: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ssmlbench(*grid).returncode == 0
-    monkeypatch.setattr("ssmlbench.grid.remembered.RememberedGrid.all_made", lambda self: None)
+    monkeypatch.setattr("ssmlbench.grid.remembered.RememberedGrid.finished_runs", lambda self: None)
     planned = ssmlbench(*grid).stdout
     monkeypatch.undo()
     assert planned.count("already done") == 4

@@ -1,4 +1,4 @@
-"""Where the runs of a grid are made. Every module of this folder that defines an `Engine` adds one."""
+"""The engines, which make the runs of a grid. Every module of this folder that defines an `Engine` adds one."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Listener
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.queue_file import queued
-from ssmlbench.grid.run_one import Summary, not_made
+from ssmlbench.grid.run_one import Summary, unfinished
 from ssmlbench.grid.torchrun import Copies
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ class EngineOption:
 
 @dataclass(frozen=True)
 class GridPlan:
-    """The runs an engine is given, and how it will make them."""
+    """The runs for an engine, and how it will make them."""
 
     specs: Sequence[RunSpec]
     plugins: Plugins
     context: RunContext
     jobs: int | None = None  # runs at a time; None: as many as the engine's machines can take
-    notes: tuple[str, ...] = ()  # what the user should know before it starts
+    notes: tuple[str, ...] = ()  # warnings for the user before it starts
 
 
 @dataclass
@@ -102,9 +102,9 @@ class Engine(ABC):
             )
 
     def plan(self, specs: Sequence[RunSpec], plugins: Plugins, context: RunContext) -> GridPlan:
-        """Decide how many runs are made at a time, and what each gets of its machine.
+        """Decide how many runs are made at a time, and the share of its machine that each gets.
 
-        How many cores that machine has for threads that decode, it finds itself.
+        The machine that makes a run decides on the threads for decoding.
         """
         return GridPlan(specs, plugins, replace(context, workers=self.workers), self.jobs)
 
@@ -114,13 +114,13 @@ class Engine(ABC):
 
 
 class WaitingEngine(Engine):
-    """An engine that stays until its runs have ended."""
+    """An engine that waits until its runs have ended."""
 
     def run(self, plan: GridPlan, listener: Listener) -> Summary:
         """Make every run that is not finished, and count how they ended."""
         summary = Summary()
         count = summary.counting(listener)
-        waiting = not_made(plan.specs, plan.context, count)
+        waiting = unfinished(plan.specs, plan.context, count)
         if waiting:
             with queued(plan.context.results, waiting, self.name):
                 self.make(replace(plan, specs=waiting), count)
@@ -130,6 +130,6 @@ class WaitingEngine(Engine):
     def make(self, plan: GridPlan, listener: Listener) -> None:
         """Make the plan's runs, none of which is finished; the listener gets every event.
 
-        `ssmlbench.grid.run_one.run_one` makes one run in this process and returns its last event;
-        `RunPayload.run` does the same on a machine that has neither the plugins nor the settings.
+        `ssmlbench.grid.run_one.run_one` makes one run and returns its last event; `RunPayload.run` does
+        the same on a machine that has neither the plugins nor the settings.
         """

@@ -80,7 +80,7 @@ class LocalEngine(WaitingEngine):
             jobs = 1
         workers = max(1, machine.cores // jobs) if self.workers is None else self.workers
         notes = []
-        # The same whatever --jobs is: the number of threads changes the last bits of a run.
+        # Independent of --jobs: the number of threads changes the last bits of a run.
         context = replace(
             context, workers=workers, cores=max(1, machine.cores // max(1, machine.gpus))
         )
@@ -120,7 +120,7 @@ class LocalEngine(WaitingEngine):
 
 @dataclass
 class Running:
-    """A run that is being made, and its place among those of its lane, which decides the GPU."""
+    """A run that is being made, and its slot in its lane, which decides the GPU."""
 
     run: SealedRun
     lane: int
@@ -156,7 +156,7 @@ class RunPool:
                 left.run.stop()
 
     def _start_more(self) -> bool:
-        """Start what the machine has room for; whether a run is being made."""
+        """Start as many runs as the machine has room for. Returns whether any run is being made."""
         for number, (lane, waiting) in enumerate(zip(self.lanes, self.waiting, strict=True)):
             while waiting and len(self.running) < self.jobs:
                 taken = {one.slot for one in self.running if one.lane == number}
@@ -179,5 +179,5 @@ class RunPool:
 
 
 def in_its_process(context: RunContext) -> RunContext:
-    """The context in a process that sees one GPU: that one is its first."""
+    """The context for a process that sees one GPU, as its first."""
     return replace(context, device=context.device.partition(":")[0])

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from ssmlbench.runs.context import RunContext
 
 RETRIES = 3
-"""Workers a run may lose before it counts as failed: machines of a cluster come and go."""
+"""Workers that a run may lose before it counts as failed: machines of a cluster come and go."""
 POLL_SECONDS = 0.5
-"""How often the folders of the runs under way are read."""
+"""The time between two readings of the folders of running runs."""
 CONNECT_SECONDS = 10.0
 STORE_BYTES = 100 * 2**20
 """Ray's shared memory on a cluster started here: tasks pass nothing but specs."""
@@ -101,9 +101,9 @@ def make_run(payload: RunPayload, spec: Mapping[str, Any]) -> list[Event]:
 
 
 def with_share(context: RunContext, resources: Mapping[str, float]) -> RunContext:
-    """The context with the threads that decode: the cores to each of the cluster's GPUs.
+    """The context with the number of decoding threads: the cluster's cores per GPU.
 
-    Without GPUs, or with a number typed, it stays as it is.
+    Without GPUs, or if the user gave a number, it stays as it is.
     """
     gpus = resources.get("GPU", 0)
     if context.workers is not None or not gpus or context.device == "cpu":
@@ -181,7 +181,7 @@ class _Tasks:
 
 
 def events_between(before: RunProgress, now: RunProgress) -> list[Event]:
-    """What happened to a run between two readings of its progress.json."""
+    """The events of a run between two readings of its progress.json."""
     events: list[Event] = []
     if before.began != now.began:  # started again, maybe on another machine
         before = RunProgress()

@@ -27,7 +27,7 @@ from ssmlbench.grid.engines.base import Engine, EngineOption, GridPlan, Submissi
 from ssmlbench.grid.payload import RunPayload
 from ssmlbench.grid.queue_file import queue_files, queue_folder, remove_queue, sweep, write_queue
 from ssmlbench.grid.resources import threads_wanted
-from ssmlbench.grid.run_one import not_made
+from ssmlbench.grid.run_one import unfinished
 from ssmlbench.runs.folder import RunFolder
 
 ARRAY_RUNS = 1000
@@ -61,7 +61,7 @@ class Job:
                     display.report(spec, event)
                     events.append(event)
         finally:
-            if self._queued_again:  # the run has written of its progress when it saved its state
+            if self._queued_again:  # the run wrote its progress again when it saved its state
                 self._forget_progress()
         return events
 
@@ -74,7 +74,7 @@ class Job:
         return DelayedSubmission(self)
 
     def _forget_progress(self) -> None:
-        """A run that is queued again has not stopped."""
+        """Delete the progress files, so that runs that are queued again do not look stopped."""
         for spec in self.specs:
             folder = RunFolder.of(self.payload.context.results, RunSpec.from_dict(spec))
             folder.progress_file.unlink(missing_ok=True)
@@ -107,7 +107,7 @@ class SlurmEngine(Engine):
             raise UserError(f"--slurm cluster={cluster}: must be slurm or local")
         results = plan.context.results
         submission = Submission(logs=results / ".slurm")
-        not_finished = not_made(plan.specs, plan.context, listener)
+        not_finished = unfinished(plan.specs, plan.context, listener)
         submission.already = len(plan.specs) - len(not_finished)
         with_slurm = underway(results)
         waiting = [s for s in not_finished if RunFolder.of(results, s).path not in with_slurm]
@@ -125,7 +125,9 @@ class SlurmEngine(Engine):
         payload = RunPayload.of(plan.plugins, plan.context)
         previous = None
         for chunk in _chunks(plan.specs, cluster, plan.jobs):
-            if previous and plan.jobs:  # otherwise every array would make so many at a time
+            if (
+                previous and plan.jobs
+            ):  # --jobs limits one array: the arrays must not run in parallel
                 executor.update_parameters(dependency=f"afterany:{previous}")
             names = _submit_array(submitit, executor, [Job(payload, runs) for runs in chunk])
             previous = names[0].partition("_")[0]
@@ -139,7 +141,7 @@ class SlurmEngine(Engine):
 def _chunks(
     specs: Sequence[RunSpec], cluster: str, jobs: int | None
 ) -> Iterator[list[list[RunSpec]]]:
-    """Arrays of jobs of runs. A job makes one run; without Slurm's queue, its share of them all."""
+    """Arrays of jobs, each a list of runs: one run per job; with `cluster=local`, its share of all."""
     if cluster == "local":
         count = min(jobs or 1, len(specs))
         yield [list(specs[i::count]) for i in range(count)]
@@ -180,14 +182,14 @@ def _executor(
     own = {"job_name": "ssmlbench", "time": MINUTES, "cpus_per_task": threads}
     own |= {"array_parallelism": jobs} if jobs else {}
     own |= {key: value for key, value in parameters.items() if key in known}
-    # What submitit has no name for goes to sbatch as it is.
+    # Options that submitit does not know go to sbatch as they are.
     more = {k.replace("_", "-"): v for k, v in parameters.items() if k not in known}
     executor.update_parameters(**own, additional_parameters=more)
     return executor
 
 
 def parse_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """The --slurm texts as submitit takes them: numbers as numbers, time in minutes."""
+    """The --slurm texts as parameters of submitit: numbers as numbers, time in minutes."""
     parsed: dict[str, Any] = {}
     for key, text in options.items():
         name = key.replace("-", "_")
@@ -218,7 +220,7 @@ def minutes(text: str) -> int:
 
 
 def _submit_array(submitit: Any, executor: Any, jobs: Sequence[Job]) -> list[str]:
-    """The names Slurm gives them."""
+    """Submit jobs as one array. Returns the names that Slurm gives them."""
     try:
         with redirect_stderr(io.StringIO()), executor.batch():  # submitit prints what it raises
             submitted = [executor.submit(job) for job in jobs]
@@ -230,9 +232,9 @@ def _submit_array(submitit: Any, executor: Any, jobs: Sequence[Job]) -> list[str
 
 
 def underway(results: Path) -> set[Path]:
-    """The folders of the runs that jobs submitted earlier will still make, or are making.
+    """The folders of the runs of earlier jobs that are still queued or running.
 
-    Queue files of jobs that are gone are deleted.
+    Queue files of jobs that have ended are deleted.
     """
     sweep(results)
     slurm_jobs = _SlurmJobs()
@@ -273,5 +275,5 @@ def _process_exists(pid: int) -> bool:
         os.kill(pid, 0)
     except OSError:
         return False
-    stat = Path(f"/proc/{pid}/stat")  # where there is one: a process nobody waited for is over too
+    stat = Path(f"/proc/{pid}/stat")  # on Linux: a zombie process has ended too
     return not (stat.is_file() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
