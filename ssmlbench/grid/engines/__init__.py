@@ -1,4 +1,4 @@
-"""The engines, which make the runs of a grid. Every module of this folder that defines an `Engine` adds one."""
+"""The engines, which make the runs of a grid: every module of this folder with an `Engine` adds one."""
 
 from __future__ import annotations
 
