@@ -1,1 +1,1 @@
-"""From a prepared data set to what a network reads: encoders, views, frozen features, scaling."""
+"""The inputs of a network, made from a prepared data set: encoders, views, frozen features, scaling."""

@@ -13,7 +13,7 @@ from ssmlbench.inputs.views import View, feature_dropout, identity
 
 
 class StoredFeatures(Protocol):
-    """The features of one view on disk, read as a tensor is."""
+    """The features of one view on disk, with the interface of a tensor for reading rows."""
 
     def __len__(self) -> int: ...
 
@@ -22,7 +22,7 @@ class StoredFeatures(Protocol):
         ...
 
     def scaled(self, scale: Callable[[Tensor], Tensor]) -> StoredFeatures:
-        """The same rows with every vector put through `scale` when it is read."""
+        """The same rows, with `scale` applied to every vector when it is read."""
         ...
 
 
@@ -40,7 +40,7 @@ class CachedInputs:
         draws: int,
         lazy: Mapping[str, Callable[[], ViewFeatures]] | None = None,
     ):
-        """Keep features by view, and load views that few methods use on their first use.
+        """Features by view; views that few methods use are loaded when they are first used.
 
         values: view → N × D half-precision features, N × 4 × D for patches. Strong views have N · R
         rows, a row's R draws one after the other.
@@ -59,7 +59,7 @@ class CachedInputs:
         return view_by_view(self, rows)
 
     def view(self, rows: RowNumbers, view: str, generator: Generator) -> Tensor:
-        """Cached features of the rows; of a strong view, one draw each with features dropped."""
+        """Cached features of the rows; for a strong view, one draw per row with feature dropout."""
         if view not in self.values:
             self.values[view] = self.lazy.pop(view)()
         strong = view.startswith("strong")

@@ -1,4 +1,4 @@
-"""Where decoded images are on disk, and which there are. Free of torch."""
+"""The folders of the cache of decoded images. Free of torch."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ class DecodedFolder(ShardFolder):
 
 
 def cached_images() -> list[DecodedFolder]:
-    """Everything in the cache of decoded images, complete or begun, by name."""
+    """The folders in the cache of decoded images, complete or not, by name."""
     return [DecodedFolder(path) for path in folders_in(decoded_root())]

@@ -16,17 +16,17 @@ from ssmlbench.data.task import ImageFiles
 Squares = NDArray[np.uint8]
 
 BLOCK_ROWS = 16
-"""Rows that a thread decodes before it takes up others."""
+"""Rows that a thread decodes at a time."""
 
 
 @dataclass(frozen=True)
 class SquareDecoder:
-    """Decodes the files of a split as 3 × size × size: what `Encoder.prepare` gives of them."""
+    """Decodes the files of a split to 3 × size × size, the same pixels as from `Encoder.prepare`."""
 
     files: ImageFiles
     size: int
     interpolation: str = "bilinear"
-    scaled: bool = False  # JPEG files are decoded at a smaller scale where that has enough pixels
+    scaled: bool = False  # decode JPEG files at a smaller scale if it has enough pixels
 
     def __len__(self) -> int:
         return len(self.files)
@@ -43,7 +43,7 @@ class SquareDecoder:
 
     @property
     def key(self) -> dict[str, Any]:
-        """Everything the pixels depend on beside the files: other libraries round otherwise."""
+        """Everything that the pixels depend on besides the files: libraries differ in rounding."""
         from PIL import __version__, features
 
         jpeg = features.version("libjpeg_turbo") or features.version("jpg")

@@ -1,4 +1,4 @@
-"""Where cached features are on disk, and which there are. Free of torch."""
+"""The folders of the cache of features. Free of torch."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class FeatureFolder(ShardFolder):
 
     @property
     def state_file(self) -> Path:
-        """What a fitted encoder learnt; beside the plain view of the training rows only."""
+        """The state of a fitted encoder; only beside the plain view of the training rows."""
         return self.path / "encoder.safetensors"
 
     def damaged_state(self) -> list[DamagedFile]:
-        """Find what is wrong with the state of a fitted encoder, if it is there."""
+        """The damage of a fitted encoder's state, if there is one."""
         return failures(verify_placed_stamp, self.state_file) if self.state_file.is_file() else []
 
 
 def cached_features() -> list[FeatureFolder]:
-    """Everything in the cache of features, complete or begun, by name."""
+    """The folders in the cache of features, complete or not, by name."""
     return [FeatureFolder(path) for path in folders_in(features_root())]

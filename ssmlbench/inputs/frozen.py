@@ -1,8 +1,7 @@
-"""The frozen-feature cache: an encoder runs once over each split and view, every later run reads.
+"""The cache of frozen features: an encoder runs once over each split and view, and later runs read them.
 
 Files under <cache>/features/<data set>-<split>-<view>-<key>/: shards of half-precision rows, each with
-a checksum, and about.json last; a damaged one is computed again. What is trained on the features is not
-in here.
+a checksum, and about.json last; a damaged shard is computed again. Nothing here is trained.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ VERSION = 2
 """Raised when the same encoder, options and rows would give other features, or files of another form."""
 
 SHARD_ROWS = 1024
-"""Rows of a file of features: a kill loses at most the work on one such file."""
+"""Rows of a shard: a kill loses at most the work on one."""
 
 
 @dataclass
 class FrozenEncoder:
-    """An encoder that is not trained, on one task. It is built for the first view not in the cache."""
+    """A frozen encoder on one task. It is built when a view is not in the cache."""
 
     spec: RunSpec
     encoder: type[Encoder]
@@ -68,10 +67,10 @@ class FrozenEncoder:
     _built: Encoder | None = field(default=None, init=False)
 
     def inputs(self, split: str) -> CachedInputs:
-        """Every view of the training rows, the plain view of other splits; what is missing is computed.
+        """Every view of the training rows, and the plain view of other splits; computed if missing.
 
-        An estimator has the plain view only. Views of patches are loaded, and if need be computed,
-        when a method uses one.
+        An estimator has the plain view only. Views of patches are loaded or computed when a method
+        uses one.
         """
         views = self.views
         values = {"plain": self._view(split, "plain")}
@@ -86,7 +85,7 @@ class FrozenEncoder:
         return CachedInputs(values, self.draws, lazy)
 
     def _view(self, split: str, view: str) -> ViewFeatures:
-        """The features of a view; a row's draws of a strong view follow one another."""
+        """The features of a view; the draws of a row's strong view are consecutive."""
         draws = self.draws if view.startswith("strong") else 1
         folders = [self.computed(split, view, draw) for draw in range(draws)]
         if sum(folder.bytes for folder in folders) > MAPPED_BYTES:
@@ -104,7 +103,7 @@ class FrozenEncoder:
 
     @property
     def draws(self) -> int:
-        """R: how often the strong view of a row is drawn; once, if every draw is the row itself."""
+        """R, the number of draws of a row's strong view; 1 if every draw is the row itself."""
         return 1 if self._strong_is_plain else self.spec.strong_views or 1
 
     @property
@@ -114,7 +113,7 @@ class FrozenEncoder:
 
     @cached_property
     def fitted(self) -> type[Encoder]:
-        """The encoder; one that is fitted learns from the training rows first, or reads the cache."""
+        """The encoder; one that has to be fitted is fitted on the training rows, or read from the cache."""
         if not self.encoder.fitted:
             return self.encoder
         folder = self.folder("train", "plain", 0)
@@ -125,7 +124,7 @@ class FrozenEncoder:
         return self.encoder.with_state(load_file(folder.state_file))
 
     def _fit(self, folder: FeatureFolder) -> None:
-        """Fit the encoder, unless that is done; the caller holds the folder's lock."""
+        """Fit the encoder, unless it is fitted; the caller holds the folder's lock."""
         if folder.state_file.is_file():
             return
         self.notify(Encoding("fitting", 0, self.task.card.rows["train"]))
@@ -141,7 +140,7 @@ class FrozenEncoder:
         return EncoderOptions.of(self.spec)
 
     def key(self, split: str, view: str, draw: int) -> dict[str, Any]:
-        """Everything the features depend on. A model is known by its weights, not by its folder."""
+        """Everything that the features depend on. A model counts by its weights, not by its folder."""
         spec, card = self.spec, self.task.card
         return {
             "version": VERSION,
@@ -160,14 +159,14 @@ class FrozenEncoder:
 
     @property
     def _arithmetic(self) -> dict[str, Any]:
-        """What changes the last bits of features: the CPU's, in float32, are those without a name."""
+        """The settings that change the last bits of features; empty for float32 on a CPU."""
         if self.device.type == "cpu":
             return {}
         spec = self.spec
         return {"device": self.device.type, "precision": spec.precision, "fast": spec.fast}
 
     def folder(self, split: str, view: str, draw: int) -> FeatureFolder:
-        """Where the features of one view of one split are kept."""
+        """The folder of one view of one split."""
         key = self.key(split, view, draw)
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
         name = f"{view}{draw}" if view.startswith("strong") else view
@@ -184,10 +183,10 @@ class FrozenEncoder:
         return _in_memory(self.computed(split, view, draw))
 
     def computed(self, split: str, view: str, draw: int = 0) -> FeatureFolder:
-        """Where the features of one draw of a view are; computed first if they are missing."""
+        """The folder of one draw of a view; its features are computed if they are missing."""
         folder = self.folder(split, view, draw)
         if not folder.complete or folder.damaged():
-            _ = self.fitted  # first, since it takes the lock of one of these folders itself
+            _ = self.fitted  # first: it takes the lock of one of these folders
             with self._locked(folder, _name(split, view, draw)), all_cores():
                 # Another process may have computed them meanwhile.
                 if self._discard(folder.damaged(), folder) or not folder.complete:
@@ -195,12 +194,12 @@ class FrozenEncoder:
         return folder
 
     def _discard(self, damaged: list[DamagedFile], folder: FeatureFolder) -> bool:
-        """Delete damaged files, which the caller makes again; whether there are any."""
+        """Delete damaged files, which the caller makes again. Returns whether there were any."""
         return folder.discard(damaged, self.notify, "computed")
 
-    def _locked(self, folder: FeatureFolder, what: str) -> AbstractContextManager[None]:
-        """Make the folder, and hold it for this process."""
-        return folder.locked(self.notify, f"waits for features another run computes ({what})")
+    def _locked(self, folder: FeatureFolder, part: str) -> AbstractContextManager[None]:
+        """Make the folder, and lock it for this process. part: for the message while waiting."""
+        return folder.locked(self.notify, f"waits for features another run computes ({part})")
 
     def _compute(self, folder: FeatureFolder, split: str, view: str, draw: int) -> None:
         inputs = self._raw(split)
@@ -227,7 +226,7 @@ class FrozenEncoder:
     def _check_weights_again(self, folder: FeatureFolder, shards: int) -> None:
         """Make sure that the weights are still those of the key, before the entry becomes valid.
 
-        An encoder may map its file into memory: then a change of the file has reached the features.
+        An encoder may map its file into memory: a change of the file would then change the features.
         """
         try:
             check_weights(self.encoder, self.spec)
@@ -240,7 +239,7 @@ class FrozenEncoder:
     def _encoded(
         self, inputs: SplitInputs, view: str, draw: int, shards: list[int]
     ) -> Iterator[tuple[int, HalfPrecisionFeatures]]:
-        """Yield the features of each shard; a random view depends on its rows and draw alone.
+        """Yield the features of each shard; a random view depends only on its rows and draw.
 
         On a GPU a shard is read back while the next one is computed.
         """
@@ -281,7 +280,7 @@ class FrozenEncoder:
     def _checked(
         self, shard: int, fetch: Callable[[], Tensor]
     ) -> tuple[int, HalfPrecisionFeatures]:
-        """A shard and its features, which have to be finite."""
+        """A shard and its features; a RunFailed unless they are finite."""
         whole = fetch()
         if not whole.isfinite().all():
             raise RunFailed(
@@ -291,7 +290,7 @@ class FrozenEncoder:
         return shard, whole.numpy()
 
     def _raw(self, split: str) -> SplitInputs:
-        """The encoder's inputs; those of one split at a time are in memory."""
+        """The encoder's inputs; only one split at a time is in memory."""
         if self._loaded is None or self._loaded[0] != split:
             self._loaded = None  # free the other split's first
             reading = Reading(self.workers, self.decoded_cache, True, self.notify)
@@ -307,8 +306,8 @@ class FrozenEncoder:
 
 def frozen_network(encoder: type[Encoder], spec: RunSpec, example: Tensor) -> Encoder:
     """The encoder with the weights that the spec names, in eval mode."""
-    # Fixed seed, since all runs share the features; fork the generator, so that encoding in
-    # the middle of a run leaves the run's random numbers alone.
+    # A fixed seed, since all runs share the features; forked, so that encoding in the middle of a
+    # run does not change the run's random numbers.
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(stream_seed(0, "frozen network"))
         return load_encoder(encoder, spec, example).eval()
@@ -319,7 +318,7 @@ def _in_memory(folder: FeatureFolder) -> Tensor:
 
 
 def encoding_precision(device: torch.device, spec: RunSpec) -> AbstractContextManager[Any]:
-    """What a frozen encoder computes in: the precision asked for, and float32 on a CPU."""
+    """The autocast context of a frozen encoder: the spec's precision, and float32 on a CPU."""
     if device.type == "cpu" or spec.precision == "float32":
         return nullcontext()
     kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}[spec.precision]
@@ -332,7 +331,7 @@ def _name(split: str, view: str, draw: int) -> str:
 
 @contextmanager
 def all_cores() -> Iterator[None]:
-    """Use every core inside the block: other runs wait for features, however few threads this has."""
+    """Use every core inside the block, whatever the run's threads: other runs wait for the features."""
     threads = torch.get_num_threads()
     torch.set_num_threads(core_count())
     try:

@@ -1,4 +1,4 @@
-"""From the name of a split to the inputs a run trains on."""
+"""Loads the inputs of a run's splits."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ class SplitLoader:
         notify: Notify = lambda event: None,
         decoded_cache: bool = True,
     ):
-        """Say which splits of which task are loaded, and how.
+        """device: of a frozen encoder, which runs while a split is loaded. workers: decoding threads.
 
-        device: of a frozen encoder, which runs while a split is loaded. workers: threads that decode.
-        decoded_cache: whether decoded images are kept on disk.
+        decoded_cache: whether decoded images are cached on disk.
         """
         self.spec = spec
         self.encoder = encoder
@@ -43,11 +42,11 @@ class SplitLoader:
         self._scale: Scale | None = None
 
     def load(self, split: str) -> SplitInputs:
-        """The split as the run trains on it."""
+        """The inputs that the run trains on."""
         return self.scaled(split) if self.spec.scaling == "standard" else self.unscaled(split)
 
     def raw(self, split: str) -> SplitInputs:
-        """The split as the encoder takes it."""
+        """The inputs of the encoder."""
         options = EncoderOptions.of(self.spec)
         scaled = self.spec.scaled_decoding
         return prepared_inputs(self.encoder, options, self.task, split, self.reading, scaled)
@@ -57,7 +56,7 @@ class SplitLoader:
         return self.frozen.inputs(split)
 
     def unscaled(self, split: str) -> SplitInputs:
-        """The vectors that are scaled, if any: features under `--freeze`, else raw inputs."""
+        """The inputs before scaling: features under `--freeze`, else the encoder's inputs."""
         return self.features(split) if self.spec.freeze else self.raw(split)
 
     def scaled(self, split: str) -> SplitInputs:
@@ -71,7 +70,7 @@ class SplitLoader:
 
     @property
     def encoder_state(self) -> dict[str, Tensor]:
-        """What a fitted encoder learnt from the training inputs, by name."""
+        """The state of a fitted encoder, by name."""
         if not (self.spec.freeze and self.encoder.fitted):
             return {}
         state = self.frozen.fitted.state

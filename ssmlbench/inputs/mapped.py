@@ -1,4 +1,4 @@
-"""Large matrices of vectors and features, which stay on disk: rows are copied when they are read."""
+"""Large matrices of vectors and features that stay on disk: rows are copied when they are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from ssmlbench.inputs.splits import RowNumbers
 
 MAPPED_BYTES = 192 * 2**20
-"""Vectors of a split, or features of a view, that are larger are not read into memory."""
+"""Vectors of a split, or features of a view, stay on disk if they are larger."""
 
 
 class MappedRows:
@@ -48,9 +48,9 @@ class MappedRows:
 
 
 class MappedFeatures:
-    """One view's features on disk; a row's R draws count as rows one after the other.
+    """One view's features on disk; the R draws of a row are consecutive rows.
 
-    It is read as the tensor is that it stands for: N · R × D, or N · R × patches × D.
+    It reads like a tensor of N · R × D, or N · R × patches × D.
     """
 
     def __init__(
@@ -87,14 +87,14 @@ class MappedFeatures:
         return together
 
     def scaled(self, scale: Callable[[Tensor], Tensor]) -> MappedFeatures:
-        """The same rows with every vector put through `scale` when it is read."""
+        """The same rows, with `scale` applied to every vector when it is read."""
         return MappedFeatures(self.draws, self.patches, scale)
 
 
 def mapped_array(file: Path) -> npt.NDArray[Any]:
     """The array of an .npy file in the machine's byte order, mapped into memory.
 
-    Unlike NumPy's map it keeps no open file: a large split has thousands of them.
+    Unlike NumPy's map it keeps no file open: a large split has thousands of files.
     """
     with file.open("rb") as opened:
         np.lib.format.read_magic(opened)

@@ -1,4 +1,4 @@
-"""Raw rows of a data set → the inputs of a split, as an encoder takes them."""
+"""Prepares the raw rows of a split as inputs of an encoder."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ssmlbench.inputs.splits import BackTranslated, Inputs, SplitInputs, StoredI
 from ssmlbench.inputs.views import View
 
 IN_MEMORY_BYTES = 512 * 2**20
-"""A split whose prepared inputs are larger is read and prepared row by row, or from decoded images."""
+"""Larger splits are prepared row by row when they are read, or read from the cache of decoded images."""
 CACHED_BYTES = 64 * 2**20
-"""A smaller split of images is decoded anew by every run: that takes a second or two."""
+"""Smaller splits of images are decoded by every run, which takes a second or two."""
 PREPARED_ROWS = 1000
 """Rows prepared in one call."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How the rows of a split are read; nothing here changes what is read."""
+    """How the rows of a split are read; it does not change their values."""
 
     workers: int = 0  # threads that decode images
     decoded_cache: bool = True  # images are decoded once, into a cache that runs share
@@ -45,7 +45,7 @@ def prepared_inputs(
 ) -> SplitInputs:
     """A split prepared for an encoder, with its back-translations if it has any.
 
-    scaled_decoding: whether JPEG files may be decoded at a smaller scale of their own.
+    scaled_decoding: whether JPEG files may be decoded at a smaller scale.
     """
     reading = reading or Reading()
     views = encoder.views(task.card.kind, task.card.flips, options)
@@ -66,17 +66,17 @@ def prepared_inputs(
 
 
 def takes_squares(encoder: type[Encoder], options: EncoderOptions) -> bool:
-    """Whether images are decoded and squashed for an encoder here, and not by itself."""
+    """Whether images are decoded and resized here, and not by the encoder itself."""
     return bool(_is_plain(encoder) and options.image_size)
 
 
 def _is_plain(encoder: type[Encoder]) -> bool:
-    """Whether inputs are prepared for it by the contract's own `prepare`."""
+    """Whether the encoder inherits `prepare` from the contract."""
     return getattr(encoder.prepare, "__func__", None) is Encoder.prepare.__func__  # type: ignore[attr-defined]
 
 
 def _images(images: DecodedImages, views: dict[str, View], reading: Reading) -> SplitInputs:
-    """Images as squares: from the cache of decoded ones, in memory, or decoded for each view."""
+    """Images as squares: from the cache, in memory, or decoded for each view."""
     small = images.bytes <= IN_MEMORY_BYTES
     cached = images.bytes >= CACHED_BYTES and not (small and reading.read_once)
     if reading.decoded_cache and cached and images.available():
@@ -93,7 +93,7 @@ def _images(images: DecodedImages, views: dict[str, View], reading: Reading) -> 
 def _prepared(
     encoder: type[Encoder], options: EncoderOptions, column: Any, views: dict[str, View]
 ) -> SplitInputs:
-    """Prepare a small column now, in memory; a large one row by row, when a view is taken."""
+    """Prepare a small column now, in memory; a large one row by row when it is read."""
     count = len(column)
     first = encoder.prepare([column[0]], options)
     if first.nbytes * count > IN_MEMORY_BYTES:

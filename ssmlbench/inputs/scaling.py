@@ -22,8 +22,8 @@ CHUNK_ROWS = 4096
 class Scale:
     """Each column to mean 0 and deviation 1, then each row to length √D.
 
-    A projection starts as if its inputs had unit variance; columns in other units, or rows of
-    other lengths, are learnt more slowly or drown the rest.
+    The start of a projection assumes unit variance; columns or rows of another scale would learn more
+    slowly or dominate the rest.
     """
 
     mean: Tensor

@@ -1,4 +1,4 @@
-"""The inputs of one split, wherever they are kept: in memory, on disk, or as cached features."""
+"""The inputs of one split: in memory, on disk, or as cached features."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LaterView:
 
 
 class ReadRows(Protocol):
-    """Some rows of a split, read once for all the views that are taken of them."""
+    """Some rows of a split, read once for all their views."""
 
     def view(self, view: str, generator: Generator) -> Tensor:
         """One view of the rows, as a network takes them."""
@@ -47,7 +47,7 @@ class ReadRows(Protocol):
 
 
 class SplitInputs(Protocol):
-    """What training needs of a split's inputs."""
+    """The inputs of a split, as training uses them."""
 
     views: dict[str, View]
     on_the_fly: bool  # `view` is slow, and may be called from several threads
@@ -87,7 +87,7 @@ class PreparedRows(ABC):
 
 
 class _PreparedOnce:
-    """Rows that are prepared when the first view is taken, and again if a view changed them."""
+    """Rows that are prepared for the first view, and again if a view changed them in place."""
 
     def __init__(self, inputs: PreparedRows, rows: RowNumbers):
         self.inputs = inputs
@@ -116,12 +116,12 @@ class _PreparedOnce:
 
 
 def _version(tensor: Tensor) -> int:
-    """How often a tensor was changed in place; tensors of inference mode do not count it."""
+    """How often a tensor was changed in place; 0 for tensors of inference mode, which do not count."""
     return 0 if tensor.is_inference() else tensor._version
 
 
 class _ViewByView:
-    """Rows whose views are looked up one by one."""
+    """Rows that are read again for each view."""
 
     def __init__(self, inputs: SplitInputs, rows: RowNumbers):
         self.inputs = inputs
@@ -135,7 +135,7 @@ class _ViewByView:
 
 
 def view_by_view(inputs: SplitInputs, rows: RowNumbers) -> ReadRows:
-    """The rows of a split that has nothing to read in advance."""
+    """Rows of a split whose views share no preparation."""
     return _ViewByView(inputs, rows)
 
 
@@ -143,7 +143,7 @@ class Inputs(PreparedRows):
     """One split in memory: N × C × H × W uint8 images, N × T token ids, or N × D float vectors."""
 
     def __init__(self, values: Tensor, views: dict[str, View], on_the_fly: bool = False):
-        """on_the_fly: its views are slow."""
+        """on_the_fly: whether its views are slow."""
         self.values = values
         self.views = views
         self.on_the_fly = on_the_fly
@@ -170,10 +170,9 @@ class StoredInputs(PreparedRows):
         views: dict[str, View],
         on_the_fly: bool = True,
     ):
-        """Say how rows are read.
+        """prepare: row numbers → prepared rows. on_the_fly: whether it is slow.
 
-        prepare: rows → what the encoder's `prepare` gives of them. It is given no row only where
-        reading is not slow. on_the_fly: whether it is.
+        A slow `prepare` is never called without rows.
         """
         self.count = count
         self.prepare = prepare
@@ -221,7 +220,7 @@ class SomeRows:
 
 
 class BackTranslated:
-    """Texts with their back-translations: the strong view is of either, with equal probability."""
+    """Texts with back-translations: a strong view takes one of the two with equal probability."""
 
     def __init__(self, inputs: SplitInputs, translated: SplitInputs):
         self.inputs = inputs

@@ -1,4 +1,4 @@
-"""The encoder contract: how raw inputs become one tensor a row, and a batch of them features.
+"""The encoder contract: raw inputs become one tensor per row, and a batch of these becomes features.
 
 An encoder does not decide what is trained on its features, or for how long.
 """
@@ -19,12 +19,12 @@ from ssmlbench.core.spec import RunSpec, Scaling
 from ssmlbench.inputs.views import View, image_views, natural_views, plain_views, vector_views
 
 FittedState = Mapping[str, np.ndarray[Any, Any]]
-"""What an encoder learnt from the training rows' inputs, as arrays by name."""
+"""The state that an encoder learnt from the training rows' inputs: arrays by name."""
 
 
 @dataclass(frozen=True)
 class EncoderOptions:
-    """What can be chosen about an encoder on the command line; None where it has no such choice."""
+    """The options of an encoder on the command line; None if the encoder does not have the option."""
 
     weights: str | None = None  # "pretrained", "none" (from scratch), or a name the encoder knows
     image_size: int | None = None  # pixels: images are squashed to a square; None keeps their size
@@ -69,16 +69,16 @@ class Encoder(nn.Module):
         super().__init__()
 
     def blocks(self) -> Sequence[nn.Module]:
-        """The blocks that the encoder is a stack of: found by their repetition.
+        """The blocks of the encoder in order, found by their repetition; empty if it has none.
 
-        `--layers` trains the last of them, `--checkpoint-activations` computes each again.
+        `--layers` trains the last of them; `--checkpoint-activations` recomputes each of them.
         """
         return list(repeated_blocks(self))
 
     def cut(self, views: Sequence[Tensor]) -> list[Tensor]:
-        """The inputs of one pass, on the host, without what no row of them needs, as padding.
+        """The inputs of one pass without parts that no row needs, e.g. padding.
 
-        Called before inputs go to another device, where looking at them would wait for it.
+        Called on the host before inputs go to another device, where reading them would wait for it.
         """
         return list(views)
 
@@ -108,13 +108,13 @@ class Encoder(nn.Module):
         return weights | {name for name in self.state_dict() if name.startswith(inside)}
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Switch gradients of the weights that are trained; those of fixed weights stay off."""
+        """Turn gradients of the trained weights on or off; those of fixed weights stay off."""
         for name, weight in self.named_parameters():
             weight.requires_grad_(requires_grad and (self.trained is None or name in self.trained))
         return self
 
     def train(self, mode: bool = True) -> Self:
-        """Set training mode; what is fixed stays in eval mode."""
+        """Set training mode; fixed modules stay in eval mode."""
         super().train(mode)
         for name in self._fixed_modules:
             self.get_submodule(name).training = False
@@ -125,23 +125,23 @@ class Encoder(nn.Module):
         """The weights it starts from, as "name@digest"; "" for an encoder that starts at random.
 
         It is part of the run's hash: other weights are another run. Weights that are not available
-        are a UserError here, before anything is trained. Look at the files in every call: a run
-        calls this again to notice weights that changed after it was planned.
+        raise a UserError here, before anything is trained. Read the files in every call: a run calls
+        this again to notice weights that changed after it was planned.
         """
         return ""
 
     @classmethod
     def fit(cls, raws: Iterable[Any], options: EncoderOptions) -> FittedState:
-        """What a `fitted` encoder learns from the training rows' raw inputs; labels it never sees.
+        """Fit a `fitted` encoder on the raw inputs of the training rows, without labels.
 
         The same inputs must give the same state: it is cached with the features, and stored with
-        models that are kept.
+        models.
         """
         raise NotImplementedError(f"{cls.__name__} must define fit")
 
     @classmethod
     def with_state(cls, state: FittedState) -> type[Self]:
-        """The encoder with what `fit` returned, as `cls.state`."""
+        """The encoder with the state that `fit` returned, as `cls.state`."""
         return type(cls.__name__, (cls,), {"name": cls.name, "state": state})
 
     @classmethod
@@ -189,9 +189,10 @@ def square(raw: Any, size: int, interpolation: str = "bilinear") -> Tensor:
 
 
 def repeated_blocks(module: nn.Module) -> Iterator[nn.Module]:
-    """Modules of a class that a list or sequence repeats; of stages that hold such a list, the inner ones.
+    """Modules of a class that a list or sequence repeats; inside stages, the modules of each stage.
 
-    Of a ResNet its bottlenecks, of a MobileNet its inverted residuals, of a transformer its layers.
+    These are the bottlenecks of a ResNet, the inverted residuals of a MobileNet, the layers of a
+    transformer.
     """
     children = list(module.children())
     inner = [list(repeated_blocks(child)) for child in children]
@@ -208,5 +209,5 @@ def _is_repeated(child: nn.Module, parent: nn.Module, between_stages: bool) -> b
     if alone or isinstance(child, lists) or not isinstance(parent, lists):
         return False
     alike = [type(other) is type(child) for other in parent.children()]
-    # A stem and a last layer may stand beside blocks; what joins stages is none.
+    # A stem and a last layer may be beside blocks; modules that join stages are no blocks.
     return all(alike) or (sum(alike) > 1 and not between_stages)

@@ -1,4 +1,4 @@
-"""Images as histograms of gradients and colours: classical features, nothing is learnt."""
+"""Images as histograms of gradients and colours: classical features, without learning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LUMINANCE = (0.299, 0.587, 0.114)
 class Hog(Encoder):
     """Histograms of oriented gradients (Dalal and Triggs, CVPR 2005) and of colours.
 
-    It has no weights, and knows shapes and colours only: a pretrained network is far better.
+    It has no weights and sees only shapes and colours: a pretrained network is far better.
     """
 
     name = "hog"

@@ -35,7 +35,7 @@ PASS_ROWS = 32
 
 @lru_cache
 def hugging_face_encoder(name: str) -> type[Encoder]:
-    """The class of one model, as a plugin file would have written it.
+    """The encoder class of one model.
 
     A sentence-transformers folder that does more than take the mean keeps its own pooling.
     """
@@ -85,9 +85,9 @@ class HuggingFaceEncoder(Encoder):
         if not len(ids):  # an empty unlabelled pool: transformers cannot reshape an empty batch
             return torch.zeros(0, self.features, device=ids.device)
         if torch.is_grad_enabled() or len(ids) <= PASS_ROWS:
-            # On another device padding was cut before (`cut`): its length is not read back there.
+            # On another device `cut` has removed the padding: reading its length back would wait.
             return self._encode(ids, self._longest([ids]) if ids.is_cpu else ids.shape[1])
-        # Sort by length, so that a part has little padding: padding is most of the work otherwise.
+        # Sort by length, so that a part has little padding: otherwise padding is most of the work.
         lengths = (ids != self.pad).sum(1)
         order = lengths.argsort(stable=True)
         parts = ids[order].split(PASS_ROWS)
@@ -115,7 +115,7 @@ class HuggingFaceEncoder(Encoder):
             return whole.mean(1)
         ids = ids[:, :longest]
         mask = ids != self.pad
-        # Of the usual mask, transformers asks the device whether all of it is set.
+        # With the usual mask, transformers would read back from the device whether all of it is set.
         seen = mask.long() if ids.is_cpu or not self.takes_whole_masks else _whole(mask)
         hidden: Tensor = self.model(input_ids=ids, attention_mask=seen).last_hidden_state
         if self.sentence is not None:
@@ -164,7 +164,7 @@ class HuggingFaceEncoder(Encoder):
 
 
 _tokenizers: dict[str, tuple[str, Any]] = {}
-"""By model: the digest of the tokenizer's files when it was loaded, and the tokenizer."""
+"""Model → the digest of the tokenizer's files when it was loaded, and the tokenizer."""
 
 
 def _tokenizer(name: str) -> Any:
@@ -176,7 +176,7 @@ def _tokenizer(name: str) -> Any:
         digest = model_digest(name, with_weights=False)
         folder = model_folder(name)
         if not any(True for kind in VOCABULARY_FILES for _ in folder.glob(kind)):
-            # transformers would make one without words, to which all texts are the same.
+            # transformers would make a tokenizer without words, for which all texts are equal.
             raise UserError(
                 f"--backbone {name}: no tokenizer in {folder} ({', '.join(VOCABULARY_FILES)}); save it "
                 "there with tokenizer.save_pretrained"
@@ -190,7 +190,7 @@ def _tokenizer(name: str) -> Any:
 
 
 def _drop_stale_tokenizer(name: str) -> None:
-    """Have the tokenizer loaded again if its files are not those it was loaded from."""
+    """Forget the tokenizer if its files have changed since it was loaded."""
     if name in _tokenizers and _tokenizers[name][0] != model_digest(name, with_weights=False):
         del _tokenizers[name]
 
@@ -223,7 +223,7 @@ def _load_model(name: str, pretrained: bool) -> Any:
 
 
 def _takes_whole_masks(model: Any) -> bool:
-    """Whether a model passes a mask B × 1 × T × T on to all of its layers as it is."""
+    """Whether a model passes a B × 1 × T × T mask unchanged to all of its layers."""
     code = vars(sys.modules[type(model).__module__])
     one_mask = "create_bidirectional_mask" in code
     windows = "create_bidirectional_sliding_window_mask" in code
@@ -232,7 +232,7 @@ def _takes_whole_masks(model: Any) -> bool:
 
 
 def _whole(mask: Tensor) -> Tensor:
-    """B × T → B × 1 × T × T; a row without tokens attends to its first place, or it would be NaN."""
+    """B × T → B × 1 × T × T; a row without tokens attends to its first position, to avoid NaN."""
     first = torch.arange(mask.shape[1], device=mask.device) == 0
     return (mask | first)[:, None, None, :].expand(-1, 1, mask.shape[1], -1)
 

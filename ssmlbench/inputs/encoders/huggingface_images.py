@@ -20,14 +20,14 @@ from ssmlbench.inputs.encoders.model_folders import model_digest, model_folder
 
 PROCESSOR = "preprocessor_config.json"
 WHOLE_PROCESSOR = "processor_config.json"
-"""Of a model for images and texts, as transformers 5 saves it: the image processor is inside."""
+"""The file of transformers 5 for models of images and texts, which contains the image processor."""
 SIDES = ("height", "shortest_edge", "longest_edge", "max_height")
 """Names of a size in a processor's file."""
 
 
 @lru_cache
 def hugging_face_image_encoder(name: str) -> type[Encoder]:
-    """The class of one model, as a plugin file would have written it."""
+    """The encoder class of one model."""
     processor = _processor(name)
     normalised = bool(processor.get("do_normalize", True))
     options = {"weights": "pretrained", "image_size": _side(processor), "normalise": normalised}
@@ -69,7 +69,7 @@ class HuggingFaceImages(ImageEncoder):
 
 
 def _processor_file(name: str) -> str:
-    """The file of the image processor: its own, or that of the whole model's processor."""
+    """The file of the image processor: its own, or the one of the whole model."""
     folder = model_folder(name)
     both = not (folder / PROCESSOR).is_file() and (folder / WHOLE_PROCESSOR).is_file()
     return WHOLE_PROCESSOR if both else PROCESSOR
@@ -95,7 +95,7 @@ def _processor(name: str) -> dict[str, Any]:
 
 
 def _side(processor: Mapping[str, Any]) -> int:
-    """The side of the squares that the model was made for: its crop's, else its size."""
+    """The image size that the model was trained on: its crop, else its size."""
     chosen = processor.get("crop_size") if processor.get("do_center_crop") else None
     size = chosen or processor.get("size") or 224
     if isinstance(size, dict):

@@ -1,6 +1,6 @@
-"""What encoders of pictures with pretrained weights share: uint8 squares in, normalised floats on.
+"""The common part of image encoders with pretrained weights: uint8 squares in, normalised floats out.
 
-Which model follows, and where its weights are, is in torchvision.py, huggingface_images.py and timm.py.
+The models and their weights are in torchvision.py, huggingface_images.py and timm.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ImageEncoder(Encoder):
         mean: Sequence[float] = IMAGENET_MEAN,
         deviation: Sequence[float] = IMAGENET_DEVIATION,
     ) -> None:
-        """Set what `pixels` normalises by, in 0..1."""
+        """Set the mean and deviation by which `pixels` normalises, for pixels in 0..1."""
         self.normalise = bool(options.normalise)
         self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
         self.register_buffer("deviation", torch.tensor(deviation)[:, None, None], persistent=False)
@@ -41,7 +41,7 @@ class ImageEncoder(Encoder):
         return (floats - self.mean) / self.deviation if self.normalise else floats
 
     def measured_width(self, example: Tensor, size: int | None) -> int:
-        """How many features a row has; a UserError if the model cannot take the example's size."""
+        """The number of features of a row; a UserError if the model cannot read the example's size."""
         modes = [(module, module.training) for module in self.modules()]
         try:
             with torch.no_grad():

@@ -1,4 +1,4 @@
-"""From a name typed as --backbone to the encoder class behind it."""
+"""Finds the encoder class of a --backbone name."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ABOUT_WITHOUT_WEIGHTS = {
 
 
 def default_backbone(kind: str, preferred: str | None = None) -> str:
-    """The encoder used when none is named: `preferred`, or the one of the kind, if it is at hand.
+    """The default encoder: `preferred`, or the default of the kind, if its weights are on this machine.
 
-    At hand: its weights are on this machine. Without them, the encoder that needs none.
+    Otherwise it is the encoder that needs no weights.
     """
     name = preferred or DEFAULT_BACKBONE[kind]
     if name in WITHOUT_WEIGHTS.values() or kind not in WITHOUT_WEIGHTS:
@@ -45,7 +45,7 @@ def default_backbone(kind: str, preferred: str | None = None) -> str:
 
 
 def about_default(dataset: str, kind: str, backbone: str, preferred: str | None) -> str | None:
-    """A line for the user where an encoder without weights is used since no other is at hand."""
+    """A note if an encoder without weights is used because those of the default are not available."""
     wanted = preferred or DEFAULT_BACKBONE[kind]
     if backbone == wanted or backbone != WITHOUT_WEIGHTS.get(kind):
         return None

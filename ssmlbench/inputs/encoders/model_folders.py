@@ -1,4 +1,4 @@
-"""Where the files of a Hugging Face model are, and their digest. No file is loaded here."""
+"""The files of a Hugging Face model, and their digest. No file is loaded here."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def model_folder(name: str) -> Path:
 
 
 def model_digest(name: str, with_weights: bool, others: tuple[str, ...] = TOKENIZER_FILES) -> str:
-    """A digest of the names and bytes of the files that decide what the model computes.
+    """A digest of the names and bytes of the files that determine the model's outputs.
 
-    others: files beside the weights and config.json that do.
+    others: such files besides the weights and config.json.
     """
     folder = model_folder(name)
     patterns = ("config.json", *others, *(WEIGHT_FILES if with_weights else ()))

@@ -1,4 +1,4 @@
-"""What follows the encoder in a sentence-transformers folder: pooling, dense layers, normalisation.
+"""The parts after the encoder in a sentence-transformers folder: pooling, dense layers, normalisation.
 
 The folder is JSON and tensors: modules.json names the parts in order. It is read here without the
 package, and no code that it names is executed.
@@ -22,7 +22,7 @@ from ssmlbench.core.suggestions import one_of
 MODULES = "modules.json"
 TEXT_OPTIONS = ("sentence_bert_config.json", "config_sentence_transformers.json")
 SENTENCE_FILES = (MODULES, *TEXT_OPTIONS, "[0-9]_*/*")
-"""Files beside the encoder's own that decide what features are."""
+"""Files besides the encoder's own that determine the features."""
 
 POOLING = {  # by the name of today; the switch of older folders
     "cls": "pooling_mode_cls_token",
@@ -40,7 +40,7 @@ Part = tuple[str, str]
 
 @dataclass(frozen=True)
 class SentenceModel:
-    """A sentence-transformers folder, as its files describe it."""
+    """The description of a sentence-transformers folder."""
 
     name: str  # as typed, for messages
     folder: Path
@@ -52,19 +52,19 @@ class SentenceModel:
 
     @property
     def is_plain_mean(self) -> bool:
-        """Whether it is a mean over tokens; the length of rows is a matter of `--scaling`."""
+        """Whether it is a mean over tokens; a normalisation of rows is left to `--scaling`."""
         kinds = {kind for kind, _ in self.parts}
         mean = self.modes == ("mean",) and kinds <= {"Pooling", "Normalize"}
         return mean and not self.lower and not self.prompt
 
     def text(self, text: str) -> str:
-        """A text as the tokenizer is to read it."""
+        """A text as the tokenizer's input."""
         text = f"{self.prompt}{text}"
         return text.lower() if self.lower else text
 
 
 def read_sentence_model(name: str, folder: Path) -> SentenceModel | None:
-    """What a folder says of itself; None if it is not one of sentence-transformers."""
+    """The description of a folder; None if it is not one of sentence-transformers."""
     if not (folder / MODULES).is_file():
         return None
     listed = _json(name, folder / MODULES)
@@ -98,7 +98,7 @@ def read_sentence_model(name: str, folder: Path) -> SentenceModel | None:
 
 
 class SentenceHead(nn.Module):
-    """Hidden states of tokens → one vector a text, by the parts of a sentence-transformers folder."""
+    """Hidden states of tokens → one vector per text, by the parts of a sentence-transformers folder."""
 
     def __init__(self, model: SentenceModel, width: int, pretrained: bool):
         """width: of a token's hidden state; pretrained: load the weights of dense layers."""
@@ -118,7 +118,7 @@ class SentenceHead(nn.Module):
 
 
 def pool_tokens(hidden: Tensor, mask: Tensor, modes: Sequence[str]) -> Tensor:
-    """The pooled states of each text's tokens, several ways side by side. Padding is on the right."""
+    """The pooled states of each text's tokens, with several modes concatenated. Padding is on the right."""
     counted = mask[..., None].to(hidden.dtype)
     tokens = counted.sum(1).clamp(min=1)
     positions = torch.arange(1, hidden.shape[1] + 1, device=hidden.device, dtype=hidden.dtype)
@@ -187,7 +187,7 @@ PARTS: Mapping[str, Callable[[SentenceModel, Path, int, bool], nn.Module]] = {
     "LayerNorm": _layer_norm,
     "Dense": Dense,
 }
-"""By the last word of a part's type: how it is built."""
+"""Builders of parts, by the last word of the part's type."""
 
 
 def load_part(name: str, folder: Path, module: nn.Module, prefix: str) -> None:

@@ -15,7 +15,7 @@ from ssmlbench.inputs.views import View, plain_views
 
 DIMENSIONS = 256
 TERMS = 20_000
-"""Words that are kept: the most frequent ones."""
+"""The size of the vocabulary: the most frequent words."""
 RARE_AND_COMMON = {"min_df": 2, "max_df": 0.5}
 """Words of a single text, or of more than half of them, are left out."""
 ROTATED_TOGETHER = 32
@@ -28,10 +28,10 @@ class TfIdf(Encoder):
     """TF-IDF of words, reduced by a truncated SVD (latent semantic analysis), in rows of one length.
 
     The SVD's columns are rotated at random within groups, each of which has major and minor columns.
-    Linear models with an L2 penalty and distances stay as they are. Adam and feature dropout treat
-    all columns alike, and lose on columns that differ as much as those of an SVD (docs/recipe.md).
+    Linear models with an L2 penalty and distances do not change. Adam and feature dropout treat all
+    columns alike, and do worse on columns that differ as much as those of an SVD (docs/recipe.md).
 
-    Vocabulary, document frequencies and SVD are those of the training rows' texts, labelled or not.
+    Vocabulary, document frequencies and SVD come from the training texts, labelled or not.
     """
 
     name = "tfidf"
@@ -76,7 +76,7 @@ class TfIdf(Encoder):
 
     @classmethod
     def _fit_words(cls, texts: list[str]) -> tuple[Any, Any]:
-        """The vectorizer and the matrix of the texts; all words count if the choice leaves none."""
+        """The vectorizer and the matrix of the texts; all words are used if the filter leaves none."""
         chosen = {"stop_words": "english", **(RARE_AND_COMMON if len(texts) >= FEW_TEXTS else {})}
         for options in (chosen, {}):
             vectorizer = _vectorizer(max_features=TERMS, **options)
@@ -91,7 +91,7 @@ class TfIdf(Encoder):
 
     @classmethod
     def with_state(cls, state: FittedState) -> type[Self]:
-        """The encoder with what `fit` returned."""
+        """The encoder with the state that `fit` returned."""
         made = super().with_state(state)
         terms = state["vocabulary"].tobytes().decode().split("\n")
         made.vectorizer = _vectorizer(vocabulary={term: i for i, term in enumerate(terms)})

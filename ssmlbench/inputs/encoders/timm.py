@@ -1,4 +1,4 @@
-"""Any timm image model, its classifier taken off: by name, hub id, local folder or checkpoint file.
+"""Any timm image model without its classifier: by name, hub id, local folder or checkpoint file.
 
 timm is an optional extra. Images get the size, interpolation and normalisation of timm's own data
 configuration; they are squashed to a square, as for every encoder, so its crop is not used.
@@ -32,7 +32,7 @@ SHARED = ("input_size", "interpolation", "mean", "std", "fixed_input_size", "cla
 
 @dataclass(frozen=True)
 class TimmModel:
-    """What one name stands for: an architecture, and where its weights are."""
+    """The model of a name: its architecture, and the location of its weights."""
 
     architecture: str
     config: Mapping[str, Any]  # timm's `pretrained_cfg`
@@ -43,7 +43,7 @@ class TimmModel:
 
 @lru_cache
 def timm_encoder(name: str) -> type[Encoder]:
-    """The class of one model, as a plugin file would have written it."""
+    """The encoder class of one model."""
     source = find_timm_model(name)
     data = _timm(name).data.resolve_data_config(pretrained_cfg=dict(source.config))
     options = {"weights": "pretrained", "image_size": data["input_size"][1], "normalise": True}
@@ -117,7 +117,7 @@ class TimmEncoder(ImageEncoder):
 
 
 def find_timm_model(name: str) -> TimmModel:
-    """What a name typed as --backbone stands for; a UserError if there is no such model."""
+    """The model of a --backbone name; a UserError if there is no such model."""
     timm = _timm(name)
     prefix, path = split_backbone(name)
     architecture = prefix.removeprefix(TIMM).removesuffix("@")
@@ -131,7 +131,7 @@ def find_timm_model(name: str) -> TimmModel:
 
 
 def _registered(timm: Any, name: str, model: str) -> dict[str, Any]:
-    """The configuration that timm has of a model, `architecture` or `architecture.tag`."""
+    """The configuration that timm has for a model, `architecture` or `architecture.tag`."""
     config = (
         timm.get_pretrained_cfg(model, allow_unregistered=False) if _known(timm, model) else None
     )
@@ -148,7 +148,7 @@ def _known(timm: Any, model: str) -> bool:
 
 
 def _described(timm: Any, name: str, path: str) -> TimmModel:
-    """A model whose folder, here or on the hub, says what it is."""
+    """The model that the config.json of a folder, here or on the hub, describes."""
     folder = model_folder(path)
     try:
         described = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -200,7 +200,7 @@ def _read(name: str, file: Path) -> dict[str, Tensor]:
 
 
 def _classes(state: Mapping[str, Tensor], config: Mapping[str, Any]) -> int:
-    """The classes that a checkpoint's classifier tells apart; 0 if it has none."""
+    """The number of classes of a checkpoint's classifier; 0 if it has none."""
     names = config.get("classifier") or ()
     for name in (names,) if isinstance(names, str) else names:
         if f"{name}.weight" in state:

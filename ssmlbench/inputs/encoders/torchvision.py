@@ -1,4 +1,4 @@
-"""Any torchvision classification model, its classifier taken off."""
+"""Any torchvision classification model without its classifier."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def model_names() -> list[str]:
 
 @lru_cache
 def torchvision_encoder(name: str) -> type[Encoder]:
-    """The class of one model, as a plugin file would have written it."""
+    """The encoder class of one model."""
     return type(name, (TorchvisionEncoder,), {"name": name})
 
 

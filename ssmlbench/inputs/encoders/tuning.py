@@ -1,7 +1,7 @@
-"""Which weights of an encoder are trained: all, its last blocks (`--layers`), or low-rank ones (LoRA).
+"""Chooses the trained weights of an encoder: all, its last blocks (`--layers`), or low-rank ones (LoRA).
 
-A block is a residual block of a CNN or a layer of a transformer. What is not trained has no gradients
-and stays in eval mode, so its normalisation statistics and dropout are fixed too.
+A block is a residual block of a CNN or a layer of a transformer. The other weights have no gradients and
+stay in eval mode, so that their normalisation statistics and dropout are fixed too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LORA_RANK, LORA_ALPHA = 8, 16.0
 LORA_LR = 10.0
 """Low-rank weights learn well with about ten times the learning rate of all weights."""
 ADAPTERS = "lora_"
-"""In the names of low-rank weights, as peft gives them."""
+"""The prefix of peft's names of low-rank weights."""
 
 
 def is_partly_trained(spec: RunSpec) -> bool:
@@ -31,14 +31,14 @@ def is_partly_trained(spec: RunSpec) -> bool:
 
 
 def load_tuned(encoder: type[Encoder], spec: RunSpec, example: Tensor) -> Encoder:
-    """Build the encoder that the spec names, with the weights fixed that it does not train."""
+    """Build the encoder that the spec names, and fix the weights that it does not train."""
     built = load_encoder(encoder, spec, example)
     tune_encoder(built, spec, example)
     return built
 
 
 def tune_encoder(encoder: Encoder, spec: RunSpec, example: Tensor) -> None:
-    """Fix what the spec does not train; with `--tune lora`, add the weights that are trained."""
+    """Fix the weights that the spec does not train; with `--tune lora`, add the trained weights."""
     if not is_partly_trained(spec):
         return
     order = running_order(encoder, example)

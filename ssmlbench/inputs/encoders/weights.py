@@ -1,4 +1,4 @@
-"""Which weights an encoder has: digests of files, and the check that a run uses those it names."""
+"""Digests of encoder weights, and the check that a run uses the weights that its spec names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions
 
 SETTLED_SECONDS = 2.0
-"""The age from which a file's times tell a new version from an old one on every file system."""
+"""The age from which a file's times show on every file system whether it was written again."""
 
 FileVersion = tuple[int, int, int, int]
 _known: dict[Path, tuple[FileVersion, str]] = {}

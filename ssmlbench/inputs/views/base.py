@@ -1,4 +1,4 @@
-"""What a view is, and the view that changes nothing."""
+"""The type of a view, and the view that changes nothing."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from torch import Generator, Tensor
 
 View = Callable[[Tensor, Generator], Tensor]
-"""A batch of prepared inputs and a generator → the batch as it is seen."""
+"""(batch of prepared inputs, generator) → the view of the batch."""
 
 
 @dataclass(frozen=True)
 class DrawnView:
-    """A view in two steps: its parameters are drawn on the CPU, and applied where the rows are.
+    """A view in two steps: its parameters are drawn on the CPU and applied on the device of the rows.
 
-    So every device sees the same augmentation.
+    Every device thus sees the same augmentation.
     """
 
     draw: Callable[[int, Generator], Any]  # a number of rows → their parameters
@@ -38,7 +38,7 @@ def identity(inputs: Tensor, generator: Generator) -> Tensor:
 
 
 def is_identity(view: View) -> bool:
-    """Is this view known to change nothing? Frozen features of it are then those of `plain`."""
+    """Whether a view is known to change nothing: its frozen features are then those of `plain`."""
     return view is identity
 
 

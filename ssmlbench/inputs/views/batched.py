@@ -1,7 +1,8 @@
 """RandAugment and cutout for a whole batch at once, on the device that holds it.
 
 The parameters are drawn on the CPU (randaugment.py). Positions, counts and means are computed with
-integers, so every device sees the same augmentation; the CPU's own path rounds a few pixels otherwise.
+integers, so that every device sees the same augmentation; the CPU's own path rounds a few pixels
+differently.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def _autocontrast(images: Tensor, numbers: OperationNumbers) -> Tensor:
 
 
 def _equalize(images: Tensor, numbers: OperationNumbers) -> Tensor:
-    """Histogram equalisation by Pillow's scheme; counts come from sorting, which repeats itself."""
+    """Histogram equalisation by Pillow's scheme; counts come from sorting, which is deterministic."""
     flat = images.flatten(2)
     values = torch.arange(256, device=images.device).expand(*flat.shape[:2], 256)
     sorted_values = flat.to(torch.int32).sort(dim=2).values.contiguous()
@@ -130,7 +131,7 @@ def _equalize(images: Tensor, numbers: OperationNumbers) -> Tensor:
 
 
 def _maps(chosen: Tensor, level: Tensor, sign: Tensor, images: Tensor) -> Tensor:
-    """B × 6: where a pixel of the result comes from, of every row whose operation moves pixels."""
+    """The affine maps, from result to source pixels, of rows whose operation moves pixels. B × 6."""
     height, width = images.shape[2:]
     zero, one = torch.zeros_like(level), torch.ones_like(level)
     shear, angle = sign * 0.3 * level, torch.deg2rad(-30 * level)

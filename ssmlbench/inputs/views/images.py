@@ -12,10 +12,10 @@ from torch.nn import functional as F
 from ssmlbench.inputs.views.base import DrawnView, View, identity
 
 Apply = Callable[[Tensor, Any], Tensor]
-"""Rows and their parameters → the rows as they are seen."""
+"""(rows, their parameters) → the view of the rows."""
 
 PATCHES = 4
-"""Of an image, in its "-patches" views."""
+"""The number of patches of an image in its "-patches" views."""
 
 
 def image_views(flips: bool) -> dict[str, View]:
@@ -86,7 +86,7 @@ def _mirrored(images: Tensor, chosen: Tensor | None) -> Tensor:
     """The chosen rows mirrored; None: none is."""
     if chosen is None:
         return images
-    if images.device.type != "cpu":  # without asking the device how many are chosen
+    if images.device.type != "cpu":  # without reading back how many are chosen
         there = chosen.to(images.device, non_blocking=True)[:, None, None, None]
         return torch.where(there, images.flip(3), images)
     seen = images.clone()

@@ -39,7 +39,7 @@ class Augmentation:
 
     @classmethod
     def draw(cls, rows: int, generator: Generator) -> Augmentation:
-        """Draw the parameters of so many rows."""
+        """Draw the parameters of `rows` rows."""
         chosen = torch.randint(0, len(OPERATIONS), (rows, OPERATIONS_A_ROW), generator=generator)
         levels = torch.randint(1, LEVELS + 1, chosen.shape, generator=generator) / LEVELS
         applied = torch.rand(chosen.shape, generator=generator) < CHANCE
@@ -106,7 +106,7 @@ def _affine(
 
 
 def _sharpened(image: Tensor, factor: float) -> Tensor:
-    """As torchvision's adjust_sharpness, with a blur in integers: a quarter of the time."""
+    """Sharpen as torchvision's adjust_sharpness, with a blur in integers, in a quarter of the time."""
     if min(image.shape[-2:]) <= 2:
         return image
     seen = image.float()
@@ -133,7 +133,7 @@ OPERATION_NAMES = (
     "invert", "sharpness", "autocontrast", "posterize", "shear_x", "shear_y", "translate_x",
     "translate_y", "rotate", "equalize", "contrast", "saturation", "solarize", "brightness", "cutout",
 )  # fmt: skip
-"""Of the operations below, in their order."""
+"""The names of the operations below, in their order."""
 
 # The ranges are those of the largest magnitude; rotation has one direction, as in the released code.
 OPERATIONS: tuple[Operation | None, ...] = (

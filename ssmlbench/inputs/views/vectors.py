@@ -14,14 +14,14 @@ def vector_views() -> dict[str, View]:
 
 
 def noise_and_dropout(vectors: Tensor, generator: Generator, noise: float = 0.1) -> Tensor:
-    """Add noise of a tenth of the row's own spread, whatever its scale, then drop features."""
+    """Add noise of a tenth of the row's standard deviation, then drop features."""
     spread = vectors.std(dim=1, keepdim=True, correction=0)
     noisy = torch.randn(vectors.shape, generator=generator).mul_(noise * spread).add_(vectors)
     return feature_dropout(noisy, generator)
 
 
 def feature_dropout(vectors: Tensor, generator: Generator, dropout: float = 0.5) -> Tensor:
-    """Drop features of B × D vectors in place, and enlarge those kept: their mean sum stays equal."""
+    """Feature dropout of B × D vectors, in place: the other features are scaled by 1 / (1 - p)."""
     kept = kept_features(vectors.shape[0], vectors.shape[1], dropout, generator)
     return vectors.mul_(kept).div_(1 - dropout)
 
