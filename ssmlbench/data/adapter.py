@@ -1,6 +1,6 @@
-"""The data set contract: an adapter declares where its rows come from, and facts about them.
+"""The data set contract: an adapter declares the source of its rows, and facts about them.
 
-Reading the raw files is the adapter's; writing, checking and fingerprinting are the engine's.
+The adapter reads the raw files; the engine writes, checks and fingerprints the rows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class BadRow:
 
 @dataclass(frozen=True)
 class InputColumns:
-    """Which columns of the raw files the inputs of rows come from."""
+    """The columns of the raw files that the inputs come from."""
 
     inputs: tuple[str, ...] = ()  # in their order; empty: they have no names
     id: str = ""
@@ -58,7 +58,7 @@ class InputColumns:
 
 @dataclass(frozen=True)
 class PublishedStatistics:
-    """The statistics of a data set in papers; None for what they do not state."""
+    """The statistics of a data set in papers; None where they state none."""
 
     source: str
     train: int | None = None
@@ -92,7 +92,7 @@ class Hub:
 
 
 class DatasetAdapter(ABC):
-    """Where a data set's rows come from. One file in datasets/ holds one of these."""
+    """The source of a data set's rows. Each file in datasets/ defines one."""
 
     name: ClassVar[str]
     kind: ClassVar[Kind]
@@ -131,7 +131,7 @@ class DatasetAdapter(ABC):
         """The rows of "train" or "test", one by one: nothing is held in memory here."""
 
     def card_notes(self) -> list[str]:
-        """The notes, for an adapter that only knows them once it has seen its files."""
+        """The notes, for an adapter that takes them from its files."""
         return list(self.notes)
 
     def columns(self) -> InputColumns:
@@ -144,7 +144,7 @@ class DatasetAdapter(ABC):
 
     @cached_property
     def folder(self) -> Path | None:
-        """The raw folder: as given, or below --data-dir or SSMLBENCH_DATA; None if nowhere."""
+        """The raw folder: as given, or below --data-dir or SSMLBENCH_DATA; None if there is none."""
         if not self.layout:
             return None
         if self._source is not None:
@@ -166,7 +166,7 @@ class DatasetAdapter(ABC):
 
     @property
     def files_there(self) -> bool:
-        """Whether there is a raw folder; whether it is complete shows when it is read."""
+        """Whether there is a raw folder; it may still be incomplete."""
         return not self.layout or self.folder is not None
 
     def path(self, *alternatives: str) -> Path:
@@ -180,7 +180,7 @@ class DatasetAdapter(ABC):
         raise self.missing(f"{' or '.join(alternatives)} is missing")
 
     def from_hub(self, split: str) -> Any:
-        """The split as the hub has it, or the error that says what to do without a network."""
+        """The split from the hub; a UserError with advice if it is not available."""
         assert self.hub is not None
         try:
             return self.hub.load(split)
@@ -196,7 +196,7 @@ class DatasetAdapter(ABC):
         return folder is not None and (folder / name).exists()
 
     def where(self, file: Path, line: int | None = None) -> str:
-        """`training/C04/0000011`, `train.tsv line 12`: as seen from the raw folder."""
+        """A file's path in the raw folder, and a line: `train.tsv line 12`."""
         # By text, not pathlib: called for every row, pathlib took a third of the time of `prepare`.
         near = file.as_posix().removeprefix(f"{self.folder.as_posix()}/" if self.folder else "")
         return f"{near} line {line}" if line is not None else near

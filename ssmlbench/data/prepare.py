@@ -1,4 +1,4 @@
-"""Writes an adapter's rows as a task on disk: streamed, checked, and complete or absent.
+"""Writes an adapter's rows as a task on disk: streamed, checked, and whole or not at all.
 
 Memory holds one batch of rows, and an eight-byte digest of each row's id, to find duplicate ids.
 """
@@ -43,7 +43,7 @@ Report = Callable[[str, int], None]
 
 
 def is_prepared(adapter: DatasetAdapter) -> bool:
-    """Whether the task of this adapter's version is on disk, undamaged as far as a look can tell."""
+    """Whether the task of this adapter's version is on disk; only sizes and times are checked."""
     try:
         read_card(_folder(adapter))
     except (FileNotFoundError, DamagedFile):
@@ -98,13 +98,13 @@ def _write_again(adapter: DatasetAdapter, folder: Path, skip_bad: bool, report: 
 
 
 def _with_recorded_source(adapter: DatasetAdapter, card: Card) -> DatasetAdapter:
-    """The adapter on the raw folder that the card names, if it knows of none itself."""
+    """The adapter; one without a raw folder gets the folder that the card names."""
     known = adapter.folder is not None or not Path(card.source or ".missing").is_dir()
     return adapter if known else type(adapter)(Path(card.source))
 
 
 def recomputed_fingerprint(adapter: DatasetAdapter, card: Card) -> str | None:
-    """The fingerprint that a task's raw files give now; None if they are not there."""
+    """The fingerprint of a task's raw files as they are now; None if they are not there."""
     adapter = _with_recorded_source(adapter, card)
     if not adapter.files_there:
         return None

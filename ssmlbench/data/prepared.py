@@ -15,7 +15,7 @@ UNFINISHED = ".unfinished"
 
 
 class NotPrepared(UserError):
-    """No copy of the data set that can be used is in the cache."""
+    """The cache has no usable copy of the data set."""
 
 
 def task_folders() -> list[Path]:

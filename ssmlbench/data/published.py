@@ -1,4 +1,4 @@
-"""Is a prepared data set the one that papers describe: its statistics beside the published ones."""
+"""Compares the statistics of a prepared data set with the published ones."""
 
 from __future__ import annotations
 

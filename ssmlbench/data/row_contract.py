@@ -1,6 +1,6 @@
-"""The rows of an adapter, checked as they come: what an adapter yields by mistake is one clear line.
+"""Checks the rows that an adapter yields: a mistake of the adapter is an error of one line.
 
-Faults of single rows in the raw files are BadRows, and not judged here.
+Faults of single rows in the raw files are BadRows, and are not checked here.
 """
 
 from __future__ import annotations

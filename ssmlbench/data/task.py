@@ -57,7 +57,7 @@ class Card:
         return sum(sum(self.positives[s]) for s in chosen) / max(rows, 1)
 
     def without_positives(self) -> Card:
-        """The card as training may know it: how frequent labels are is drawn from labelled rows."""
+        """The card for training, without the frequencies of labels: they would reveal hidden ones."""
         return replace(self, positives={})
 
     @property
@@ -67,7 +67,7 @@ class Card:
 
     @property
     def has_unknown(self) -> bool:
-        """Whether a label of a training row is unknown: such data is for `--regime given`."""
+        """Whether some label of a training row is unknown: such data needs `--regime given`."""
         return bool(self.partly_labelled.get("train", 0) or self.unlabelled.get("train", 0))
 
 
@@ -77,7 +77,7 @@ def inputs_file(folder: Path, split: str) -> Path:
 
 
 def labels_file(folder: Path, split: str) -> Path:
-    """The true labels of a split: in a folder of their own, which training never opens."""
+    """The file of a split's true labels, in its own folder, which training never opens."""
     return folder / LABELS / f"{split}.arrow"
 
 
@@ -87,7 +87,7 @@ def card_file(folder: Path) -> Path:
 
 
 def read_card(folder: Path) -> Card:
-    """The card of the task in a folder, whose files must be there as the card records them."""
+    """The card of the task in a folder; a DamagedFile unless the files are as the card records them."""
     file = card_file(folder)
     found = stat_of(file)
     card = _read_card(file, found.st_ino, found.st_mtime_ns, found.st_size)
@@ -100,7 +100,7 @@ def read_card(folder: Path) -> Card:
 
 @functools.lru_cache(maxsize=64)
 def _read_card(file: Path, *version: int) -> Card:
-    """A grid of thousands of runs reads the card of a data set as often."""
+    """Read a card once per version of its file: a grid asks for it thousands of times."""
     try:
         card = Card(**read_own_json(file))
     except TypeError:
@@ -191,15 +191,15 @@ class Task:
         return label_matrix(lists, self.label_count)
 
     def ids(self, split: str) -> list[str]:
-        """What the source calls each row: its id, or else its file and line."""
+        """The id of each row in the source, or else its file and line."""
         return list(self._splits[split]["id"])
 
     def inputs(self, split: str) -> Any:
-        """The raw inputs of a split, as Hugging Face hands them out in NumPy form."""
+        """The raw inputs of a split: a Hugging Face column in NumPy format."""
         return self._splits[split].with_format("numpy")["input"]
 
     def vectors(self, split: str) -> list[npt.NDArray[np.float32]]:
-        """The vectors of a split as they lie on disk, N × D in pieces: nothing is read."""
+        """The vectors of a split as memory maps, N × D in pieces: nothing is read yet."""
         pieces = self._splits[split].data.column("input").chunks
         return [
             piece.flatten().to_numpy(zero_copy_only=True).reshape(len(piece), -1)

@@ -1,4 +1,4 @@
-"""What is often wrong with a data set without being an error: found by `prepare`, told on the card."""
+"""Common faults of data sets that are no errors: `prepare` finds them and writes notes on the card."""
 
 from __future__ import annotations
 

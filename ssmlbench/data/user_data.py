@@ -1,4 +1,4 @@
-"""From a path or hub id that a user typed to the data set class that reads it."""
+"""Builds the data set class for a user's path or hub id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all own data of users share: a name from the path, parts, held-out rows, a key from the files."""
+"""The base of users' own data: a name from the path, parts, held-out rows, a key from the files."""
 
 from __future__ import annotations
 
