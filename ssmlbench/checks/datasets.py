@@ -25,7 +25,7 @@ def first_rows(cls: type[DatasetAdapter], split: str) -> list[Row | BadRow]:
 
 
 def names_labels(cls: type[DatasetAdapter]) -> None:
-    """Check that there are labels, each with a name of its own."""
+    """Check that there are labels with unique names."""
     adapter = cls()
     if not adapter.files_there and adapter.hub is None:
         raise adapter.missing("its files are not there")
@@ -33,7 +33,7 @@ def names_labels(cls: type[DatasetAdapter]) -> None:
 
 
 def yields_rows(cls: type[DatasetAdapter], split: str) -> None:
-    """Check that a split has rows, and that a run would take each of them."""
+    """Check that a split has rows, and that each of them is valid."""
     adapter = cls()
     rows = first_rows(cls, split)
     if not rows:
@@ -64,7 +64,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _splits(cls: type[DatasetAdapter]) -> tuple[str, ...]:
-    """The splits that it says it has; all, if it cannot say: reading them tells why."""
+    """The declared splits; all, if `splits` raises: reading them shows the error."""
     try:
         return tuple(cls().splits())
     except Exception:  # a plugin may raise anything
@@ -72,7 +72,7 @@ def _splits(cls: type[DatasetAdapter]) -> tuple[str, ...]:
 
 
 def has_splits(cls: type[DatasetAdapter]) -> None:
-    """Check that the splits are known ones, and that rows can be learnt from."""
+    """Check that the splits are known ones, and that there are training rows."""
     splits = tuple(cls().splits())
     if "train" not in splits or set(splits) - set(SPLITS):
         raise Broken(f"splits() returned {splits!r}; expected ('train', 'test') or ('train',)")

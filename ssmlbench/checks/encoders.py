@@ -17,7 +17,7 @@ from ssmlbench.plugins.contract import check_contract
 
 
 def raw_inputs(kind: str, resized: bool) -> list[Any]:
-    """Six raw inputs as a task hands them out; images of two shapes where the encoder resizes."""
+    """Six raw inputs as from a task; images of two shapes if the encoder resizes."""
     random = np.random.default_rng(5)
     if kind == "text":
         return ["a short text", "another one, a little longer", "w", "x y z", "", "one more"]
@@ -154,7 +154,7 @@ CHECKS: dict[str, Callable[[type[Encoder], str], None]] = {
     "in eval mode the same rows give the same features, alone or in a batch": repeats_itself,
     "gradients reach its parameters": learns,
 }
-"""What `ssmlbench check` states of an encoder and each kind of input, with the check of it."""
+"""The statements of `ssmlbench check` about an encoder and each kind of input, with their checks."""
 
 
 def encoder_statements(cls: type[Encoder]) -> Iterator[Statement]:
@@ -190,7 +190,7 @@ def encoder_statements(cls: type[Encoder]) -> Iterator[Statement]:
 
 
 def _on_fitted(check: Callable[[type[Encoder], str], None], cls: type[Encoder], kind: str) -> None:
-    """Run a check on the encoder; one that is fitted learns from the checks' inputs first."""
+    """Run a check on the encoder; one that has to be fitted is fitted on the check's inputs first."""
     if cls.fitted:
         options = EncoderOptions(**cls.options)
         cls = cls.with_state(cls.fit(raw_inputs(kind, bool(options.image_size)), options))

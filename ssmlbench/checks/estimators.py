@@ -58,7 +58,7 @@ def scores_of(
 
 
 def declares_itself(cls: type[Estimator]) -> None:
-    """Check what the class declares."""
+    """Check the declarations of the class."""
     check_contract(cls)
     check_meanings(cls)
 
@@ -102,7 +102,7 @@ def uses_what_it_declares(cls: type[Estimator], regime: str) -> None:
 
 
 def bears_thin_data(cls: type[Estimator], regime: str) -> None:
-    """Check that it fits where rows or positives are few."""
+    """Check that it fits with few rows or positives."""
     scores_of(cls, toy("vector", empty_label=True), spec_for(cls, regime))
     if REGIMES[regime].splits_rows:
         number, data = REGIME_NUMBERS[regime].name, toy("vector")
@@ -118,7 +118,7 @@ CHECKS: dict[str, Check] = {
     "unlabelled rows change its scores if it says that it uses them": uses_what_it_declares,
     "it fits with a label without positives, one labelled row, no unlabelled row": bears_thin_data,
 }
-"""What `ssmlbench check` states of an estimator in each regime, with the check of it."""
+"""The statements of `ssmlbench check` about an estimator in each regime, with their checks."""
 
 
 NEEDS: dict[Check, tuple[str, ...]] = {
@@ -126,7 +126,7 @@ NEEDS: dict[Check, tuple[str, ...]] = {
     never_sees_hidden_labels: (fits.__name__, repeats_itself.__name__),
     uses_what_it_declares: (fits.__name__, repeats_itself.__name__),
 }
-"""The checks that must hold for a check to say something new; for the others, `fits`."""
+"""Checks that must hold before a check makes sense; for all others, `fits`."""
 
 
 def cases(cls: type[Estimator]) -> Iterator[tuple[str, Check, str]]:

@@ -1,6 +1,6 @@
 """The contract of every method, checked on toy data in seconds: by `ssmlbench check` and the tests.
 
-Each check is one statement about behaviour, and raises Broken with the reason where it does not hold.
+Each check is one statement about behaviour, and raises Broken with the reason if it does not hold.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ def _train_undisturbed(cls: type[Method], regime: str, kind: str) -> Undisturbed
 
 
 def declares_itself(cls: type[Method]) -> None:
-    """Check what the class declares."""
+    """Check the declarations of the class."""
     check_contract(cls)
     check_meanings(cls)
 
 
 def check_meanings(cls: type[Method | Estimator]) -> None:
-    """Check that every hyper-parameter says what it means; a run does not need it, a reader does."""
+    """Check that every hyper-parameter has a meaning: readers need it, though runs do not."""
     for field in dataclasses.fields(cls.Config):
         if not field.metadata.get("meaning"):
             raise Broken(
@@ -192,7 +192,7 @@ def keeps_to_its_rows(cls: type[Method], regime: str, kind: str) -> None:
 
 
 def bears_thin_data(cls: type[Method], regime: str, kind: str) -> None:
-    """Check that it trains where rows or positives are few."""
+    """Check that it trains with few rows or positives."""
     train(cls, toy(kind, empty_label=True), spec_for(cls, regime))
     if REGIMES[regime].splits_rows:
         for fraction in (1.01 / ROWS, 1.0):
@@ -208,7 +208,7 @@ CHECKS: dict[str, Check] = {
     "if it says that it uses labelled rows, unlabelled rows change nothing": keeps_to_its_rows,
     "it trains with a label without positives, one labelled row, no unlabelled row": bears_thin_data,
 }
-"""What `ssmlbench check` states of a method in each regime, with the check of it."""
+"""The statements of `ssmlbench check` about a method in each regime, with their checks."""
 
 
 NEEDS: dict[Check, tuple[str, ...]] = {
@@ -216,7 +216,7 @@ NEEDS: dict[Check, tuple[str, ...]] = {
     repeats_itself: (trains.__name__,),
     bears_thin_data: (trains.__name__,),
 }
-"""The checks that must hold for a check to say something new; the others compare bits."""
+"""Checks that must hold before a check makes sense; all others compare bits."""
 
 
 class Case(NamedTuple):

@@ -1,4 +1,4 @@
-"""Finds the line of a plugin's file that draws numbers which no seed of a run decides."""
+"""Finds the line of a plugin's file that draws random numbers without the run's seed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SOURCES = {
     "torch.Generator": "a generator of its own",
     "torch.seed": "torch.seed",
 }
-"""What is not the run's generator, by the name that code calls it."""
+"""Random sources other than the run's generator, by the name in code."""
 
 
 def unseeded_draw(cls: type[Any], instead: str) -> str:
-    """Say which line draws from elsewhere, and what to draw from instead."""
+    """A text that names the line with an unseeded draw. instead: the source to draw from."""
     for base in own_classes(cls):
         file = file_of(base)
         tree = syntax_of(file) if file else None
@@ -43,7 +43,7 @@ def unseeded_draw(cls: type[Any], instead: str) -> str:
 
 
 def _source(call: ast.Call, names: dict[str, str]) -> str | None:
-    """The source that a call draws from; None if it draws nothing, or from a seed it is given."""
+    """The source that a call draws from; None if it draws nothing, or is given a seed."""
     chain: list[str] = []
     node: ast.expr = call.func
     while isinstance(node, ast.Attribute):
@@ -59,7 +59,7 @@ def _source(call: ast.Call, names: dict[str, str]) -> str | None:
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:
-    """The names that the file imports, and what they stand for."""
+    """The names that the file imports, with their full dotted names."""
     names = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""The check that a method or an estimator keeps to the seal: a short run in the processes of real runs."""
+"""Checks that a method or an estimator respects the seal, by a short run in the processes of real runs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def stays_sealed(cls: type[Method | Estimator]) -> None:
 
 
 def _plugins_with(cls: type[Method | Estimator]) -> Plugins:
-    """What the command line would load to have this class."""
+    """The plugins that the command line would load for this class."""
     plugins = Plugins()
     known = cls.name in plugins.methods and source_file(plugins.methods[cls.name])
     return plugins if known == source_file(cls) else Plugins([source_file(cls)])

@@ -1,4 +1,4 @@
-"""A conformance suite as statements, and what was found: the first cause, and what it hid."""
+"""A conformance suite as statements, and its findings: the first cause, and the checks that it prevents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ssmlbench.plugins.source_lines import explain
 
 
 class Broken(Exception):
-    """A check that does not hold, in words for the plugin's author."""
+    """A check does not hold; the text is for the plugin's author."""
 
 
 class Statement(NamedTuple):
@@ -18,7 +18,7 @@ class Statement(NamedTuple):
     text: str
     check: Callable[[], None]  # raises Broken, or anything else, if it is not true
     name: str  # of the check; one name may be stated in several regimes
-    needs: tuple[str, ...] = ()  # checks that say nothing new if one of these is broken
+    needs: tuple[str, ...] = ()  # checks that must hold for this one to make sense
     case: str = ""  # the regime and the kind of rows
 
 
@@ -31,7 +31,7 @@ class Finding(NamedTuple):
 
 
 def findings(cls: type[Any], statements: Iterable[Statement]) -> Iterator[Finding]:
-    """Check each statement, but none that an earlier mistake would only break again."""
+    """Check each statement, but skip those whose needed checks are broken."""
     broken: set[str] = set()
     for statement in statements:
         if broken & {statement.name, *statement.needs}:

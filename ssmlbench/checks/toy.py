@@ -33,7 +33,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Toy:
-    """Inputs with true labels that can be learnt a little: enough to train on for seconds."""
+    """Inputs with labels that can be learnt to some degree within seconds."""
 
     kind: str
     train: Inputs
@@ -48,7 +48,7 @@ class Toy:
 
 
 def toy(kind: str, empty_label: bool = False) -> Toy:
-    """The toy of one kind of input, "vector" or "image"; `empty_label`: its last label is never set."""
+    """The toy data of one kind of input, "vector" or "image". empty_label: no row has the last label."""
     random = np.random.default_rng(7)
     n = ROWS + TEST_ROWS
     labels = (random.random((n, LABELS)) < 0.3).astype(np.int8)
@@ -126,9 +126,9 @@ def toy_trainer(
     notify: Notify = lambda event: None,
     device: torch.device = CPU,
 ) -> tuple[Trainer, Judge]:
-    """The trainer of a run on the toy, and the judge that it hands in to."""
+    """The trainer of a run on the toy, and its judge."""
     truth = data.truth if truth is None else truth
-    # The draw itself may read the true labels, so it always gets the toy's own.
+    # Drawing the observation may read the true labels, so it always gets the toy's own.
     observation = observe(data.truth, spec)
     test_truth = data.test_truth if test_truth is None else test_truth
     judge = Judge(spec, observation, SealedTruth(truth), test_truth)

@@ -1,4 +1,4 @@
-"""What breaks no contract and is still likely a mistake: `ssmlbench check` warns of it."""
+"""Warnings of `ssmlbench check`: likely mistakes that break no contract."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ssmlbench.training.trainer import Trainer
 
 
 def method_warnings(cls: type[Method]) -> Iterator[str]:
-    """Yield what is likely a mistake in a method that conforms, a line each."""
+    """Yield the likely mistakes in a method that conforms, a line each."""
     yield from unread_hyperparameters(cls)
     printed = io.StringIO()
     alive: dict[str, bool] = {}
@@ -72,7 +72,7 @@ def _nodes(classes: list[type[Any]]) -> Iterator[ast.AST]:
 
 
 def terms_that_move(cls: type[Method], regime: str) -> dict[str, bool]:
-    """Train on toy vectors: whether each term was ever other than 0, or had a gradient."""
+    """Train on toy vectors. Returns, for each term, whether it was ever not 0 or had a gradient."""
     trainer, _ = toy_trainer(cls, toy("vector"), spec_for(cls, regime))
     moved: dict[str, bool] = {}
     if type(trainer.method).step is Method.step:
@@ -88,7 +88,7 @@ def terms_that_move(cls: type[Method], regime: str) -> dict[str, bool]:
 
 
 def _watch(trainer: Trainer, moved: dict[str, bool]) -> None:
-    """Put a function around the method's loss that notes which terms move."""
+    """Wrap the method's loss by a function that records the terms that move."""
     loss = trainer.method.loss
 
     def watched(labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
@@ -109,7 +109,7 @@ def _has_gradient(term: Tensor, trainer: Trainer) -> bool:
 
 
 def ignores_unlabelled_rows(cls: type[Method]) -> bool:
-    """Whether a method that says it uses both pools gives the same bits with other unlabelled rows."""
+    """Whether a method that declares both pools gives the same bits with other unlabelled rows."""
     regimes = sorted(regime for regime in cls.regimes if REGIMES[regime].splits_rows)
     if not regimes:
         return False

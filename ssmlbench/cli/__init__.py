@@ -1,4 +1,4 @@
-"""The command line: reads what was typed, calls the engine, prints. torch is imported only for runs.
+"""The command line: parses options, calls the engine, prints. torch is imported only for runs.
 
 One module for each verb or group of verbs; verbs.py lists them.
 """
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _write_any_character() -> None:
-    """Where the locale is not UTF-8: files and pipes get UTF-8, a terminal `?` for what it lacks."""
+    """If the locale is not UTF-8: files and pipes get UTF-8, a terminal `?` for unknown characters."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in UTF_8:
             encoding = stream.encoding if stream.isatty() else "utf-8"

@@ -1,4 +1,4 @@
-"""`ssmlbench analyse NAME`: one command for each analysis; it parses and prints, no more."""
+"""`ssmlbench analyse NAME`: one command for each analysis; it only parses and prints."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def _make(
     command: GridCommand,
     results: Path,
 ) -> dict[str, list[VariantRuns]]:
-    """Make the runs of all variants; then the finished ones by place, each place with all variants."""
+    """Make the runs of all variants. Returns the finished ones by cell, each cell with all variants."""
     from ssmlbench.boards.analyses.variants import VariantRuns
     from ssmlbench.runs.finished import Finished, read_result
     from ssmlbench.runs.folder import RunFolder

@@ -50,7 +50,7 @@ def _show(columns: Sequence[str], folders: Sequence[ShardFolder], where: str) ->
 
 
 def _named(about: dict[str, Any]) -> list[str]:
-    """What an entry is of, as its table shows it."""
+    """The cells that describe an entry of the cache."""
     if "view" not in about:
         return [about["dataset"], about["split"], str(about["size"]), str(about["rows"])]
     view = about["view"] + (f" {about['draw'] + 1}" if about["view"] == "strong" else "")

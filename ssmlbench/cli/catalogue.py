@@ -17,11 +17,11 @@ HEADINGS = {"title": "what", "uses": "learns from"}
 
 
 COMPACT = {"method": ("name", "uses", "title"), "data set": ("name", "kind", "title")}
-"""The columns of a list that fits 80 columns, by what is listed."""
+"""The columns of a list that fits 80 characters, by kind of plugin."""
 
 
 def compact(catalogue: Catalogue[MethodInfo] | Catalogue[DatasetInfo], width: int) -> str:
-    """One line for each plugin, no wider than the terminal; what does not fit is cut off."""
+    """One line for each plugin, cut to the width of the terminal."""
     names = COMPACT[catalogue.kind]
     head = {"name": catalogue.kind, **HEADINGS}
     rows = [[head.get(name, name) for name in names]]
@@ -32,7 +32,7 @@ def compact(catalogue: Catalogue[MethodInfo] | Catalogue[DatasetInfo], width: in
 
 
 def overview(catalogue: Catalogue[MethodInfo] | Catalogue[DatasetInfo]) -> RenderableType:
-    """Everything about each plugin, below its name: a table of so many columns would be torn."""
+    """Everything about each plugin, below its name: a table would have too many columns."""
     parts: list[RenderableType] = []
     for row in catalogue.rows():
         facts = {
@@ -45,7 +45,7 @@ def overview(catalogue: Catalogue[MethodInfo] | Catalogue[DatasetInfo]) -> Rende
 
 
 def _facts(values: Mapping[str, str]) -> Table:
-    """Names and what is known of them, in two columns; nothing for what is not known."""
+    """Names and values in two columns; empty values are left out."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(no_wrap=True)
     facts.add_column(overflow="fold")
@@ -60,7 +60,7 @@ def _near(file: str) -> str:
 
 
 def methods_markdown(catalogue: Catalogue[MethodInfo]) -> str:
-    """Every method's page, as docs/methods.md has it."""
+    """The page of every method, for docs/methods.md."""
     lines = []
     for method in catalogue.values():
         lines += [f"### {method.name}", "", method.title, "", f"*{method.paper}.*"]

@@ -58,7 +58,7 @@ def _named(name: str, plugins: Plugins) -> type[Any]:
 
 
 def suite(cls: type[Any]) -> tuple[Iterable[Statement], Iterable[str]]:
-    """The statements about a plugin, and the warnings that are worth reading once they hold."""
+    """The statements about a plugin, and the warnings to show if all of them hold."""
     from ssmlbench.checks.datasets import dataset_statements
     from ssmlbench.checks.encoders import encoder_statements
     from ssmlbench.checks.estimators import estimator_statements

@@ -1,4 +1,4 @@
-"""Names that the shell completes: built-in methods and data sets. No plugin is imported for it."""
+"""Shell completion of the names of built-in methods and data sets, without importing a plugin."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
 
 
 def complete_method(incomplete: str) -> list[str]:
-    """Methods whose names begin so."""
+    """The methods whose names start with the text."""
     return complete_list(incomplete, builtin_names("methods"))
 
 
 def complete_dataset(incomplete: str) -> list[str]:
-    """Data sets whose names begin so."""
+    """The data sets whose names start with the text."""
     return complete_list(incomplete, builtin_names("datasets"))
 
 
@@ -42,4 +42,4 @@ COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
     "method": complete_method,
     "dataset": complete_dataset,
 }
-"""By the name of the option."""
+"""Completions by the name of the option."""

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 data_app = typer.Typer(no_args_is_help=True, help="Prepare, check and list data sets.")
 
 LOG_SECONDS = 10.0
-"""Without a terminal, a line of progress this often at the most."""
+"""The least time between two lines of progress in a log."""
 ALL_LABELS = 30
-"""A card shows every label up to this many, else the most and the least frequent ones."""
+"""A card shows all labels if there are at most this many, else the most and the least frequent ones."""
 
 Name = Annotated[str, typer.Argument(help="A data set, or the path of your own.")]
 
@@ -140,7 +140,7 @@ def prepare_shown(
 ) -> Task:
     """Prepare with progress: bars on a terminal, lines in a log; silent if it is prepared.
 
-    notes: print what is strange about the data, where no card is shown.
+    notes: print the notes on the data, for commands that show no card.
     """
     from ssmlbench.data import check_source, is_prepared, prepare
 
@@ -215,7 +215,7 @@ def card_page(card: Card) -> RenderableType:
 
 
 def known_rows(card: Card) -> list[tuple[str, str]]:
-    """How many training rows are labelled, where not all of them are."""
+    """The numbers of labelled and unlabelled training rows, if not all are labelled."""
     if not card.has_unknown:
         return []
     counts = (
@@ -243,7 +243,7 @@ def histogram(card: Card) -> Table:
 
 
 def damage(task: Task, adapter: DatasetAdapter) -> list[str]:
-    """List where the files on disk are not as they were written, or not what the raw files give."""
+    """The damage of the files on disk, and their differences to the raw files, a line each."""
     from ssmlbench.data import recomputed_fingerprint
 
     try:

@@ -1,4 +1,4 @@
-"""The options that say how a user's own data is read. They are the fields of `DataOptions`."""
+"""The options for reading a user's own data: the fields of `DataOptions`."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def _parameter(field: dataclasses.Field[Any]) -> inspect.Parameter:
 
 
 def data_options(typed: Mapping[str, Any]) -> DataOptions:
-    """What was typed, as options of the data."""
+    """The options of the data from the values of the command line."""
     return DataOptions(**{name: value for name, value in typed.items() if value is not None})

@@ -48,7 +48,7 @@ def show_command(
 
 
 def rows_by_count(truth: Labels) -> RenderableType:
-    """How many training rows have 0, 1, 2, … labels."""
+    """The numbers of training rows with 0, 1, 2, … labels."""
     from ssmlbench.data.label_pairs import labels_per_row
 
     counts = labels_per_row(truth)
@@ -108,7 +108,7 @@ def _spread(truth: Labels, count: int) -> list[int]:
 
 
 def shown_input(value: Any, kind: str) -> str:
-    """An input in a line or a few."""
+    """A short text of an input."""
     if kind == "text":
         text = " ".join(str(value).split())
         return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

@@ -159,7 +159,7 @@ class GridCommand:
             )
 
     def _print_models(self, files: Sequence[Path]) -> None:
-        """Print how many of the runs keep a model, and what the models take on the disk."""
+        """Print the number of stored models, and their size on disk."""
         sizes = [file.stat().st_size for file in files if file.is_file()]
         if sizes:
             models = "model" if len(sizes) == 1 else "models"

@@ -1,6 +1,6 @@
-"""`ssmlbench doctor`: verify the results and the cache, repair what is damaged, sweep leftovers.
+"""`ssmlbench doctor`: verifies the results and the cache, repairs damage, deletes leftovers.
 
-With `--gpu` it looks at the device instead.
+With `--gpu` it checks the device instead.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def doctor(
 
 
 def summary(checkup: Checkup, seconds: float) -> str:
-    """How much was read, and how many things were found."""
+    """A line with the amount of data that was read, and the number of findings."""
     found, left = checkup.findings, sum(not finding.repaired for finding in checkup.findings)
     done = "would be done" if checkup.dry_run else "done"
     megabytes = checkup.bytes / 2**20

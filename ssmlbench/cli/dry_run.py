@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ssmlbench.runs.context import RunContext
 
 NAMES = {"done": "done", "running": "running", "stopped": "begun", "failed": "failed"}
-"""A run's state, as the table calls it; everything else is to do."""
+"""The states of runs and their names in the table; any other run is to do."""
 
 
 def show_plan(

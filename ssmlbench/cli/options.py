@@ -47,8 +47,8 @@ LogTo = Annotated[
 ]
 
 
-def typed_list(text: str | None, kind: type[T], what: str) -> tuple[T, ...]:
-    """`0.05,0.1` → (0.05, 0.1)."""
+def typed_list(text: str | None, kind: type[T], option: str) -> tuple[T, ...]:
+    """`0.05,0.1` → (0.05, 0.1). option: for messages."""
     if text is None:
         return ()
     try:
@@ -59,9 +59,9 @@ def typed_list(text: str | None, kind: type[T], what: str) -> tuple[T, ...]:
             for number in (_from_to(part) if kind is int else (part.strip(),))
         )
     except ValueError:
-        raise UserError(f"{what} {text}: not a list of numbers, e.g. {what} 0.05,0.1") from None
+        raise UserError(f"{option} {text}: not a list of numbers, e.g. {option} 0.05,0.1") from None
     if not values:
-        raise UserError(f"{what} is empty")
+        raise UserError(f"{option} is empty")
     return values
 
 
@@ -85,7 +85,7 @@ def read_runs(folders: Iterable[Path]) -> list[Finished]:
 
 
 def warn(complaints: Iterable[str]) -> None:
-    """Print a line on stderr for each thing that was left out."""
+    """Print each line as a warning on stderr."""
     for complaint in complaints:
         Console(stderr=True).print(
             printable(f"warning: {complaint}"), markup=False, highlight=False, soft_wrap=True
@@ -93,13 +93,13 @@ def warn(complaints: Iterable[str]) -> None:
 
 
 def wide_console() -> Console:
-    """A terminal's own width; in a file or a pipe, room for a whole table."""
+    """A console of the terminal's width; in a file or a pipe, wide enough for a whole table."""
     console = Console()
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=160)
 
 
 def load_plugins(files: list[str] | None, data_options: DataOptions | None = None) -> Plugins:
-    """The built-in and installed plugins, and those of the files; own data is read as said."""
+    """The built-in and installed plugins, and those of the files. data_options: for own data."""
     from ssmlbench.plugins.loader import Plugins
 
     return Plugins(files or (), data_options)
@@ -116,8 +116,8 @@ def key_values(texts: Sequence[str] | None, option: str, example: str) -> dict[s
     return pairs
 
 
-def seconds(text: str | None, what: str) -> float | None:
-    """`90s`, `30m`, `2h`, `1h30m` or a plain number of seconds → seconds."""
+def seconds(text: str | None, option: str) -> float | None:
+    """`90s`, `30m`, `2h`, `1h30m` or a plain number of seconds → seconds. option: for messages."""
     if text is None:
         return None
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smh]?)", text)
@@ -127,5 +127,7 @@ def seconds(text: str | None, what: str) -> float | None:
         r"(\d+(\.\d+)?\s*h\s*)?(\d+(\.\d+)?\s*m\s*)?(\d+(\.\d+)?\s*s?)?", text.strip()
     )
     if not whole or not value:
-        raise UserError(f"{what} {text}: expected a time above zero, e.g. {what} 90s, 30m or 2h")
+        raise UserError(
+            f"{option} {text}: expected a time above zero, e.g. {option} 90s, 30m or 2h"
+        )
     return value

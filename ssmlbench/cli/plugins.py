@@ -64,7 +64,7 @@ def datasets_command(
 
 
 def _print_list(shown: RenderableType) -> None:
-    """Print a list of plugins, and how to see more of it."""
+    """Print a list of plugins, and the command that shows more."""
     console = wide_console()
     console.print(shown, highlight=False, markup=False)
     if isinstance(shown, str) and console.is_terminal:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ssmlbench.runs.saved_model import SavedModel
 
 LOG_SECONDS = 10.0
-"""A log gets a line of progress this often."""
+"""The least time between two lines of progress in a log."""
 
 
 def predict(

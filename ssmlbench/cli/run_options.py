@@ -1,7 +1,7 @@
 """Options that commands share, as groups: those of the run spec, and where runs are made.
 
-`with_options` adds groups to a command. The options of a run are not written here: they are the
-fields of the run spec that have a help text.
+`with_options` adds groups to a command. The options of a run are derived from the fields of the run spec
+that have a help text.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Command = Callable[..., None]
 def with_options(**groups: CommandParameters | type[Any]) -> Callable[[Command], Command]:
     """Replace arguments of a command by groups of options.
 
-    A group is a dataclass of Annotated fields, of which the command gets an instance, or a list of
-    parameters, of which it gets the values by name.
+    A group is a dataclass of Annotated fields: the command gets an instance. Or it is a list of
+    parameters: the command gets their values by name.
     """
 
     def decorate(command: Command) -> Command:
@@ -87,7 +87,7 @@ def in_panel(parameters: CommandParameters, panel: str) -> list[inspect.Paramete
 
 
 def run_parameters(without: Sequence[str] = ()) -> list[inspect.Parameter]:
-    """An option for every field of the run spec that a user may choose; an axis takes a list."""
+    """An option for every field of the run spec that a user may set; an axis takes a list."""
     return [_run_parameter(option) for name, option in OPTIONS.items() if name not in without]
 
 
@@ -136,7 +136,7 @@ class RequestOptions:
     skip_bad: SkipBad = False
 
     def request(self, typed: Mapping[str, Any]) -> GridRequest:
-        """The request of the grid file, if there is one, and of the run options that were typed."""
+        """The request of the run options, which override the grid file, if there is one."""
         from ssmlbench.grid.toml_file import read_grid
 
         values = {
@@ -153,7 +153,7 @@ class RequestOptions:
 
 @dataclass(frozen=True)
 class Where:
-    """Where and how runs are made; no option here is part of what a run is."""
+    """Where and how runs are made; no option here is part of the spec."""
 
     PANEL: ClassVar[str] = WHERE
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ssmlbench.runs.finished import Finished
 
 NARROWEST = 8
-"""Characters that are left of a column which is cut to fit a terminal."""
+"""The least width of a column that is cut to fit a terminal."""
 
 runs_app = typer.Typer(no_args_is_help=True, help="The runs of a results folder, one by one.")
 
@@ -57,9 +57,9 @@ def list_runs(
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines with columns below each other, quick for 100,000 of them.
+    """Lines with aligned columns, fast for 100,000 of them.
 
-    Where a terminal is too narrow, the longest column is cut, and then the line.
+    If a terminal is too narrow, the longest column is cut, and then the line.
     """
     cells = [list(map(printable, row)) for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
@@ -140,7 +140,7 @@ def evaluate_runs(
 
 
 def _differences(stored: Any, again: Any) -> list[str]:
-    """The stored values that are not found again, by rule, convention and metric."""
+    """The stored values that differ from the recomputed ones, by rule, convention and metric."""
     from ssmlbench.runs.schema import metric_entries
 
     present = dict(metric_entries(again))

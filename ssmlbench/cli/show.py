@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 END_LABELS = 20
-"""Labels that are printed from each end of the order, unless all are wanted."""
+"""Labels that are printed from each end of the order, without `--all`."""
 
 
 def show(

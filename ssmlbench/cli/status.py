@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WATCH_SECONDS = 2.0
 SHOWN = 40
-"""Runs of one state that are listed; of the others only the number is shown."""
+"""The most runs of one state that are listed; the others are only counted."""
 
 
 def status(
@@ -132,7 +132,7 @@ def _listed(name: str, states: Sequence[RunState]) -> Table:
 
 
 def _cell(text: str) -> Text:
-    """Any text as it is: brackets are no markup, and a terminal gets no control character."""
+    """A text without markup and control characters."""
     return Text(printable(text))
 
 

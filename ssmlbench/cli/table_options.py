@@ -65,7 +65,7 @@ class TableOptions:
 
     @property
     def names(self) -> RowNames:
-        """What rows are called."""
+        """The names of rows."""
         from ssmlbench.boards.render.names import RowNames
 
         return RowNames(self.display_names, key_values(self.rename, "--rename", "mine=Ours"))

@@ -98,7 +98,7 @@ def _winners(closed: list[tuple[Study, list[Record]]]) -> Any:
 
 
 def _configurations(closed: list[tuple[Study, list[Record]]]) -> Iterator[str]:
-    """A line for each winner: its whole configuration, with what was drawn first."""
+    """A line for each winner: its whole configuration, drawn values first."""
     from ssmlbench.core.hyperparameters import as_typed
     from ssmlbench.grid.study import winner
 

@@ -1,6 +1,6 @@
 """The verbs of the command line. A verb's module is imported when the verb is used.
 
-So `ssmlbench --help` stays fast, and no verb pays for the imports of another.
+This keeps `ssmlbench --help` fast, and no verb pays for the imports of another.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ VERBS = {
     ),
     "cache": ("cache:cache_app", "List or delete cached features of frozen encoders."),
 }
-"""The module below `ssmlbench.cli` and the name in it, and the line in `ssmlbench --help`."""
+"""Verb → its module and name below `ssmlbench.cli`, and its line in `ssmlbench --help`."""
 
 
 class Verbs(TyperGroup):
@@ -48,7 +48,7 @@ class Verbs(TyperGroup):
 
 
 class Verb(TyperCommand):
-    """A verb that is not imported before it is used."""
+    """A verb that is imported when it is used."""
 
     def __init__(self, name: str, summary: str):
         super().__init__(name, help=escape(summary))
@@ -75,7 +75,7 @@ def load_verb(name: str) -> TyperCommand | TyperGroup:
 
 
 def _escape_help(commands: Sequence[Any]) -> None:
-    """Rich takes `[text]` in a help text for markup and leaves it out."""
+    """Escape `[text]` in help texts, which Rich would take for markup."""
     for command in commands:
         for item in (command, *command.params):
             if getattr(item, "help", None):

@@ -14,7 +14,7 @@ from ssmlbench.core.spec import Projection
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.plugins.config_contract import check_config
 from ssmlbench.plugins.contract_names import (
-    check_names,
+    check_member_names,
     contract_names,
     engine_bases,
     library_base,
@@ -30,7 +30,7 @@ INPUT_KINDS = ("image", "text", "vector")
 
 def check_contract(cls: type[Any]) -> None:
     """Raise a UserError if the class does not keep to the contract of its kind of plugin."""
-    for check in (check_names, _types, _values, _parameters, _required, check_config):
+    for check in (check_member_names, _types, _values, _parameters, _required, check_config):
         check(cls)
 
 

@@ -55,7 +55,7 @@ def contract_names(cls: type[Any]) -> set[str]:
     return {name for name in names if not name.startswith("_")}
 
 
-def check_names(cls: type[Any]) -> None:
+def check_member_names(cls: type[Any]) -> None:
     """Raise a UserError for a name that looks like a misspelt name of the contract."""
     known = contract_names(cls)
     for base in own_classes(cls):

@@ -1,1 +1,1 @@
-"""What `ssmlbench doctor --gpu` looks at: methods, precision, several processes and speed on a device."""
+"""The parts of `ssmlbench doctor --gpu`: methods, precision, several processes and speed on a device."""

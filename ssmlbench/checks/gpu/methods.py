@@ -15,9 +15,9 @@ from ssmlbench.training.evaluation import Outcome
 from ssmlbench.training.repeatable import record_nondeterminism
 
 TOLERANCE = 0.01
-"""Of scores after a short run in float32: sums of the same numbers in another order."""
+"""The largest difference of scores after a short run in float32, from sums in another order."""
 SHORT_TOLERANCE = 0.1
-"""Of scores after a short run whose encoder computes in half precision."""
+"""The largest difference of scores after a short run whose encoder computes in half precision."""
 KINDS = ("vector", "image")
 
 
@@ -87,10 +87,10 @@ def check_heads(subject: Subject, precision: Precision, rows: int = 100_000) -> 
 
 
 def largest_difference(a: Outcome, b: Outcome) -> float:
-    """Between the scores of two runs."""
+    """The largest difference between the scores of two runs."""
     return float(np.abs(a.scores - b.scores).max())
 
 
 def regime_of(cls: type[Method]) -> str:
-    """The regime that a method is looked at in: semi where it has it."""
+    """The regime in which a method is checked: semi, if it supports it."""
     return "semi" if "semi" in cls.regimes else min(cls.regimes)

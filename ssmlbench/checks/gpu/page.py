@@ -1,4 +1,4 @@
-"""The page that `ssmlbench doctor --gpu` prints: a line for each part, whatever happens in it."""
+"""The page that `ssmlbench doctor --gpu` prints: a line for each part, also for one that fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST = 300
 
 
 class Differs(Exception):
-    """A part that ran, and found other values than it expects."""
+    """A part that ran, and found other values than expected."""
 
 
 class Skipped(Exception):
@@ -23,7 +23,7 @@ class Skipped(Exception):
 
 @dataclass(frozen=True)
 class PageLine:
-    """One part of the page: how it ended, and what was measured or went wrong."""
+    """One part of the page: its state, and the measurement or the error."""
 
     part: str
     state: State
@@ -31,7 +31,7 @@ class PageLine:
 
 
 def line_of(part: str, check: Callable[[], str]) -> PageLine:
-    """Run one part. It returns what was measured; an exception of any kind is a line too."""
+    """The line of one part. check: returns its measurement as a text; an exception is a line too."""
     try:
         return PageLine(part, "OK", check())
     except Differs as found:
@@ -66,7 +66,7 @@ class Page:
 
     @property
     def summary(self) -> str:
-        """How many lines ended in each way."""
+        """The number of lines in each state."""
         states = [line.state for line in self.lines]
         counts = {state: states.count(state) for state in ("OK", "differs", "failed", "skipped")}
         return ", ".join(f"{count} {state}" for state, count in counts.items() if count)

@@ -31,7 +31,7 @@ NamedCheck = tuple[str, Callable[[], str]]
 
 
 class GpuReport:
-    """Looks at one device."""
+    """Checks one device."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class GpuReport:
         return page
 
     def facts(self) -> dict[str, str]:
-        """What the page is about."""
+        """The facts at the top of the page, by name."""
         device, found = self.subject.device, {"device": self.subject.name}
         if device.type == "cuda":
             about = torch.cuda.get_device_properties(device)

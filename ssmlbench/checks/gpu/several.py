@@ -1,4 +1,4 @@
-"""One run in two processes beside the run in one: through the command line, as a user starts it."""
+"""Compares one run in two processes with the same run in one, started through the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ssmlbench.checks.gpu.page import Differs, Skipped
 from ssmlbench.checks.gpu.subject import Subject
 
 TOLERANCE_OF_TWO = 0.01
-"""Of scores of `bce` after 20 steps of the small CNN; pseudo-labels move them further apart."""
+"""The largest difference of scores of `bce` after 20 steps of the small CNN; pseudo-labels increase it."""
 LONGEST_RUN = 900
 """Seconds after which a command counts as hanging."""
 

@@ -1,4 +1,4 @@
-"""How fast the trainer is on a device, how long the device waits for inputs, and the memory it takes.
+"""Measures the speed of the trainer on a device, the time it waits for inputs, and its memory.
 
 Weights and inputs are random: nothing is learnt here, and no file is needed.
 """
@@ -42,7 +42,7 @@ JPEG_SIZE = (640, 480)
 
 @dataclass(frozen=True)
 class Workload:
-    """An encoder at one size of its inputs, and how much of it is measured."""
+    """An encoder at one size of its inputs, and the number of steps to measure."""
 
     backbone: str  # a torchvision model, or "bert": BERT-base, unless `bert` says otherwise
     size: int  # pixels, or tokens
@@ -72,12 +72,12 @@ ON_CPU = (
     Workload("resnet101", 64, 4, 2),
     Workload("bert", 16, 4, 2),
 )
-"""Small sizes: they show that the parts work, and not how fast a GPU is."""
+"""Small sizes: they show that the parts work, not the speed of a GPU."""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """What was measured of one workload."""
+    """The measurements of one workload."""
 
     trained: float  # rows a second, forward and backward
     scored: float  # rows a second, forward alone
@@ -100,7 +100,7 @@ def measure(
     fast: bool = False,
     workers: int | None = None,
 ) -> str:
-    """Train and score with a workload; a smaller micro-batch after out-of-memory is said."""
+    """Train and score with a workload. Returns a text, which notes a micro-batch after out-of-memory."""
     make_repeatable(None, subject.device, fast)
     with tempfile.TemporaryDirectory() as folder:
         trainer, rows = _trainer(work, method, subject.device, precision, workers, Path(folder))
@@ -172,7 +172,7 @@ def _words_of(work: Workload) -> int:
 
 
 def _save_bert(folder: Path, fields: dict[str, Any]) -> None:
-    """A BERT's configuration, and a tokenizer of its special tokens: weights are made from them."""
+    """Save a BERT's configuration and a tokenizer of its special tokens; weights will be random."""
     from ssmlbench.inputs.torchvision_compat import declare_missing_operators
 
     declare_missing_operators()
@@ -188,7 +188,7 @@ def _save_bert(folder: Path, fields: dict[str, Any]) -> None:
 
 
 def _speed(trainer: Trainer, work: Workload, rows: Inputs) -> Speed:
-    """Measure epochs of a trainer that is warm: one that is fed, one whose batch is there."""
+    """Measure two epochs after a warm-up: one with loading, one with a batch that stays on the device."""
     reset_peak_memory(trainer.context.device)
     fed = _seconds_of_epoch(trainer, 1)
     memory = peak_memory(trainer.context.device)
@@ -210,7 +210,7 @@ def _seconds_of_epoch(trainer: Trainer, epoch: int) -> float:
 
 
 def _resident(trainer: Trainer, plan: Any) -> Iterator[Any]:
-    """The first batch of a plan for every step, on the device from the beginning."""
+    """The first batch of a plan for every step, already on the device."""
     batching = trainer.batching
     (inputs,) = batching.transfer.ahead(iter([batching.step_inputs(plan, 0)]))
     for _ in range(len(plan)):

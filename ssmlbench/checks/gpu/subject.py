@@ -1,4 +1,4 @@
-"""The device that is looked at: its name, and how one learns that a step waited for it."""
+"""The device under test: its name, and the detection of steps that wait for it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ssmlbench.training.device import device_name
 from ssmlbench.training.trainer import Trainer
 
 WaitWatch = Callable[[], AbstractContextManager[list[str]]]
-"""A block that gives, when it has ended, what waited for the device inside it."""
+"""A context whose list has, after the block, the lines of code that waited for the device."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A device, and what can be asked about it."""
+    """A device under test."""
 
     device: torch.device
     waits: WaitWatch
@@ -40,7 +40,7 @@ class Subject:
 
     @property
     def is_cpu(self) -> bool:
-        """Whether it is the CPU: then nothing is compared between two devices."""
+        """Whether it is the CPU: then no second device is compared."""
         return self.device.type == "cpu"
 
 
@@ -51,7 +51,7 @@ def _no_waits() -> Iterator[list[str]]:
 
 @contextmanager
 def _cuda_waits() -> Iterator[list[str]]:
-    """The lines of code that made the host wait for CUDA, as torch's own debug mode tells."""
+    """The lines of code that made the host wait for CUDA, from torch's debug mode."""
     found: list[str] = []
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(record=True) as said:
@@ -77,7 +77,7 @@ def _cuda_draws(device: torch.device) -> bool:
 
 @contextmanager
 def steps_watched(trainer: Trainer, waits: WaitWatch) -> Iterator[list[str]]:
-    """What waited for the device in the gradient steps that are taken inside the block."""
+    """The lines of code that waited for the device in gradient steps inside the block."""
     found: list[str] = []
     batches = trainer.batching.batches
 
