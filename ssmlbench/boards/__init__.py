@@ -1,1 +1,1 @@
-"""From finished runs to boards: tables, statistics, the papers' numbers, the report. Free of torch."""
+"""Turns finished runs into boards: tables, statistics, the papers' numbers, the report. Free of torch."""

@@ -1,4 +1,4 @@
-"""What unlabelled rows buy: each row of a board against its best row that uses labelled rows only."""
+"""The gain from unlabelled rows: each row of a board against its best row that uses labelled rows only."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def compared_metric(board: Board) -> Column | None:
 def _baseline(board: Board, metric: Column, level: str, name: str) -> BoardRow | None:
     """The named row, or for `auto` the best one that uses labelled rows only.
 
-    A row of older code is taken only where it is named or where there is no other.
+    A row of older code is used only if it is named or if there is no other.
     """
     present = [row for row in board.rows if (metric.key, level) in row.cells]
     if name != "auto":
@@ -70,7 +70,7 @@ def _baseline(board: Board, metric: Column, level: str, name: str) -> BoardRow |
 def paired_difference(ours: Cell, theirs: Cell, folds: int | None) -> Difference | None:
     """The mean difference over common seeds with its 95 % t interval; None without a common seed.
 
-    folds: of which the seeds are; None or 0: of none. Folds share training rows: a wider interval.
+    folds: the number of folds, if the seeds are folds; they share training rows, so the interval is wider.
     """
     before = dict(zip(theirs.seeds, theirs.values, strict=True))
     pairs = zip(ours.seeds, ours.values, strict=True)

@@ -135,10 +135,10 @@ def devices_of(runs: Iterable[Finished]) -> Counter[str]:
 
 
 def level_of(spec: RunSpec) -> str:
-    """The number of the run's regime as a board prints it; empty where the regime has none."""
+    """The number of the run's regime as a text; empty if the regime has none."""
     return "" if spec.regime_number is None else f"{spec.regime_number:g}"
 
 
 def unlike_published(run: Finished) -> list[str]:
-    """How the run's data differ from the data set that papers describe, as the run recorded it."""
+    """The recorded differences of the run's data to the data set that papers describe."""
     return list(run.result.get("data", {}).get("unlike_published", ()))

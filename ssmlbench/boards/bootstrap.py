@@ -1,7 +1,7 @@
 """Confidence intervals over test rows: the metrics of resampled test sets, from stored scores.
 
-scipy draws the rows and reads off the interval. A draw is a vector of how often each row was drawn: the
-metrics take it as row weights.
+scipy draws the rows and computes the interval. A draw is a vector with the count of each row, which the
+metrics take as row weights.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def bootstrap(
 ) -> dict[str, tuple[float, float]]:
     """The percentile interval of each metric's mean over runs (the seeds of a cell) on one test set.
 
-    All runs and metrics are judged on the same resampled rows. An interval says how far the number may
-    move with another test set of this size, not with another training run.
-    baseline: other runs; then the interval is that of the mean less the mean over these.
+    All runs and metrics are judged on the same resampled rows. An interval covers the variation over test
+    sets of this size, not over training runs.
+    baseline: other runs, whose mean is subtracted.
     """
     from scipy import stats
 
@@ -85,7 +85,7 @@ def bootstrap(
 def _label_sets(
     run: StoredScores, metrics: Sequence[str], decision: str
 ) -> NDArray[np.bool_] | None:
-    """The label sets of a run; None where no metric reads them."""
+    """The label sets of a run; None if no metric needs them."""
     if not any(METRICS[key].uses_decision for key in metrics):
         return None
     return decide(run.scores, decision, truth=run.truth, parameters=run.parameters)

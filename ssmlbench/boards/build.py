@@ -1,7 +1,7 @@
-"""Finished runs → boards: one for each data set, regime and setting, with mean ± std over seeds.
+"""Builds boards from finished runs: one for each data set, regime and setting, with mean ± std over seeds.
 
-Runs that were made under different settings (encoder, epochs, protocol) never share a cell: they form
-separate boards that say what is different. render/ shows boards.
+Runs of different settings (encoder, epochs, protocol) never share a cell: they form separate boards, which
+name the difference. render/ shows boards.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.metric_values import Unavailable
 
 Setting = tuple[Any, ...]
-"""The values of SETTING; None for what an estimator does not read."""
+"""The values of SETTING; None for fields that an estimator does not read."""
 
 Reasons = Counter[tuple[str, str]]
-"""How many runs lack a value, by (metric's title, reason)."""
+"""The number of runs that lack a value, by (metric's title, reason)."""
 
 
 def build_boards(runs: Iterable[Finished], query: Query) -> list[Board]:
-    """The boards of all runs the query wants, main boards before separate ones.
+    """The boards of all runs of the query, main boards before separate ones.
 
-    runs: all that were read: which version of a method's code is its newest does not depend on the query.
+    runs: all runs that were read, since the newest version of a method's code does not depend on the query.
     """
     runs = list(runs)
     versions = Versions.of(runs)
@@ -66,7 +66,7 @@ def shown_runs(runs: Sequence[Finished], query: Query, versions: Versions) -> li
 
 
 def _wanted_groups(runs: Iterable[Finished], query: Query) -> dict[tuple[str, str], list[Finished]]:
-    """The runs that the query wants, by data set and regime."""
+    """The runs of the query, by data set and regime."""
     groups: dict[tuple[str, str], list[Finished]] = defaultdict(list)
     for run in runs:
         if query.wants(run.spec):
@@ -97,7 +97,7 @@ def _boards_of_group(runs: Sequence[Finished], query: Query, versions: Versions)
 def _by_setting(runs: Sequence[Finished]) -> list[tuple[Setting, list[Finished]]]:
     """Runs by their setting, the main one first: the published data, most runs, the longer training.
 
-    An estimator stands with the first methods whose setting is its own but for training.
+    An estimator joins the first methods whose setting equals its own apart from training.
     """
     trained: dict[Setting, list[Finished]] = defaultdict(list)
     fitted: dict[Setting, list[Finished]] = defaultdict(list)
@@ -124,7 +124,7 @@ def _is_other_data(runs: Sequence[Finished]) -> bool:
 
 
 def _setting_of(spec: RunSpec) -> Setting:
-    """The spec's values of SETTING; in one call where nothing of them has to be replaced."""
+    """The spec's values of SETTING; read in one call if none of them has to be replaced."""
     if spec.is_estimator or spec.tuned or spec.backbone_name != spec.backbone:
         return tuple(_setting(spec, name) for name in SETTING)
     return _SETTING_FIELDS(spec)
@@ -205,7 +205,7 @@ def _board(
 
 
 def _cells(runs: Sequence[Finished], query: Query, reasons: Reasons) -> dict[str, Cell]:
-    """The runs of one method at one level, as one cell a metric; `reasons` counts what they lack."""
+    """The runs of one method at one level, as one cell per metric. reasons: counts missing values."""
     by_seed = sorted(runs, key=lambda run: run.spec.seed)
     cells = {}
     for key in query.metrics:
@@ -258,9 +258,9 @@ def _intervals(
 
 
 def _rank(board: Board) -> None:
-    """Places within each column, ties sharing the mean place; rows by their average.
+    """Rank the rows within each column, with mean ranks for ties, and order them by their average rank.
 
-    What a method costs is shown, and ranked by only where nothing else is.
+    Costs count only on a board without metrics.
     """
     places: dict[str, list[float]] = defaultdict(list)
     for metric, level in board.columns:
@@ -279,7 +279,7 @@ def _rank(board: Board) -> None:
 
 
 def _missing(runs: Sequence[Finished], versions: Versions) -> list[str]:
-    """The runs that a full grid over these methods, levels and seeds would have and that are missing."""
+    """The runs that are missing for a full grid over these methods, levels and seeds."""
     present = {(versions.row_name(run.spec), level_of(run.spec), run.spec.seed) for run in runs}
     names, levels, seeds = (sorted(set(axis)) for axis in zip(*present, strict=True))
     symbol = number.symbol if (number := REGIME_NUMBERS.get(runs[0].spec.regime)) else ""

@@ -1,4 +1,4 @@
-"""What a board can have as a column: the metrics, and what a run costs."""
+"""The columns of a board: metrics, and the cost of runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ssmlbench.runs.metric_values import Unavailable, metric_value
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run takes: a field of the result's `cost`. It is shown, and ranked only by itself."""
+    """The cost of a run: a field of the result's `cost`. It counts for ranks only without metrics."""
 
     key: str
     title: str

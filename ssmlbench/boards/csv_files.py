@@ -1,6 +1,6 @@
-"""Finished runs as one CSV a data set, with where they come from; and such a file read back.
+"""Writes finished runs to one CSV file per data set, with their provenance, and reads such files back.
 
-One row a run: its metrics under every rule, its cost, its versions, its whole spec. The same runs give
+One row per run: its metrics under every rule, its cost, its versions, its whole spec. The same runs give
 the same bytes, on any machine and any day.
 """
 
@@ -30,7 +30,7 @@ MADE_WITH = ("ssmlbench", "torch", "python", "device", "precision", "threads", "
 
 
 def metric_columns() -> dict[str, list[tuple[str, str, str]]]:
-    """Column → where its number is in a result's metrics; a metric without a rule is there once."""
+    """Column → the keys of its number in a result's metrics; a metric without a rule has one column."""
     columns: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
     for convention in CONVENTIONS:
         for metric in METRICS.values():
@@ -92,7 +92,7 @@ def _run_hash(run: Finished) -> str:
 
 
 def _provenance(runs: Sequence[Finished], command: str) -> list[str]:
-    """What the runs have in common, for a reader; every row has its own as well."""
+    """Lines on the provenance of all runs together; every row also has its own."""
 
     def values(name: str) -> str:
         return ", ".join(sorted({str(run.result.get("made_with", {}).get(name)) for run in runs}))

@@ -1,4 +1,4 @@
-"""The shapes of tables that papers print, put together from boards.
+"""Boards in the layouts of tables in papers.
 
 `sets`: methods × (data sets × levels), one table for each metric and regime. `metrics`: methods ×
 metrics, one table for each data set, regime and level. Only main boards are used; render/ writes them.
@@ -89,9 +89,9 @@ def paper_tables(boards: Sequence[Board], layout: str) -> list[PaperTable]:
 
 
 def _average_ranks(columns: Sequence[TableColumn]) -> dict[str, float]:
-    """The average place, over the columns, of the rows that every column has; ties share a place.
+    """The average rank, over the columns, of the rows that every column has; ties share a rank.
 
-    Costs count only where there is nothing else.
+    Costs count only if there are no metrics.
     """
     quality = [c for c in columns if c.metric.key not in COSTS] or list(columns)
     names = {row.name for row in quality[0].board.rows}

@@ -1,4 +1,4 @@
-"""Facts about a paper other than its numbers: read from leaderboards/published/<paper>.toml.
+"""The facts about a paper besides its numbers, read from leaderboards/published/<paper>.toml.
 
 The file maps the paper's names of metrics, data sets and methods to ours, so that a new paper needs
 no Python. Its numbers are in the CSV file of the same name (see published.py).
@@ -21,7 +21,7 @@ from ssmlbench.protocol.metrics import METRICS
 
 @dataclass(frozen=True)
 class OurMethod:
-    """The method of ours that a row of a paper is, with the hyper-parameters that make it the same."""
+    """Our method for a row of a paper, with the hyper-parameters that make them equal."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class LabelDensity:
 
 @dataclass(frozen=True, eq=False)
 class Paper:
-    """One paper; names on the left of each map are the paper's, those on the right ours."""
+    """One paper. Its mappings go from the paper's names to ours."""
 
     key: str  # the files' name without extension
     name: str

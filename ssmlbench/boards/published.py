@@ -1,6 +1,6 @@
 """The papers' numbers: read from leaderboards/published, under our names and as fractions.
 
-They are facts about papers, made under other protocols. Nothing here judges them; rule_audit does.
+They were made under other protocols. rule_audit.py checks them; this module only reads them.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def read_published(folders: Iterable[Path] = ()) -> list[PublishedValue]:
 
 
 def _paper_files(folder: Path) -> list[Path]:
-    """The papers' TOML files; a CSV file without one is an error, as is a folder without papers."""
+    """The papers' TOML files; a UserError for a CSV file without one, or a folder without papers."""
     if not folder.is_dir():
         raise UserError(f"no folder of published tables at {folder}")
     for file in sorted(folder.glob("*.csv")):
@@ -174,7 +174,7 @@ def _check_number(column: str, text: str) -> None:
 
 
 def filtered(values: Iterable[PublishedValue], query: Query) -> list[PublishedValue]:
-    """Return the values that the query asks for; a method goes by our name or the paper's."""
+    """Return the values of the query; a method is named by our name or the paper's."""
     return [
         value
         for value in values

@@ -1,4 +1,4 @@
-"""The papers' numbers and ours together in the shapes that layout.py gives to ours."""
+"""The papers' numbers and ours together, in the layouts of layout.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PaperRow = tuple[str, str]
 
 @dataclass(frozen=True)
 class BesideColumn:
-    """One data set at one level in one metric: what papers print, and ours."""
+    """One data set at one level in one metric: the papers' numbers, and ours."""
 
     dataset: str
     level: str
@@ -37,7 +37,7 @@ class BesideColumn:
         return found
 
     def published(self, row: PaperRow) -> PublishedValue | None:
-        """What the paper prints."""
+        """The paper's number in a row, if it has one."""
         joined = self.papers.get(row)
         return joined.published[self.metric.key, self.level] if joined else None
 
@@ -114,6 +114,6 @@ def _place(column: TableColumn) -> tuple[str, str, str, str]:
 
 
 def _group(layout: str, place: tuple[str, str, str, str]) -> tuple[str, ...]:
-    """What the columns of one table share."""
+    """The key that the columns of one table share."""
     dataset, regime, level, metric = place
     return (metric, regime) if layout == SETS else (dataset, level, regime)

@@ -1,4 +1,4 @@
-"""Which runs, columns and decision rule a board shows."""
+"""The query of a board: its runs, columns and decision rule."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _letters(text: str) -> str:
 
 @dataclass(frozen=True)
 class Query:
-    """Which runs to show, and how their scores become label sets."""
+    """The runs to show, and how their scores become label sets."""
 
     datasets: tuple[str, ...] = ()
     regimes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The audit of published F1 and Hamming columns: which decision rule each row can come from.
+"""The audit of published F1 and Hamming columns: finds the decision rule that each row can come from.
 
 For any rule, Hamming / (2 (1 - Micro-F1)) = (predicted density + true density) / 2: FP + FN over twice
 the entries, against (FP + FN) / (2TP + FP + FN). Under top-k both densities are the true one, so that
@@ -20,7 +20,7 @@ IDENTITY = "Hamming / (2 (1 - Micro-F1)) = (predicted density + true density) / 
 
 OUT_OF_LINE = 0.2
 IN_LINE = 0.05
-"""A ratio this far from neighbours that agree this well is one number misprinted, not a rule."""
+"""A ratio this far from neighbours that agree this well is a misprint, not another rule."""
 UNMOVED = 0.001
 """A metric whose relative change over all π is smaller did not learn from the labels."""
 
@@ -28,7 +28,7 @@ RowKey = tuple[Paper, str, str, str]
 
 
 def row_key(value: PublishedValue) -> RowKey:
-    """Return what the values of one audited row share: paper, data set, regime and method."""
+    """Return the key of an audited row: paper, data set, regime and method."""
     return value.paper, value.dataset, value.regime, value.paper_method
 
 
@@ -77,7 +77,7 @@ class AuditedRow:
         return self.constant and all(map(self.fits_top_k, self.ratios))
 
     def predicted_share(self, ratio: Ratio) -> float | None:
-        """Return how many labels were predicted for each true one: 2 ratio / density - 1."""
+        """Return the number of predicted labels per true label: 2 ratio / density - 1."""
         return 2 * ratio.value / self.density.interval.middle - 1 if self.density else None
 
     @property
@@ -95,8 +95,7 @@ class AuditedRow:
 def audit_rules(values: Sequence[PublishedValue]) -> list[AuditedRow]:
     """Return every published row with both columns, in the files' order.
 
-    Pass the values of all papers: a density that one paper prints, or that its rows imply, holds for
-    the rows of the others.
+    Pass the values of all papers: a density that one paper prints or implies is used for the others.
     """
     rows: dict[RowKey, dict[str, dict[str, PublishedValue]]] = defaultdict(
         lambda: defaultdict(dict)

@@ -27,7 +27,7 @@ class JoinedRow:
         return next(iter(self.published.values()), None)
 
     def difference(self, metric: str, level: str) -> float | None:
-        """Ours less theirs, where there are both, on the same data."""
+        """Our number minus the paper's; None unless there are both, on the same data."""
         theirs = self.published.get((metric, level))
         ours = self.measured.cells.get((metric, level)) if self.measured else None
         return ours.mean - theirs.value if ours and theirs and self.same_data else None

@@ -34,7 +34,7 @@ class TooFew(UserError):
     """A test needs more methods or blocks than there are."""
 
 
-# ------------------------------------------------------------------------------- what is compared
+# ------------------------------------------------------------------------------ compared values
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Blocks:
 
     @property
     def about(self) -> str:
-        """What the test is over, for the line under it."""
+        """The blocks of the test in words, for the line below it."""
         if self.over == "seeds":
             return f"{len(self.blocks)} seeds of one cell, not over data sets"
         return f"{len(self.blocks)} cells (data set × level)"

@@ -1,4 +1,4 @@
-"""Everything `compare` shows, as text: a Rich table, Markdown, LaTeX, HTML, CSV or JSON."""
+"""The output of `compare` as a Rich table, Markdown, LaTeX, HTML, CSV or JSON."""
 
 from ssmlbench.boards.render.boards import (
     boards_document,

@@ -15,13 +15,13 @@ from ssmlbench.protocol.regimes import REGIMES
 
 
 def title(board: Board) -> str:
-    """The data set, the regime, the regime's number if there is only one; and if the data are others."""
+    """The data set, the regime, its number if there is only one, and a note on unpublished data."""
     where = f" {board.axis} = {board.levels[0]}" if board.axis and len(board.levels) == 1 else ""
     return f"{board.dataset} · {board.regime}{where}{other_data(board)}"
 
 
 def other_data(board: Board) -> str:
-    """What a title adds where the data are not those that papers describe."""
+    """The part of a title that says that the data are not those of papers; empty if they are."""
     return " · not the published data" if board.unlike_published else ""
 
 
@@ -44,7 +44,7 @@ def column_title(board: Board, metric: Column, level: str) -> str:
 
 
 def seeds_text(row: BoardRow) -> str:
-    """How many seeds the row's cells have: `3`, or `2–3` where they differ."""
+    """The number of seeds of the row's cells: `3`, or `2–3` if they differ."""
     counts = sorted({len(cell.seeds) for cell in row.cells.values()})
     return "–".join(map(str, counts[:1] + counts[-1:] if len(counts) > 1 else counts))
 
@@ -73,7 +73,7 @@ def _section(board: Board, style: NumberStyle, names: RowNames) -> TableSection:
 
 
 def _difference_panel(board: Board, style: NumberStyle, names: RowNames) -> Panel:
-    """Each row's difference to the baseline, a column a level."""
+    """The difference of each row to the baseline, with a column per level."""
     assert board.compared is not None
     levels = [level for level in board.levels if level in board.baselines]
     several = len(board.levels) > 1
@@ -107,7 +107,7 @@ def difference_text(board: Board, row: BoardRow, level: str, style: NumberStyle)
 
 
 def _column_groups(board: Board) -> list[list[tuple[Column, str]]]:
-    """All metrics in one table for one level; a table a metric, columns by level, for several."""
+    """All metrics in one table for one level; for several levels, a table per metric."""
     if len(board.levels) == 1:
         return [board.columns]
     return [[(metric, level) for level in board.levels] for metric in board.metrics]
@@ -135,7 +135,7 @@ def rank_text(rank: float) -> str:
 
 
 def records(boards: Sequence[Board]) -> list[Mapping[str, object]]:
-    """One flat record a cell, for CSV and JSON."""
+    """One flat record per cell, for CSV and JSON."""
     return [
         {
             "dataset": board.dataset,

@@ -1,4 +1,4 @@
-"""Boards as text or as a DataFrame, in one call each: what a notebook needs, without a console."""
+"""Boards as text or as a DataFrame, for Python and notebooks, in one call each."""
 
 from __future__ import annotations
 

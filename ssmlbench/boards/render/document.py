@@ -65,7 +65,7 @@ class TableSection:
 
 @dataclass
 class Document:
-    """All that one command shows. Text formats print the sections, CSV and JSON the records."""
+    """The output of one command. Text formats print the sections, CSV and JSON the records."""
 
     sections: list[TableSection] = field(default_factory=list)
     records: list[Mapping[str, Any]] = field(default_factory=list)

@@ -45,7 +45,7 @@ class RichDocument:
 
 
 def _heading(section: TableSection, panel: Panel) -> str:
-    """The section's title; with what the table shows, where there are several."""
+    """The section's title, with the table's own title if there are several tables."""
     if len(section.panels) < 2 or not panel.title or panel.title in section.title:
         return section.title
     return f"{section.title} · {panel.title}"
@@ -103,7 +103,7 @@ def _fitting(panel: Panel, width: int) -> list[Panel]:
 def _framed(panel: Panel, console: Console) -> Iterator[Segment]:
     """Yield a table with a frame and every cell on one line.
 
-    As Rich's own Table draws it, without its twenty calls for each cell: a board has thousands.
+    It looks like Rich's own Table, which is too slow for thousands of cells.
     """
     frame = box.HEAVY_HEAD.substitute(console.options, safe=True)
     bold = console.get_style("bold")

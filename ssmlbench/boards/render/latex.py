@@ -43,14 +43,14 @@ HEAD = r"""% `pdflatex` compiles this file as it is; a paper can \input it: \use
 """
 TAIL = "\\afterboards\n"
 COLUMN_POINTS = 230.0
-"""The width of a column in the usual two-column styles, less a little."""
+"""A little less than the width of a column in the usual two-column styles."""
 LETTER_POINTS, GAP_POINTS = 4.4, 9.0
-"""What a character takes in footnotesize, and the space between columns."""
+"""The width of a character in footnotesize, and the space between columns."""
 
 
 @dataclass(frozen=True)
 class LatexStyle:
-    r"""What a paper chooses about its LaTeX tables.
+    r"""The style of the LaTeX tables of a paper.
 
     align: `plain`, or `siunitx` for S columns. caption: instead of the title. label: of `\label`, as it is.
     """
@@ -132,7 +132,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _caption(section: TableSection, panel: Panel, title: str) -> str:
-    """What the table shows: the metric, the data, the regime; and that it is not comparable, if so."""
+    """The caption: the metric, the data, the regime; and that the data are not comparable, if so."""
     shown = _shown(section, panel)
     if panel is not section.panels[0] and section.notes:
         shown += " (notes: see the first of these tables)"
@@ -142,7 +142,7 @@ def _caption(section: TableSection, panel: Panel, title: str) -> str:
 
 
 def _shown(section: TableSection, panel: Panel) -> str:
-    """What the table shows, if the section's title does not say it."""
+    """The content of the table, if the section's title does not say it."""
     return "" if not panel.title or panel.title in section.title else f": {panel.title}"
 
 
@@ -170,7 +170,7 @@ def _header(panel: Panel, columns: Sequence[LatexColumn]) -> list[str]:
 
 
 def _points(panel: Panel, columns: Sequence[LatexColumn]) -> float:
-    """About how wide the table is."""
+    """The estimated width of the table in points."""
     total = 0.0
     for i, column in enumerate(columns):
         longest = max([len(panel.headers[i]), *(len(row[i].text) for row in panel.rows)])

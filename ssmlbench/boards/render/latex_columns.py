@@ -1,4 +1,4 @@
-r"""The columns of a LaTeX table: how their numbers are aligned.
+r"""The columns of a LaTeX table, and the alignment of their numbers.
 
 `plain` needs no package: means and deviations are columns of their own. `siunitx` makes them S columns,
 aligned at the decimal point.

@@ -15,7 +15,7 @@ LONGEST = 14
 
 @dataclass(frozen=True)
 class RowNames:
-    """What rows are called: as in the code, as papers call them, or as the user renames them."""
+    """The names of rows: the code's, the papers', or the user's."""
 
     display: bool = False
     renamed: Mapping[str, str] = field(default_factory=dict)  # method or row → its name
@@ -34,9 +34,9 @@ class RowNames:
 
 @cache
 def display_name(method: str) -> str:
-    """How papers write the name of a method that comes with ssmlbench; another's stays as it is.
+    """The name of a built-in method in papers; the name of another method stays as it is.
 
-    A method's file opens with that name; where it opens with a description, the name is spelled by rule.
+    It is the first word of the method's docstring, if that is a name, else it is spelled by rule.
     """
     file = builtin_root() / "methods" / f"{method}.py"
     if not file.is_file():

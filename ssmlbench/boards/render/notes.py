@@ -1,4 +1,4 @@
-"""What a reader of a board must know: the notes below its tables. No number is computed here."""
+"""The notes below the tables of a board. No number is computed here."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def rule_mark(decision: str, metric: Column) -> str:
 
 
 def rule_text(decision: str) -> str:
-    """What a footnote says of the decision rule, with its mark."""
+    """The footnote on the decision rule, with its mark."""
     rule = RULES[decision]
     return f"{rule.mark} {rule.text}".lstrip()
 
 
 def footnotes(board: Board) -> list[str]:
-    """What a reader must know to read the numbers."""
+    """The notes that a reader of the numbers needs."""
     notes = data_notes(board)
     if any(metric.uses_decision for metric in board.metrics):
         notes.append(f"{rule_text(board.decision)}.")
@@ -68,14 +68,14 @@ def footnotes(board: Board) -> list[str]:
 
 
 def data_notes(board: Board) -> list[str]:
-    """How the data differ from those that papers describe."""
+    """The differences of the data to those that papers describe."""
     if not board.unlike_published:
         return []
     return [f"Warning: not the published {board.dataset} ({'; '.join(board.unlike_published)})."]
 
 
 def _learner_notes(board: Board) -> list[str]:
-    """What the rows learn from, which are estimators, and how they are compared."""
+    """Notes on the training rows of each row, on estimators, and on the comparison."""
     notes = []
     if REGIMES[board.regime].has_unlabelled_rows and any(
         r.uses == "labelled rows" for r in board.rows
@@ -108,7 +108,7 @@ def _learner_notes(board: Board) -> list[str]:
 
 
 def _version_notes(board: Board) -> list[str]:
-    """Which rows are of older code, and which versions are hidden."""
+    """Notes on rows of older code, and on hidden versions."""
     notes = []
     if older := [row for row in board.rows if row.version]:
         newest = {row.variant for row in board.rows if not row.version}
@@ -129,7 +129,7 @@ def _runs_text(count: int) -> str:
 
 
 def tuning_note(board: Board) -> str:
-    """How the rows were tuned, if any was; a warning if some had more trials than others."""
+    """A note on the tuning of rows, if any was tuned; a warning if their budgets differ."""
     budgets = board.budgets
     if set(budgets) <= {0}:
         return ""
@@ -144,7 +144,7 @@ def tuning_note(board: Board) -> str:
 
 
 def setting_text(setting: Mapping[str, Any]) -> str:
-    """What the runs of a board have in common, in one line."""
+    """The common setting of the runs of a board, in one line."""
     if setting["epochs"] is None:  # estimators alone
         return f"{_encoder_text(setting)}, {setting['split']} split"
     precision = "" if (kind := setting["precision"]) == RunSpec.precision else f"{kind}, "
@@ -158,7 +158,7 @@ def setting_text(setting: Mapping[str, Any]) -> str:
 
 
 def _encoder_text(setting: Mapping[str, Any]) -> str:
-    """The encoder with what was chosen about it, e.g. `resnet50 (frozen, 224 px)`."""
+    """The encoder with its options, e.g. `resnet50 (frozen, 224 px)`."""
     choices = ["frozen"] if setting["freeze"] else []
     choices += ["from scratch"] if setting["weights"].partition("@")[0] == "none" else []
     choices += [f"{setting['image_size']} px"] if setting["image_size"] else []
@@ -171,7 +171,7 @@ def _encoder_text(setting: Mapping[str, Any]) -> str:
 
 
 def _regularisation_text(setting: Mapping[str, Any]) -> str:
-    """The recipe, and what of its decay and dropout is worth telling."""
+    """The recipe, and its decay and dropout if they matter."""
     fixed = setting["recipe"] != RunSpec.recipe
     parts = [f"recipe {setting['recipe']}"] if fixed else []
     if setting["weight_decay"] != (0.0 if fixed else RunSpec.weight_decay):

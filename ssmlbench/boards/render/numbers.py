@@ -1,4 +1,4 @@
-"""How a table writes its numbers: digits, percent, the mean with its spread."""
+"""The format of a table's numbers: digits, percent, the mean with its spread."""
 
 from __future__ import annotations
 

@@ -105,12 +105,12 @@ def _panel_title(table: PaperTable) -> str:
 
 
 def has_rank(table: PaperTable) -> bool:
-    """Whether an average rank says more than the one column there is."""
+    """Whether the table has several columns, so that an average rank is of use."""
     return len(table.columns) > 1
 
 
 def rank_of(table: PaperTable, name: str) -> str:
-    """The average rank of a row over the columns; a dash where it has not all of them."""
+    """The average rank of a row over the columns; a dash if it lacks some of them."""
     return rank_text(table.ranks[name]) if name in table.ranks else DASH
 
 
@@ -176,7 +176,7 @@ def _difference_text(column: TableColumn, name: str, style: NumberStyle) -> str:
 
 
 def table_notes(table: PaperTable, left_out: int = 0) -> list[str]:
-    """The notes of the boards, each once, with the data sets it is true of; and what is left out."""
+    """The notes of the boards, each once with its data sets. left_out: the number of boards left out."""
     by_note: dict[str, list[str]] = defaultdict(list)
     for board in table.boards:
         for note in footnotes(replace(board, metrics=table.metrics)):
@@ -226,7 +226,7 @@ def _difference_notes(table: PaperTable, names: RowNames) -> list[str]:
 
 
 def _records(table: PaperTable, style: NumberStyle, names: RowNames) -> list[Mapping[str, Any]]:
-    """The table in its shape: a record for each row, two fields (mean, std) for each column."""
+    """A record for each row of the table, with two fields (mean, std) for each column."""
     found: list[Mapping[str, Any]] = []
     for name in table.rows:
         about = table.metrics[0].key if table.layout == SETS else table.boards[0].dataset

@@ -1,4 +1,4 @@
-"""The papers' numbers and ours in the shapes of papers as a document: papers' rows above, ours below."""
+"""The papers' numbers and ours in the layouts of papers, as a document: papers' rows above, ours below."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ class _Writer:
         return [*notes, DELTA_NOTE] if differences else notes
 
     def records(self) -> list[Mapping[str, Any]]:
-        """The table in its shape: a record for each row, with mean and std of each column."""
+        """A record for each row of the table, with mean and std of each column."""
         found: list[Mapping[str, Any]] = []
         for row in self.table.papers:
             record = self._record(row[1], self._source(row))

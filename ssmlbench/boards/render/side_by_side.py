@@ -36,10 +36,10 @@ def side_by_side_document(
 ) -> Document:
     """Return one section a data set and regime; `audited` says which values fit top-k."""
     top_k = fitting_top_k(audited)
-    look = _Look(top_k, decision, style, names or RowNames())
+    panel_style = _PanelStyle(top_k, decision, style, names or RowNames())
     sections = []
     for table in tables:
-        panels = [_panel(table, metric, look) for metric in table.metrics]
+        panels = [_panel(table, metric, panel_style) for metric in table.metrics]
         other = other_data(table.board) if table.board else ""
         title = f"{table.dataset} · {table.regime} · papers and ours{other}"
         sections.append(TableSection(title, panels, _notes(table, top_k, decision)))
@@ -48,8 +48,8 @@ def side_by_side_document(
 
 
 @dataclass(frozen=True)
-class _Look:
-    """What every table needs to write its numbers and names."""
+class _PanelStyle:
+    """The style of every table's numbers and names."""
 
     top_k: set[RowKey]
     decision: str
@@ -62,11 +62,11 @@ def fitting_top_k(audited: Sequence[AuditedRow]) -> set[RowKey]:
     return {row_key(row.first) for row in audited if row.top_k}
 
 
-def _panel(table: SideBySide, metric: str, look: _Look) -> Panel:
+def _panel(table: SideBySide, metric: str, panel_style: _PanelStyle) -> Panel:
     about = METRICS[metric]
     arrow = "↑" if about.higher_is_better else "↓"
-    ours_mark = rule_mark(look.decision, about)
-    unit = " (%)" if look.style.percent else ""
+    ours_mark = rule_mark(panel_style.decision, about)
+    unit = " (%)" if panel_style.style.percent else ""
     levels = [level for level in table.levels if _has_value(table, metric, level)]
     headers = [f"{about.title}{unit} {arrow}", "paper's name", "source"]
     columns: list[list[Entry]] = []
@@ -74,9 +74,9 @@ def _panel(table: SideBySide, metric: str, look: _Look) -> Panel:
         at = f" {REGIME_NUMBERS[table.regime].symbol}={level}" if level else ""
         measured = any(row.measured and (metric, level) in row.measured.cells for row in table.rows)
         headers += [f"paper{at}"]
-        columns.append(_paper_column(table, metric, level, look))
+        columns.append(_paper_column(table, metric, level, panel_style))
         if measured:
-            ours, differences = _our_columns(table, metric, level, look.style)
+            ours, differences = _our_columns(table, metric, level, panel_style.style)
             headers.append(f"ours{ours_mark}{at}")
             columns.append(ours)
             if _same_data(table):
@@ -87,7 +87,10 @@ def _panel(table: SideBySide, metric: str, look: _Look) -> Panel:
         if not any((metric, level) in row.published for level in levels) and not row.measured:
             continue
         rows.append(
-            [*texts(*_names(table, row, metric, look.names)), *(column[i] for column in columns)]
+            [
+                *texts(*_names(table, row, metric, panel_style.names)),
+                *(column[i] for column in columns),
+            ]
         )
     return Panel(headers, rows, left=3)
 
@@ -129,13 +132,15 @@ def _same_data(table: SideBySide) -> bool:
     return table.board is None or not table.board.unlike_published
 
 
-def _paper_column(table: SideBySide, metric: str, level: str, look: _Look) -> list[Entry]:
+def _paper_column(
+    table: SideBySide, metric: str, level: str, panel_style: _PanelStyle
+) -> list[Entry]:
     published = [row.published.get((metric, level)) for row in table.rows]
     places = value_places(
         [e.value if e else None for e in published], METRICS[metric].higher_is_better
     )
     return [
-        Entry(f"{printed_text(e, look.style)}{top_k_mark(e, look.top_k)}", place)
+        Entry(f"{printed_text(e, panel_style.style)}{top_k_mark(e, panel_style.top_k)}", place)
         if e
         else Entry(DASH)
         for e, place in zip(published, places, strict=True)
@@ -143,7 +148,7 @@ def _paper_column(table: SideBySide, metric: str, level: str, look: _Look) -> li
 
 
 def printed_text(entry: PublishedValue, style: NumberStyle = PLAIN) -> str:
-    """What a paper prints, in the table's unit; never with more decimals than it prints."""
+    """A paper's number in the table's unit, with at most as many decimals as in the paper."""
     scale, shift = (100, 2) if style.percent else (1, 0)
     decimals = max(entry.decimals - shift, 0)
     if style.digits is not None:
@@ -206,7 +211,7 @@ def _notes(table: SideBySide, top_k: set[RowKey], decision: str) -> list[str]:
 
 
 def paper_notes(entries: Sequence[PublishedValue]) -> list[str]:
-    """A note for each paper: what it is, and how its numbers were made."""
+    """A note for each paper: its citation, and how its numbers were made."""
     return [
         f"{paper.citation}: {_setup(paper)}{paper.decision_rule}."
         for paper in dict.fromkeys(entry.paper for entry in entries)

@@ -1,4 +1,4 @@
-"""Significance tests as a document: ranks, Friedman, Nemenyi, Wilcoxon, or why there is no test."""
+"""Significance tests as a document: ranks, Friedman, Nemenyi, Wilcoxon, or the reason for no test."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _nemenyi_text(blocks: Blocks, test: significance.Friedman, after: Nemenyi) -
 
 
 def cautions(blocks: Blocks) -> list[str]:
-    """What a reader of a test over these blocks must know."""
+    """Cautions for a reader of a test over these blocks."""
     notes = _left_out(blocks)
     if blocks.over == "cells" and len({name.split()[0] for name in blocks.blocks}) < len(
         blocks.blocks

@@ -45,7 +45,7 @@ class AnalysisFigure(Series):
 
 @dataclass(frozen=True)
 class AnalysisSection:
-    """What one analysis found."""
+    """The findings of one analysis."""
 
     name: str
     summary: str

@@ -1,7 +1,7 @@
-"""Series → figures, drawn with matplotlib; saved as PDF, PNG or SVG with the same bytes each time.
+"""Draws series with matplotlib, as PDF, PNG or SVG with the same bytes each time.
 
-One figure is one small panel, about as wide as a phone: a page lays them out, a paper places them.
-Which numbers are shown is decided in series and histories.
+A figure is one small panel, about as wide as a phone. series.py and histories.py decide which numbers are
+shown.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def _pseudo_labels(series: PseudoLabels, styles: Styles) -> Axes:
 def _critical_difference(series: CriticalDifference, styles: Styles) -> Axes:
     """Demšar's diagram: methods on an axis of average ranks, bars over those that do not differ.
 
-    Ours, as scikit_posthocs' diagram draws no bar for the difference and cuts names in a narrow panel.
+    scikit_posthocs' diagram is not used: it has no bar for the difference and cuts names in a narrow panel.
     """
     count = len(series.names)
     half = math.ceil(count / 2)

@@ -1,4 +1,4 @@
-"""The runs' history.csv files → curves over epochs: for each column the mean over seeds and its spread."""
+"""Turns history.csv files into curves over epochs: the mean over seeds of each column, and its spread."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.folder import RunFolder
 
 NOT_SHOWN = {"epoch", "phase", "steps", "lr", "seconds", "samples_per_second", "peak_memory_mb"}
-"""Columns of every history about the run's progress, not about what was learned."""
+"""Columns about the run's progress, which are not drawn."""
 PSEUDO = {
     "pseudo_precision": "Precision of the pseudo-labels",
     "pseudo_recall": "Recall of the pseudo-labels",
     "pseudo_trusted": "Trusted share of the pseudo-labels",
 }
-AT_MOST = 100
-"""Epochs a curve shows; longer histories are downsampled evenly, the last epoch kept."""
+MOST_EPOCHS = 100
+"""The most epochs of a curve; longer histories are downsampled evenly, and keep the last epoch."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ def _mean_and_std(values: list[list[float]]) -> tuple[tuple[float, ...], tuple[f
 
 
 def downsampled(epochs: Sequence[int]) -> list[int]:
-    """Return at most `AT_MOST` of the epochs, evenly spaced, the last one included."""
-    step = math.ceil(len(epochs) / AT_MOST)
+    """Return at most `MOST_EPOCHS` of the epochs, evenly spaced, the last one included."""
+    step = math.ceil(len(epochs) / MOST_EPOCHS)
     return list(epochs[::-1][::step][::-1])
 
 

@@ -1,4 +1,4 @@
-"""Boards and sections → one HTML page that needs nothing else: no network, no file beside it."""
+"""Writes boards and sections as one self-contained HTML page: no network, no other file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ssmlbench.boards.report.text import clean
 from ssmlbench.runs.finished import Finished
 
 LABELLED, BOTH = "labelled", "both"
-"""What a row learns from, as the page's filter calls it."""
+"""The training rows of a row, as values of the page's filter."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class LeaderRow:
-    """One row: its cells, and what filters choose it by."""
+    """One row: its cells, and the values for the page's filters."""
 
     method: str
     tier: str  # LABELLED, BOTH, or empty where its runs did not record it
@@ -178,7 +178,7 @@ def runs_of(boards: Sequence[Board]) -> list[Finished]:
 
 
 def facts(boards: Sequence[Board], runs: Sequence[Finished], query: Query) -> list[tuple[str, str]]:
-    """Return what the page covers, as names and values."""
+    """Return the facts at the top of the page, as names and values."""
     specs = [run.spec for run in runs]
     return [
         ("runs", str(len(runs))),

@@ -1,6 +1,6 @@
-"""Labels of figures: placed where they cover neither each other nor the points.
+"""Places the labels of figures, so that they cover neither each other nor the points.
 
-Written by hand: libraries that do it (adjustText) do not give the same bytes on every run.
+Libraries for this (adjustText) do not give the same bytes on every run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LABEL_LENGTH = 17
 """Letters of a name in a figure; longer names are cut."""
 LETTER_WIDTH = 5.6
-"""Points that a letter takes, a little more than in the font."""
+"""The width of a letter in points, a little more than in the font."""
 LABEL_GAP = 11.5
 """Points between the labels of two lines."""
 DIRECTIONS = tuple(math.pi / 8 * k for k in (0, 8, 4, 12, 1, 15, 7, 9, 2, 14, 6, 10, 3, 13, 5, 11))

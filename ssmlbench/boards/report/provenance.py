@@ -1,4 +1,4 @@
-"""Where a report's numbers come from: versions, data fingerprints, method files, every run's hash."""
+"""The provenance of a report's numbers: versions, data fingerprints, method files, every run's hash."""
 
 from __future__ import annotations
 

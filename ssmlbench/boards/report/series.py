@@ -1,4 +1,4 @@
-"""Boards → the series that the figures show, as plain numbers. Nothing is drawn or read from disk here."""
+"""The series that figures show, as plain numbers from boards. Nothing is drawn or read from disk here."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished
 
 BASELINE = "bce"
-"""The method that learns from the labelled rows alone: in every figure where it was run."""
+"""The labelled-only method: named in every figure in which it has runs."""
 TOP = 5
-"""Methods a figure of many lines names: the best ranked of the board, and the baseline."""
+"""Methods that a figure of many lines names: the best ranked of the board, besides the baseline."""
 FEW = 7
-"""Up to this many methods are all named."""
+"""A figure of at most this many methods names them all."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Names that a plugin or a file chose, made fit to be shown: on a page or in a figure."""
+"""Names from plugins or files, made safe for a page or a figure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TURNS_TEXT = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 
 def clean(text: str) -> str:
-    """`text` without what no page or SVG may hold, or what would reorder the text around it."""
+    """The text without characters that a page or SVG may not contain, or that reorder text."""
     return "".join(
         "\ufffd"
         if (unicodedata.category(c) in ("Cc", "Cs", "Cn") and c not in "\t\n")
