@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
 from pathlib import Path
 
+from ssmlbench.core.files import file_stamp
 from ssmlbench.core.paths import builtin_root
 
 INSTALLED = ("site-packages", "dist-packages")
@@ -23,10 +23,5 @@ def code_state() -> str:
     folders = [package, *(builtin_root() / name for name in ("methods", "datasets"))]
     files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
     installed = [path for path in map(Path, sys.path) if path.name in INSTALLED and path.is_dir()]
-    facts = [sys.version, *((str(file), *_stamp(file)) for file in (*files, *installed))]
+    facts = [sys.version, *((str(file), *file_stamp(file)) for file in (*files, *installed))]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-
-
-def _stamp(file: Path) -> tuple[int, int, int]:
-    found = os.stat(file)  # noqa: PTH116 (a Path takes longer, and there are hundreds)
-    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -25,10 +25,10 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Encoding:
-    """A frozen encoder has computed `done` of `total` rows of one view of one split."""
+class _RowsDone:
+    """`done` of `total` rows of a part of the data are ready."""
 
-    part: str  # split, view and draw: "train strong 1"
+    part: str  # the split; of an encoder, also the view and draw: "train strong 1"
     done: int
     total: int
 
@@ -36,6 +36,11 @@ class Encoding:
     def rows(self) -> str:
         """The count, as `16/60 rows`."""
         return f"{self.done}/{self.total} rows"
+
+
+@dataclass(frozen=True)
+class Encoding(_RowsDone):
+    """A frozen encoder has computed some rows of one view of one split."""
 
     @property
     def text(self) -> str:
@@ -44,18 +49,10 @@ class Encoding:
 
 
 @dataclass(frozen=True)
-class Decoding:
-    """`done` of `total` images of a split are decoded into the cache, which takes `bytes` for all."""
+class Decoding(_RowsDone):
+    """Some images of a split are decoded into the cache."""
 
-    part: str  # the split
-    done: int
-    total: int
-    bytes: int
-
-    @property
-    def rows(self) -> str:
-        """The count, as `16/60 rows`."""
-        return f"{self.done}/{self.total} rows"
+    bytes: int  # of all images
 
     @property
     def size(self) -> str:

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import ssmlbench
 from ssmlbench.core.errors import DamagedFile, UserError
-from ssmlbench.core.files import read_placed_json, write_placed_json
+from ssmlbench.core.files import Stamp, file_stamp, read_placed_json, write_placed_json
 from ssmlbench.core.paths import builtin_root, cache_root
 from ssmlbench.grid.request import GridRequest
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.index import Stamp, file_stamp
 
 if TYPE_CHECKING:
     from ssmlbench.core.spec import RunSpec

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from ssmlbench.core.checksums import verified_files
-from ssmlbench.core.errors import RunFailed, UserError
+from ssmlbench.core.errors import RunFailed
 from ssmlbench.core.events import (
     AlreadyDone,
     Closing,
@@ -111,15 +110,7 @@ def run_here(spec: RunSpec, plugins: Plugins, context: RunContext, notify: Notif
     try:
         return execute(spec, plugins, context, notify)
     except Exception as error:
-        return record_failure(spec, context, error)
-
-
-def record_failure(spec: RunSpec, context: RunContext, error: Exception) -> Failed:
-    """Write the reason to the run's folder. Returns the run's last event."""
-    expected = isinstance(error, UserError | RunFailed)
-    text = str(error) if expected else f"{type(error).__name__}: {error}"
-    RunFolder.of(context.results, spec).record_failure(spec, text, traceback.format_exc())
-    return Failed(text)
+        return RunFolder.of(context.results, spec).record_error(spec, error)
 
 
 class SealedRun:
@@ -199,7 +190,7 @@ class SealedRun:
                 if tried := attempts_of(file):
                     raise RunFailed(f"{file}: its code {tried[0]}: labels are sealed")
         except Exception as error:
-            self._failed = record_failure(self.spec, self.context, error)
+            self._failed = self._folder.record_error(self.spec, error)
             return
         if damage := self._folder.drop_leftovers():
             self._first.append(Warned(f"{damage}; the run is made again"))
@@ -219,4 +210,4 @@ class SealedRun:
             self._asked_to_stop = False
         except OSError as error:
             reason = RunFailed(f"no process could be started for it: {error}")
-            self._failed = record_failure(self.spec, self.context, reason)
+            self._failed = self._folder.record_error(self.spec, reason)

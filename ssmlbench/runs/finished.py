@@ -13,9 +13,10 @@ from typing import cast
 
 from ssmlbench.core.checksums import FIELD, checksum_holds
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.files import file_stamp
 from ssmlbench.core.garbage import no_collection
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.runs.index import INDEXED_RUNS, RunIndex, file_stamp
+from ssmlbench.runs.index import INDEXED_RUNS, RunIndex
 from ssmlbench.runs.per_label import PerLabel
 from ssmlbench.runs.schema import (
     MISPLACED,

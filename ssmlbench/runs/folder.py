@@ -10,13 +10,15 @@ import glob
 import json
 import socket
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ssmlbench.core.checksums import FileFacts, stat_of, verify_beside, verify_file
-from ssmlbench.core.errors import DamagedFile, UserError
+from ssmlbench.core.errors import DamagedFile, RunFailed, UserError
+from ssmlbench.core.events import Failed
 from ssmlbench.core.files import discard, read_json, write_atomically, write_json
 from ssmlbench.core.locks import Busy, Lock, acquire_telling
 from ssmlbench.core.names import is_path_part
@@ -217,6 +219,13 @@ class RunFolder:
             lock.release(remove=True)
             if empty:
                 self._remove_empty_folders()
+
+    def record_error(self, spec: RunSpec, error: Exception) -> Failed:
+        """Write an exception that is being handled to error.json. Returns the run's last event."""
+        expected = isinstance(error, UserError | RunFailed)
+        text = str(error) if expected else f"{type(error).__name__}: {error}"
+        self.record_failure(spec, text, traceback.format_exc())
+        return Failed(text)
 
     def record_failure(self, spec: RunSpec, error: str, trace: str = "") -> None:
         """Write the error to error.json, for `status` and for people who look into the folder."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import ssmlbench
-from ssmlbench.core.files import discard
+from ssmlbench.core.files import Stamp, discard
 from ssmlbench.core.paths import cache_root
 from ssmlbench.core.sealed_files import INDEX
 from ssmlbench.core.spec import FIELDS, RunSpec
@@ -26,14 +25,6 @@ VERSION = 2
 
 INDEXED_RUNS = 200
 """The least runs of a folder with an index: reading fewer takes no longer than opening one."""
-
-Stamp = tuple[int, int, int]
-
-
-def file_stamp(file: str) -> Stamp:
-    """A stamp that changes when a file is written again."""
-    found = os.stat(file)  # noqa: PTH116 (a Path takes three times as long)
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class RunIndex:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-import types
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, NotRequired, TypedDict, cast
 
 from ssmlbench.core.checksums import FIELD, FileFacts, checksum_holds
+from ssmlbench.core.hyperparameters import alternatives
 from ssmlbench.core.names import is_path_part
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.regimes import REGIMES
@@ -177,14 +177,9 @@ def _spec_fields() -> dict[str, _SpecField]:
     }
 
 
-def _alternatives(hint: Any) -> tuple[Any, ...]:
-    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    return typing.get_args(hint) if union else (hint,)
-
-
 def _json_types(hint: Any) -> list[type]:
     found: list[type] = []
-    for part in _alternatives(hint):
+    for part in alternatives(hint):
         origin = typing.get_origin(part) or part
         if origin is typing.Literal:
             found += [type(value) for value in typing.get_args(part)]
@@ -201,7 +196,7 @@ def _json_types(hint: Any) -> list[type]:
 
 def _literal_values(hint: Any) -> list[object]:
     found: list[object] = []
-    for part in _alternatives(hint):
+    for part in alternatives(hint):
         if typing.get_origin(part) is typing.Literal:
             found += typing.get_args(part)
         elif part is type(None):

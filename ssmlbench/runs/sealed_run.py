@@ -22,8 +22,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from ssmlbench.core.checksums import take_over
-from ssmlbench.core.errors import PluginWarning, RunFailed, RunStopped, UserError
-from ssmlbench.core.events import AlreadyDone, Closing, Done, Event, Failed, Notify
+from ssmlbench.core.errors import PluginWarning, RunStopped
+from ssmlbench.core.events import Closing, Event, Notify
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.stopping import EXIT_CODE, Stopped, stop_on_sigterm
 from ssmlbench.data import Task
@@ -122,10 +122,7 @@ def _judged(
         killed = training.code == KILLED and not training.ended_by_judge
         if isinstance(error, RunStopped) and killed:
             return Died(str(error))
-        expected = isinstance(error, UserError | RunFailed)
-        text = str(error) if expected else f"{type(error).__name__}: {error}"
-        RunFolder.of(context.results, spec).record_failure(spec, text, traceback.format_exc())
-        return Failed(text)
+        return RunFolder.of(context.results, spec).record_error(spec, error)
 
 
 def _close_to_other_processes() -> None:
@@ -338,8 +335,3 @@ def _end_with_judge(judge: int) -> None:
     while os.getppid() == judge:
         time.sleep(0.2)
     os._exit(1)
-
-
-def is_closing(message: object) -> bool:
-    """Whether it is a run's last message."""
-    return isinstance(message, Done | AlreadyDone | Failed | Died)

@@ -43,11 +43,6 @@ def restore_estimator(estimator: Estimator, arrays: Mapping[str, Any], descripti
         setattr(estimator, name, _decode(value, arrays))
 
 
-def state_bytes(arrays: Arrays) -> int:
-    """Size of the arrays."""
-    return sum(array.nbytes for array in arrays.values())
-
-
 # ------------------------------------------------------------------------------------- encoding
 
 
