@@ -183,37 +183,38 @@ def _average_precision(
 def reaching(column: NDArray[Any], levels: NDArray[Any]) -> NDArray[np.intp]:
     """How many entries of a column reach each level; the levels ascend, and are entries themselves.
 
-    Entries are put into cells of equal width. Only those in the cells of levels, mostly few, are then
-    sorted and compared: less than half the time of sorting all.
+    Entries are put into narrow cells, most of which hold no level or one, so that one comparison says
+    how many levels an entry passes. Only the few entries that pass a second level of their cell are
+    sorted: a third of the time of sorting all.
     """
-    rows, cells = len(column), min(len(column) // 4, MOST_CELLS)
-    low, width = levels[0], float(levels[-1]) - float(levels[0])
-    ratio = cells / width if width > 0 else np.inf
-    wide = column.dtype in (np.float32, np.float64) and 0 < ratio < np.finfo(column.dtype).max
-    if rows < SMALL_COLUMN or not wide:
+    rows, cells = len(column), min(len(column) // 3, MOST_CELLS)
+    low, high = levels[0], levels[-1]
+    wide = column.dtype in (np.float32, np.float64) and 0 <= low < high < np.inf
+    width = np.sqrt(float(high)) - np.sqrt(float(low)) if wide else 0.0
+    if rows < SMALL_COLUMN or width == 0:
         sorted_out: NDArray[np.intp] = rows - np.searchsorted(np.sort(column), levels)
         return sorted_out
 
-    scale = column.dtype.type(ratio)
+    root, scale = np.sqrt(low), column.dtype.type(cells / width)
 
     def cell_of(values: NDArray[Any]) -> NDArray[np.intp]:
         """Never a smaller one for a larger value: rounding keeps the order."""
-        place = values - low
+        place = np.maximum(values, low)
+        np.sqrt(place, out=place)  # scores crowd near zero
+        place -= root
         place *= scale
-        cell: NDArray[np.intp] = np.clip(place, -1, cells, out=place).astype(np.intp)
-        cell += 1
-        return cell
+        np.minimum(place, cells + 1, out=place)
+        return place.astype(np.int32).astype(np.intp)  # in one step it takes twice as long
 
     with np.errstate(over="ignore"):
         cell, at = cell_of(column), cell_of(levels)
-    shared = np.zeros(cells + 2, np.bool_)
-    shared[at] = True
-    near = column.compress(shared.take(cell))
-    near.sort()
-    counts = np.bincount(cell, minlength=cells + 2)
-    counts[at] = 0  # they are in `near`
-    above = np.add.reduceat(counts, at)[::-1].cumsum()[::-1]
-    reached: NDArray[np.intp] = len(near) - near.searchsorted(levels) + above
+    held = np.bincount(at, minlength=cells + 2)
+    passed = (held.cumsum() - held).take(cell)  # the levels in lower cells
+    following = np.append(levels, column.dtype.type(np.nan))  # nothing reaches what follows the last
+    passed += column >= following.take(passed)
+    more = np.flatnonzero(column >= following.take(passed))
+    passed[more] = levels.searchsorted(np.sort(column.take(more)), side="right")
+    reached: NDArray[np.intp] = np.bincount(passed, minlength=len(following))[:0:-1].cumsum()[::-1]
     return reached
 
 
@@ -268,12 +269,15 @@ def _hamming(p: Predictions, convention: str) -> Values:
 
 def _one_loss(p: Predictions, convention: str) -> Values:
     """The share of rows whose top label is wrong; a row with no true label counts as wrong."""
-    top = p.scores == p.scores.max(axis=1, keepdims=True)
-    right = top & p.truth
+    rows, labels = p.scores.shape
+    # `reduceat` takes half the time of a maximum along short rows
+    best = np.maximum.reduceat(p.scores.ravel(), np.arange(0, rows * labels, labels))
+    top = p.scores == best[:, None]
+    right = count(top & p.truth, axis=1)
     if convention == "released":
-        share = right.any(axis=1).astype(np.float64)
+        share = (right > 0).astype(np.float64)
     else:  # the expected value of a random choice among the tied
-        share = count(right, axis=1) / count(top, axis=1)
+        share = right / count(top, axis=1)
     return 1 - p.sum_over_rows(share) / p.rows
 
 
