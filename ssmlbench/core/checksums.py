@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +38,10 @@ LARGEST_HEADER = 100_000_000
 
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
 """Errors of a process, which say nothing about the file."""
+
+
+CLOCK_TICK = 20_000_000
+"""Nanoseconds within which two changes of a file may have the same time."""
 
 
 class FileFacts(TypedDict):
@@ -211,6 +216,11 @@ def append_trailer(file: Path, place: str) -> None:
         opened.write(TRAILER + digest.hexdigest().encode())
 
 
+def remember_trailer(file: Path) -> None:
+    """Count a file as verified whose trailer this process has just written: it was read for that."""
+    _remember(file, "trailer", _stat(file))
+
+
 def verify_trailer(file: Path) -> None:
     """Raise DamagedFile unless the file ends with the checksum of what stands before it and its place."""
     _once(file, "trailer", lambda: _compare_trailer(file))
@@ -247,14 +257,23 @@ def _compare(file: Path, found: object, expected: object) -> None:
 def _once(file: Path, what: str, verify: Callable[[], None]) -> None:
     """Call `verify`, unless this process did so and the file has not been touched since."""
     facts = _stat(file)
-    key = (file.absolute(), what, facts.st_ino, facts.st_size, facts.st_mtime_ns)
-    if key in _verified:
+    if _key(file, what, facts) in _verified:
         return
     try:
         verify()
     except OSError as error:
         raise _unreadable(file, error) from None
-    _verified.add(key)
+    _remember(file, what, facts)
+
+
+def _remember(file: Path, what: str, facts: os.stat_result) -> None:
+    """Do not read the file again. Not if it is so young that a change could leave its time the same."""
+    if time.time_ns() - facts.st_mtime_ns > CLOCK_TICK:
+        _verified.add(_key(file, what, facts))
+
+
+def _key(file: Path, what: str, facts: os.stat_result) -> tuple[object, ...]:
+    return file.absolute(), what, facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
 def stat_of(file: Path) -> os.stat_result:

@@ -68,18 +68,17 @@ class SquareDecoder:
             for begin in range(start, stop, BLOCK_ROWS)
         ]
 
-        def make(i: int) -> Squares:
-            _, begin, stop = blocks[i]
-            return self.decode(np.arange(begin, stop))
+        begun: dict[int, Squares] = {}
 
-        squares: Squares | None = None
-        for (number, begin, end), block in zip(
-            blocks, ahead(make, len(blocks), workers), strict=True
-        ):
+        def make(i: int) -> None:
+            number, begin, end = blocks[i]
             start, stop = parts[number]
-            if squares is None:
-                squares = np.empty((stop - start, *self.shape), dtype=np.uint8)
-            squares[begin - start : end - start] = block
-            if end == stop:
-                yield squares
-                squares = None
+            empty = np.empty((stop - start, *self.shape), dtype=np.uint8)
+            squares = begun.setdefault(
+                number, empty
+            )  # in one step: another thread may have begun it
+            self.decode(np.arange(begin, end), out=squares[begin - start : end - start])
+
+        for (number, _, end), _ in zip(blocks, ahead(make, len(blocks), workers), strict=True):
+            if end == parts[number][1]:
+                yield begun.pop(number)

@@ -16,7 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssmlbench.core.checksums import append_trailer, failures, place_of, verify_trailer
+from ssmlbench.core.checksums import (
+    append_trailer,
+    failures,
+    place_of,
+    remember_trailer,
+    verify_trailer,
+)
 from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.events import Notify, Waiting, Warned
 from ssmlbench.core.files import atomic, discard, read_placed_json, write_placed_json
@@ -107,6 +113,7 @@ class ShardFolder:
             with unfinished.open("wb") as opened:
                 np.save(opened, rows)
             append_trailer(unfinished, place_of(self.shard_file(number)))
+        remember_trailer(self.shard_file(number))
 
     def write_about(self, about: Mapping[str, Any]) -> None:
         """Say what the rows are; all shards are written."""
