@@ -11,10 +11,10 @@ import warnings
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 import ssmlbench
 from ssmlbench.cli.verbs import Verbs
+from ssmlbench.core.console import Console
 from ssmlbench.core.errors import DISK_ERRORS, UserError, disk_error
 from ssmlbench.core.plain_text import printable
 from ssmlbench.core.plain_warnings import show_plainly

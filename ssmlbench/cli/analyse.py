@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from ssmlbench.boards.analyses.contract import Analysis, Findings, Option
 from ssmlbench.boards.analyses.table import analyses_by_name
@@ -17,6 +16,7 @@ from ssmlbench.cli.analyse_variants import ablation, sensitivity
 from ssmlbench.cli.board_options import BoardOptions, board_numbers
 from ssmlbench.cli.options import wide_console
 from ssmlbench.cli.run_options import Command, in_panel, parameter, with_options
+from ssmlbench.core.console import Console
 from ssmlbench.core.garbage import rare_collection
 
 analyse_app = typer.Typer(

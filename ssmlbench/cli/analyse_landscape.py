@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from ssmlbench.cli.board_options import BoardOptions, board_numbers
 from ssmlbench.cli.options import PluginFiles, load_plugins
 from ssmlbench.cli.run_options import with_options
+from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
+
+from ssmlbench.core.console import Console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
+from ssmlbench.core.console import Console
 from ssmlbench.core.paths import from_home
 from ssmlbench.core.registry import location
 

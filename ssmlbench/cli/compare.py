@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from ssmlbench.cli.board_options import BoardOptions, board_numbers
 from ssmlbench.cli.options import warn, wide_console
 from ssmlbench.cli.run_options import with_options
 from ssmlbench.cli.table_options import TableOptions
+from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import one_of
 

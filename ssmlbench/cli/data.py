@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from ssmlbench.cli.data_options import data_options, data_parameters
 from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad, load_plugins
 from ssmlbench.cli.run_options import with_options
+from ssmlbench.core.console import Console
 from ssmlbench.core.errors import DamagedFile, UserError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -14,6 +14,7 @@ from ssmlbench.cli.data import Name, adapter_of, card_page, data_app, prepare_sh
 from ssmlbench.cli.data_options import data_parameters
 from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad
 from ssmlbench.cli.run_options import with_options
+from ssmlbench.core.console import Console
 from ssmlbench.core.plain_text import printable
 
 if TYPE_CHECKING:

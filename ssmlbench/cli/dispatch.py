@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
 
 from ssmlbench.cli.options import key_values
+from ssmlbench.core.console import Console
 from ssmlbench.core.paths import near
 from ssmlbench.core.plain_text import printable
 from ssmlbench.core.spec import RunSpec

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from ssmlbench.cli.options import PluginFiles, ResultsFolders, load_plugins
+from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import near
 

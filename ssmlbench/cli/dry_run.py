@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 
+from ssmlbench.core.console import Console
 from ssmlbench.core.eta import duration
 from ssmlbench.core.spec import RunSpec
 

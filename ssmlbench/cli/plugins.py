@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from ssmlbench.cli.completion import complete_dataset, complete_method
 from ssmlbench.cli.options import PluginFiles, load_plugins, wide_console
+from ssmlbench.core.console import Console
 
 Long = Annotated[
     bool, typer.Option("--long", help="Papers, regimes, licences and files too; not cut off.")

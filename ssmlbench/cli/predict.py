@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ssmlbench.cli.options import PluginFiles, ResultsFolders, load_plugins, read_runs, warn
+from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:

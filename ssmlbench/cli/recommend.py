@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from ssmlbench.cli.data import prepare_shown
@@ -15,6 +14,7 @@ from ssmlbench.cli.data_options import data_options, data_parameters
 from ssmlbench.cli.options import DataDir, LogTo, PluginFiles, SkipBad, load_plugins, seconds
 from ssmlbench.cli.predict import predict_shown
 from ssmlbench.cli.run_options import with_options
+from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.eta import duration
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from ssmlbench.cli.board_options import BoardOptions, board_numbers
 from ssmlbench.cli.options import typed_list
 from ssmlbench.cli.run_options import with_options
+from ssmlbench.core.console import Console
 from ssmlbench.core.garbage import rare_collection
 from ssmlbench.core.suggestions import one_of
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from ssmlbench.cli.data_options import data_options, data_parameters
 from ssmlbench.cli.dispatch import GridCommand, engine_options, engine_parameters
 from ssmlbench.cli.options import load_plugins, seconds
 from ssmlbench.cli.run_options import RequestOptions, Where, in_panel, run_parameters, with_options
+from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.run_options import WHAT, WHERE
 

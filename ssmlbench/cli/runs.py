@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
 
 from ssmlbench.cli.completion import complete_dataset, complete_method
 from ssmlbench.cli.options import ResultsFolders, read_runs, wide_console
 from ssmlbench.cli.show import metrics_table, show
+from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.plain_text import printable
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from ssmlbench.cli.options import ResultsFolders, wide_console
+from ssmlbench.core.console import Console
 from ssmlbench.core.eta import duration
 from ssmlbench.core.plain_text import printable
 from ssmlbench.core.suggestions import one_of

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from ssmlbench.core.console import Console
 from ssmlbench.core.eta import duration, grid_eta, run_eta
 from ssmlbench.core.events import (
     AlreadyDone,

@@ -289,8 +289,7 @@ def _make(
     loggers: Sequence[str],
 ) -> list[tuple[RunSpec, str]]:
     """Make the unfinished runs. Returns the failed ones with their reasons."""
-    from rich.console import Console
-
+    from ssmlbench.core.console import Console
     from ssmlbench.grid.dispatch import ignore
     from ssmlbench.grid.display import Display
     from ssmlbench.grid.loggers import LoggingThread

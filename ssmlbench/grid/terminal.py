@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-from rich.console import Console
+from ssmlbench.core.console import Console
 
 STREAMS = (1, 2)
 """Standard output and standard error, which child processes inherit."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import ConsoleOptions, RenderResult
 from rich.control import strip_control_codes
 from rich.segment import Segment
 from rich.table import Table
@@ -20,6 +20,7 @@ from rich.text import Text
 from ssmlbench.boards.render.document import Document, Panel, TableSection
 from ssmlbench.boards.render.html import as_html
 from ssmlbench.boards.render.latex import LatexStyle, as_latex
+from ssmlbench.core.console import Console
 from ssmlbench.core.csv_cells import CsvWriter
 from ssmlbench.core.errors import UserError
 

@@ -81,7 +81,7 @@ class Job:
 
 
 def _log_console() -> Any:
-    from rich.console import Console
+    from ssmlbench.core.console import Console
 
     return Console(force_terminal=False, width=160)
 

@@ -1,0 +1,32 @@
+"""What is printed is shown as it was typed or stored."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+from rich.table import Table
+
+import ssmlbench
+from ssmlbench.core.console import Console
+
+
+def test_colons_make_no_emoji() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    table = Table(":x:")
+    table.add_row(":heart:")
+    console.print("--device cuda:x: no such device", style="red", markup=False)
+    console.print(table)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert all(text in shown for text in ("cuda:x: no", ":x:", ":heart:"))
+
+
+def test_every_verb_writes_to_this_console() -> None:
+    folder = Path(ssmlbench.__file__).parent
+    others = [
+        file.relative_to(folder).as_posix()
+        for file in folder.rglob("*.py")
+        if re.search(r"from rich.console import .*\bConsole\b|rich\.get_console", file.read_text())
+    ]
+    assert others == ["core/console.py"]
