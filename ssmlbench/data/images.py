@@ -104,9 +104,8 @@ def squashed(image: Image, size: int, interpolation: str = "bilinear") -> NDArra
     """
     from PIL import Image
 
-    image = eight_bit(image)
-    image = image if image.mode == "RGB" else image.convert("RGB")
-    return np.asarray(image.resize((size, size), Image.Resampling[interpolation.upper()]))
+    square = eight_bit(image).resize((size, size), Image.Resampling[interpolation.upper()])
+    return np.asarray(square if square.mode == "RGB" else square.convert("RGB"))
 
 
 def png(image: Image) -> bytes:

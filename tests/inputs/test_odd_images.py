@@ -60,14 +60,15 @@ ODD = {
 }
 
 
+@pytest.mark.parametrize("way", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("name", ODD)
-def test_odd_files_have_the_pixels_of_a_plain_reader(name: str) -> None:
+def test_odd_files_have_the_pixels_of_a_plain_reader(name: str, way: str) -> None:
     stored, _ = as_stored(ODD[name])
     with Image.open(io.BytesIO(stored)) as image:
         upright = ImageOps.exif_transpose(image).convert("RGB")
-    expected = np.asarray(upright.resize((SIZE, SIZE), Image.Resampling.BILINEAR))
+    expected = np.asarray(upright.resize((SIZE, SIZE), Image.Resampling[way.upper()]))
     found, near = (
-        SquareDecoder([stored], SIZE, scaled=scaled).decode(np.arange(1))[0].transpose(1, 2, 0)  # type: ignore[arg-type]
+        SquareDecoder([stored], SIZE, way, scaled).decode(np.arange(1))[0].transpose(1, 2, 0)  # type: ignore[arg-type]
         for scaled in (False, True)
     )
     assert np.array_equal(found, expected)
