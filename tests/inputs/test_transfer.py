@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from ssmlbench.core.seeds import stream
 from ssmlbench.inputs.splits import Inputs, LaterView
-from ssmlbench.inputs.transfer import Transfer
+from ssmlbench.inputs.transfer import CudaSideStream, Transfer
 from ssmlbench.inputs.views import natural_views
 
 CPU = torch.device("cpu")
@@ -43,6 +44,10 @@ class LoggedStream:
         assert not self.inside
         assert all(isinstance(tensor, Tensor) for tensor in tensors)
         self.log.append(f"wait {mark}")
+
+    def computed(self) -> Callable[[], object]:
+        self.log.append("copying back")
+        return lambda: self.log.append("waited")
 
 
 def batches(count: int) -> Iterator[list[dict[str, Tensor | LaterView]]]:
@@ -132,3 +137,42 @@ def test_pinned_rows_stay_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     (pinned,) = transfer.pinned(batch)
     assert pinned["weak"].prepared is pinned["strong"].prepared is pinned["plain"]
     assert pinned["plain"] is not batch[0]["plain"]
+
+
+def test_pinned_memory_of_a_batch_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A buffer that the next batch is read into would still be on its way to the device.
+    monkeypatch.setattr(Tensor, "pin_memory", lambda self: self.clone())
+    transfer = Transfer(torch.device("cuda"), LoggedStream([]))
+    first, second = (transfer.pinned([{"a": torch.full((2,), n)}])[0]["a"] for n in range(2))
+    assert isinstance(first, Tensor)
+    assert isinstance(second, Tensor)
+    assert (first.tolist(), second.tolist()) == ([0, 0], [1, 1])
+    assert first.data_ptr() != second.data_ptr()
+
+
+def test_what_comes_back_is_read_after_the_device_computed_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Tensor, "pin_memory", lambda self: self)
+    log: list[str] = []
+    fetch = Transfer(torch.device("cuda"), LoggedStream(log)).fetched(torch.ones(2))
+    assert log == ["copying back"]
+    assert fetch().tolist() == [1, 1]
+    assert log == ["copying back", "waited"]
+
+
+def test_the_stream_that_uses_a_batch_waits_for_it_and_keeps_its_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[object] = []
+    kept: list[tuple[Tensor, object]] = []
+    own = SimpleNamespace(wait_event=waited.append)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: SimpleNamespace())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: own)
+    monkeypatch.setattr(
+        Tensor, "record_stream", lambda self, stream: kept.append((self, stream)), raising=False
+    )
+    tensors = [torch.zeros(1), torch.ones(1)]
+    CudaSideStream(torch.device("cuda")).wait("mark", tensors)
+    assert waited == ["mark"]
+    assert [(tensor.item(), stream is own) for tensor, stream in kept] == [(0, True), (1, True)]

@@ -255,6 +255,14 @@ def test_a_failed_step_leaves_no_statistics_behind() -> None:
     assert torch.allclose(found, expected, atol=1e-6)
 
 
+def test_a_step_that_is_taken_again_draws_the_same_random_numbers() -> None:
+    trainer = trainer_for("bce")
+    backup = StepBackup(trainer.model.network, trainer.method, torch.device("cpu"))
+    drawn = torch.rand(3)
+    backup.restore()
+    assert torch.equal(torch.rand(3), drawn)
+
+
 @pytest.mark.parametrize("how", ["changed self.prior in place", "has optimisers of its own"])
 def test_a_step_that_cannot_be_repeated_says_what_to_type(how: str) -> None:
     trainer = trainer_for("bce")

@@ -131,6 +131,26 @@ def test_views_nobody_declared_are_not_computed(
     assert asked.count("weak") <= trainer.spec.epochs
 
 
+def test_every_batch_of_a_pass_draws_views_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, seen = trainer_for(tmp_path), []
+    trainer.model.batch_rows, predict = 4, trainer.model.predict
+
+    def watched(network: Any, inputs: torch.Tensor) -> Any:
+        seen.append(inputs.clone())
+        return predict(network, inputs)
+
+    monkeypatch.setattr(trainer.model, "predict", watched)
+    inputs, same_row = trainer.evaluator.run_data.train, np.zeros(8, dtype=np.int64)
+    for purpose in (("a", 1), ("a", 2), ("a", 1)):
+        trainer.evaluator.predict("raw", inputs, same_row, "strong", purpose, ("logits",))
+    first, second, other, _, *again = seen
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, other)
+    assert [torch.equal(*pair) for pair in zip((first, second), again, strict=True)] == [True, True]
+
+
 def test_whole_pool_outputs_are_computed_once_for_two_callers(tmp_path: Path) -> None:
     trainer = trainer_for(tmp_path)
     passes = []
