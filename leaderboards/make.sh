@@ -28,7 +28,7 @@ encoder() { # the data set and its encoder, as options of `run`
         arxiv54) echo "--dataset $data/$1 --backbone tfidf" ;;
         coco2014)
             echo "--dataset $1 --freeze --plugin encoders/efficientnet_lite0.py --backbone efficientnet-lite0" \
-                "--image-size 128 --strong-views 1"
+                "--image-size 128"
             ;;
     esac
 }
@@ -109,6 +109,9 @@ for part in "${@:-digits small ohsumed oracles parts ranks enron coco positives 
         echo "$each: $(((SECONDS - began) / 60)) minutes"
     done
 done
-for folder in "$results"/*/; do
-    ssmlbench compare --results "$folder" --export "measured/$(basename "$folder")" || true
+for folder in "$results"/*/; do # rows of measured/ whose runs are not in RESULTS stay
+    part=measured/$(basename "$folder")
+    earlier=()
+    for file in "$part"/*.csv; do [ -e "$file" ] && earlier+=(--from "$file"); done
+    ssmlbench compare "${earlier[@]}" --results "$folder" --prefer "$folder" --export "$part" || true
 done

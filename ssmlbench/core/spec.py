@@ -133,12 +133,21 @@ class RunSpec:
     # None where the encoder has no such choice.
     strong_views: int | None = run_option(
         None,
-        "--freeze: strong views drawn of a row (R).",
+        "--freeze: views of a row that its strong view is drawn from (R).",
         panel=ENCODER,
         default_text="4",
         least=1,
         setting=True,
         training=True,
+    )
+    mixed_draws: bool = run_option(
+        False,
+        "--freeze: the plain and the weak view are two of these R.",
+        panel=ENCODER,
+        default_text="the recipe's",
+        setting=True,
+        training=True,
+        added_later=True,
     )
     image_size: int | None = run_option(
         None,

@@ -75,8 +75,7 @@ class FrozenEncoder:
         views = self.views
         values = {"plain": self._view(split, "plain")}
         if split == "train" and not self.spec.is_estimator:
-            weak_is_plain = is_identity(views["weak"]) and is_identity(views["plain"])
-            values["weak"] = values["plain"] if weak_is_plain else self._view(split, "weak")
+            values["weak"] = values["plain"] if self._weak_is_plain else self._view(split, "weak")
             values["strong"] = (
                 values["plain"] if self._strong_is_plain else self._view(split, "strong")
             )
@@ -86,15 +85,26 @@ class FrozenEncoder:
 
     def _view(self, split: str, view: str) -> ViewFeatures:
         """The features of a view; the draws of a row's strong view are consecutive."""
-        draws = self.draws if view.startswith("strong") else 1
-        folders = [self.computed(split, view, draw) for draw in range(draws)]
+        drawn = self._drawn(view)
+        folders = [self.computed(split, name, draw) for name, draw in drawn]
         if sum(folder.bytes for folder in folders) > MAPPED_BYTES:
             mapped = [MappedRows([mapped_array(f) for f in folder.shards()]) for folder in folders]
             return MappedFeatures(mapped, PATCHES if view.endswith("-patches") else None)
-        by_draw = [self.features(split, view, draw) for draw in range(draws)]
+        by_draw = [self.features(split, name, draw) for name, draw in drawn]
         if view.endswith("-patches"):
             by_draw = [features.unflatten(0, (-1, PATCHES)) for features in by_draw]
-        return torch.stack(by_draw, dim=1).flatten(0, 1) if draws > 1 else by_draw[0]
+        return torch.stack(by_draw, dim=1).flatten(0, 1) if len(drawn) > 1 else by_draw[0]
+
+    def _drawn(self, view: str) -> list[tuple[str, int]]:
+        """The cached views, with the number of their draw, that a view of a row is drawn from."""
+        if not view.startswith("strong"):
+            return [(view, 0)]
+        strong = [(view, draw) for draw in range(self.draws)]
+        if not self.spec.mixed_draws:
+            return strong
+        names = ("plain",) if self._weak_is_plain else ("plain", "weak")
+        mixed = [(view.replace("strong", name), 0) for name in names] + strong
+        return mixed[: self.draws]
 
     @property
     def views(self) -> dict[str, View]:
@@ -105,6 +115,10 @@ class FrozenEncoder:
     def draws(self) -> int:
         """R, the number of draws of a row's strong view; 1 if every draw is the row itself."""
         return 1 if self._strong_is_plain else self.spec.strong_views or 1
+
+    @property
+    def _weak_is_plain(self) -> bool:
+        return is_identity(self.views["weak"]) and is_identity(self.views["plain"])
 
     @property
     def _strong_is_plain(self) -> bool:

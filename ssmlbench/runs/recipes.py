@@ -30,6 +30,7 @@ class Request:
     method: type[Method]
     fixed_features: bool  # vectors, or --freeze
     frozen: bool  # --freeze
+    images: bool
     encoder_lr: float  # of the encoder, if it is trained
 
 
@@ -68,6 +69,8 @@ def _features(request: Request) -> dict[str, Any]:
         "input_dropout": 0.5,
         "hidden_dropout": 0.5,
         "lr": FEATURES_LR,
+        # Features of strong views of images are far from those of plain images, which are scored.
+        "mixed_draws": request.frozen and request.images,
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ssmlbench.core.backbones import absolute_backbone
 from ssmlbench.core.errors import Unsupported, UserError
 from ssmlbench.core.hyperparameters import parse_config
-from ssmlbench.core.spec import NUMBERS, JudgedOn, RunSpec, check_spec
+from ssmlbench.core.spec import FIELDS, NUMBERS, JudgedOn, RunSpec, check_spec
 from ssmlbench.data import Card, DatasetAdapter, prepare
 from ssmlbench.inputs.encoders import (
     Encoder,
@@ -30,7 +30,7 @@ from ssmlbench.protocol.regimes import REGIMES, Regime
 from ssmlbench.runs.recipes import Request, fitted_to_rows, with_recipe
 
 STRONG_VIEWS = 4
-"""R: drawn strong views of a row that are cached under `--freeze`."""
+"""R: the cached views of a row that its strong view is drawn from under `--freeze`."""
 TUNING = ("tune", "lora_rank", "lora_alpha", "layers")
 """Options about what of an encoder is trained."""
 FOLDS = 5
@@ -70,8 +70,9 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
             typed[number.name] = None
     estimator = issubclass(method, Estimator)
     if not issubclass(method, Estimator):
+        images = adapter.kind == "image"
         typed = with_recipe(
-            typed, Request(method, on_vectors, freeze, _learning_rate(encoder, typed))
+            typed, Request(method, on_vectors, freeze, images, _learning_rate(encoder, typed))
         )
     spec = RunSpec(
         **{**typed, **dataclasses.asdict(options), "weights": ""},
@@ -129,8 +130,11 @@ def _freeze(
         )
     if freeze:
         typed.setdefault("strong_views", STRONG_VIEWS)
-    elif "strong_views" in typed:
-        raise UserError("--strong-views is for --freeze: without it every step draws a new view")
+    for name in ("strong_views", "mixed_draws"):
+        if name in typed and not freeze:
+            raise UserError(
+                f"{FIELDS[name].flag} is for --freeze: without it every step draws a new view"
+            )
     return freeze
 
 

@@ -99,9 +99,11 @@ def test_methods_train_on_cached_features_of_every_kind(
     result = json.loads(RunFolder.of(context.results, spec).result_file.read_text())
     assert 0 <= result["metrics"]["threshold"]["default"]["map"] <= 1
     done = {e.part: e.done for e in events if isinstance(e, Encoding)}
-    wanted = {"train plain": 60, "train strong 1": 60, "train strong 2": 60, "test plain": 20}
+    wanted = {"train plain": 60, "test plain": 20}
     if dataset == "tiny-images":
-        wanted["train weak"] = 60  # elsewhere the weak view is the row itself
+        wanted["train weak"] = 60  # with the plain view it makes up R = 2
+    else:  # the weak view is the row itself
+        wanted |= {"train strong 1": 60, "train strong 2": 60}
     assert done == wanted
 
 
@@ -241,10 +243,10 @@ def test_frozen_patches_are_cached_for_the_method_that_looks_at_them(
     tiny: Plugins, tmp_path: Path
 ) -> None:
     context = RunContext(tmp_path / "results", "cpu", 1)
-    execute(asked(tiny, "tiny-images", epochs=2), tiny, context)
+    execute(asked(tiny, "tiny-images", epochs=2, strong_views=3), tiny, context)
     names = {folder.about["view"] for folder in cached_features()}
     assert names == {"plain", "weak", "strong"}
-    spec = asked(tiny, "tiny-images", method="d2l_mat", epochs=2)
+    spec = asked(tiny, "tiny-images", method="d2l_mat", epochs=2, strong_views=3)
     execute(spec, tiny, context)
     names = {folder.about["view"] for folder in cached_features()}
     assert names == {f"{v}{p}" for v in ("plain", "weak", "strong") for p in ("", "-patches")}
@@ -320,6 +322,38 @@ def test_more_strong_views_reuse_those_there_are(tiny: Plugins) -> None:
     events: list[Event] = []
     frozen(tiny, asked(tiny, "tiny-vectors", strong_views=3), events.append).inputs("train")
     assert {e.part for e in events if isinstance(e, Encoding)} == {"train strong 3"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "views"),
+    [
+        ({}, ["plain", "weak", "strong", "strong"]),
+        ({"mixed_draws": False}, ["strong"] * 4),
+        ({"recipe": "paper"}, ["strong"] * 4),
+        ({"strong_views": 1}, ["plain"]),
+    ],
+)
+@pytest.mark.parametrize("patches", ["", "-patches"])
+def test_the_strong_view_of_an_image_is_drawn_from_clean_views_too(
+    fields: dict[str, Any], views: list[str], patches: str, tiny: Plugins
+) -> None:
+    maker = frozen(tiny, asked(tiny, "tiny-images", **{"strong_views": 4, **fields}))
+    inputs = maker.inputs("train")
+    assert inputs.draws == len(views)
+    generator = torch.Generator()
+    _ = inputs.view(np.arange(1), f"strong{patches}", generator)  # loads patches
+    strong = inputs.values[f"strong{patches}"].unflatten(0, (-1, len(views)))
+    for number, view in enumerate(views):
+        draw = views[:number].count("strong") if view == "strong" else 0
+        cached = rows_of(maker.folder("train", f"{view}{patches}", draw))
+        assert torch.equal(strong[:, number].flatten(0, -2), cached)
+
+
+def test_one_clean_view_where_the_weak_view_is_the_plain_one(tiny: Plugins) -> None:
+    inputs = frozen(tiny, asked(tiny, "tiny-vectors", strong_views=3, mixed_draws=True))
+    strong = inputs.inputs("train").values["strong"].unflatten(0, (-1, 3))
+    for number, (view, draw) in enumerate([("plain", 0), ("strong", 0), ("strong", 1)]):
+        assert torch.equal(strong[:, number], rows_of(inputs.folder("train", view, draw)))
 
 
 # ------------------------------------------------------------------------------- kills and company

@@ -72,6 +72,17 @@ def test_a_trained_encoder_has_the_papers_recipe_and_refuses_the_other(ask: Ask)
         ask(dataset="multidigits", recipe="features")
 
 
+def test_frozen_images_have_clean_views_among_the_draws(ask: Ask) -> None:
+    images = {"dataset": "multidigits", "backbone": "hog"}  # always frozen
+    assert ask(**images).mixed_draws
+    assert not ask(**images, mixed_draws=False).mixed_draws
+    assert not ask(**images, recipe="paper").mixed_draws
+    assert not ask(**images, method="logistic").mixed_draws
+    assert not ask().mixed_draws  # vectors
+    with pytest.raises(UserError, match="--mixed-draws is for --freeze"):
+        ask(dataset="multidigits", mixed_draws=True)
+
+
 def test_what_was_typed_is_kept(ask: Ask) -> None:
     spec = ask(lr=0.1, input_dropout=0.0, epoch_steps=7)
     assert (spec.lr, spec.input_dropout, spec.epoch_steps) == (0.1, 0.0, 7)
