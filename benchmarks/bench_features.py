@@ -15,9 +15,9 @@ from torch import Tensor
 
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
+from ssmlbench.inputs.cached import CachedInputs
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, Vector
 from ssmlbench.inputs.loader import SplitLoader
-from ssmlbench.inputs.splits import CachedInputs
 from ssmlbench.kit.heads import Network, build_projection
 from ssmlbench.kit.losses import bce
 from ssmlbench.plugins.loader import Plugins

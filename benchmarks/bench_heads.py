@@ -13,8 +13,8 @@ import time
 import torch
 
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.inputs.cached import CachedInputs
 from ssmlbench.inputs.encoders import Vector
-from ssmlbench.inputs.splits import CachedInputs
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.judge import Judge
 from ssmlbench.training.repeatable import make_repeatable
