@@ -18,7 +18,7 @@ from ssmlbench.protocol.metrics import empty_labels, evaluate_rules
 from ssmlbench.runs.diagnostics import SAMPLE_FILE, Diagnostics
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.per_label import results_per_label
-from ssmlbench.runs.schema import RESULT_VERSION, Result
+from ssmlbench.runs.schema import RESULT_VERSION, MadeWith, Result
 from ssmlbench.runs.scores import StoredScores
 from ssmlbench.runs.train import TrainingReport
 from ssmlbench.training.evaluation import Outcome
@@ -35,8 +35,6 @@ def write_result(
     keep_features: bool = False,
 ) -> Result:
     """Write scores and history, and result.json last: with it, the run is finished."""
-    import pandas as pd
-
     truth = judge.judged_truth == 1
     names = list(task.card.label_names)
     ids = judged_ids(spec, task, judge)
@@ -47,10 +45,7 @@ def write_result(
         Diagnostics(diagnostics, names).write(folder.path)
     if keep_features and (sample := judge.last_sample()):
         Diagnostics(sample, names).write(folder.path, SAMPLE_FILE)
-    history = pd.DataFrame(outcome.history)
-    safe = history.rename(columns=spreadsheet_cell)  # a plugin chooses the names of its columns
-    write_atomically(folder.history_file, safe.to_csv(index=False))
-    semi = history[history.phase == "semi"] if (history.phase == "semi").any() else history
+    cost = _write_history(folder, outcome)
     result: Result = {
         "version": RESULT_VERSION,
         "spec": spec.as_dict(),
@@ -64,22 +59,8 @@ def write_result(
         "uses": report.uses,
         "labels_without_test_positive": empty_labels(truth) if len(truth) else truth.shape[1],
         "notes": notes,
-        "cost": {
-            "seconds": float(history.seconds.sum()),
-            "seconds_per_epoch": float(semi.seconds.median()),
-            "peak_memory_mb": float(history.peak_memory_mb.max()),
-        },
-        "made_with": {
-            "ssmlbench": ssmlbench.__version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "device": report.device,
-            "gpu": report.gpu,
-            "precision": outcome.precision,
-            "nondeterministic": report.nondeterministic,
-            "threads": report.threads,
-            "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        },
+        "cost": cost,
+        "made_with": _made_with(outcome, report),
         "data": {
             "rows": task.card.rows,
             "labels": task.label_count,
@@ -87,14 +68,44 @@ def write_result(
         },
         "files": file_facts(folder.path, folder.written_files()),
     }
-    if report.trained.micro_batch is not None:
-        result["made_with"]["micro_batch"] = report.trained.micro_batch
     if len(truth):
         result["per_label"] = results_per_label(
             outcome.scores, truth, outcome.rule_parameters, names
         )
     write_json(folder.result_file, result)
     return result
+
+
+def _write_history(folder: RunFolder, outcome: Outcome) -> dict[str, float]:
+    """Write history.csv. Returns the `cost` of the result."""
+    import pandas as pd
+
+    history = pd.DataFrame(outcome.history)
+    safe = history.rename(columns=spreadsheet_cell)  # a plugin chooses the names of its columns
+    write_atomically(folder.history_file, safe.to_csv(index=False))
+    semi = history[history.phase == "semi"] if (history.phase == "semi").any() else history
+    return {
+        "seconds": float(history.seconds.sum()),
+        "seconds_per_epoch": float(semi.seconds.median()),
+        "peak_memory_mb": float(history.peak_memory_mb.max()),
+    }
+
+
+def _made_with(outcome: Outcome, report: TrainingReport) -> MadeWith:
+    made_with: MadeWith = {
+        "ssmlbench": ssmlbench.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": report.device,
+        "gpu": report.gpu,
+        "precision": outcome.precision,
+        "nondeterministic": report.nondeterministic,
+        "threads": report.threads,
+        "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
+    }
+    if report.trained.micro_batch is not None:
+        made_with["micro_batch"] = report.trained.micro_batch
+    return made_with
 
 
 def judged_ids(spec: RunSpec, task: Task, judge: Judge) -> list[str]:

@@ -132,18 +132,11 @@ def _train(
     run_data.judged_epochs = assignment.judged_epochs
     leads = processes is None or processes.leads
     model_file = _model_file(assignment, loader, scaled=not unscaled) if leads else None
-    threads = torch.get_num_threads()
     if isinstance(learner, Estimator):
-        notify(TrainingStarted())
-        trained = run_estimator(spec, learner, run_data, notify)
-        if model_file is not None:
-            model_file.keep_estimator(learner)
-        return TrainingReport(trained, "cpu", threads, learner.uses, _declined(model_file))
-    trained_encoder = build_encoder(spec, encoder, run_data)
-    checkpoint = Checkpoint(assignment.checkpoint_file, assignment.spec.hash)
+        return _fit_estimator(spec, learner, run_data, model_file, notify)
     training = TrainingContext(
         device,
-        checkpoint,
+        Checkpoint(assignment.checkpoint_file, spec.hash),
         notify,
         workers,
         model_file,
@@ -152,18 +145,44 @@ def _train(
         processes,
         seconds_between_checkpoints(),
     )
-    trainer = Trainer(spec, learner, trained_encoder, run_data, training)
+    return _train_method(spec, learner, build_encoder(spec, encoder, run_data), run_data, training)
+
+
+def _fit_estimator(
+    spec: RunSpec,
+    estimator: Estimator,
+    run_data: RunData,
+    model_file: ModelFile | None,
+    notify: Notify,
+) -> TrainingReport:
+    threads = torch.get_num_threads()
     notify(TrainingStarted())
+    trained = run_estimator(spec, estimator, run_data, notify)
+    if model_file is not None:
+        model_file.keep_estimator(estimator)
+    return TrainingReport(trained, "cpu", threads, estimator.uses, _declined(model_file))
+
+
+def _train_method(
+    spec: RunSpec, method: Method, encoder: Encoder, run_data: RunData, training: TrainingContext
+) -> TrainingReport:
+    threads, device, processes = torch.get_num_threads(), training.device, training.processes
+    trainer = Trainer(spec, method, encoder, run_data, training)
+    training.notify(TrainingStarted())
     with record_nondeterminism(spec.fast) as nondeterministic:
         trained = trainer.train()
     if nondeterministic:
-        notify(Warned(nondeterminism_text(nondeterministic)))
-    declined = _declined(model_file)
-    name = (
-        device_name(device) if processes is None else f"{processes.count} × {device_name(device)}"
+        training.notify(Warned(nondeterminism_text(nondeterministic)))
+    name = device_name(device)
+    return TrainingReport(
+        trained,
+        name if processes is None else f"{processes.count} × {name}",
+        threads,
+        method.uses,
+        _declined(training.model_file),
+        nondeterministic,
+        gpu_number(device),
     )
-    gpu = gpu_number(device)
-    return TrainingReport(trained, name, threads, learner.uses, declined, nondeterministic, gpu)
 
 
 def _model_file(assignment: Assignment, loader: SplitLoader, scaled: bool) -> ModelFile | None:
