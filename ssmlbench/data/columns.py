@@ -108,7 +108,7 @@ def _several(text: str, option: str, table: Table) -> list[str]:
             _check_there(pattern, option, table)
         found = [c for c in table.columns if c == pattern or fnmatchcase(c, pattern)]
         if not found:
-            raise UserError(f"{option} {pattern}: no column of {table.name} is called so")
+            raise UserError(f"{option} {pattern}: no column of {table.name} matches")
         chosen += [c for c in found if c not in chosen]
     return chosen
 

@@ -26,7 +26,7 @@ the type of a value of its own: np.str_('a')."""
 CLOSING = {"[": "]", "(": ")", "{": "}"}
 PRINTED_SET = re.compile(r"(?:frozenset|set)\((.*)\)", re.DOTALL)
 PRINTED = re.compile(r"\[|[({]\s*['\"]|\{.*:.*\}$|(?:frozenset|set|array|np\.\w+)\(", re.DOTALL)
-"""How the text of a Python object begins: what is not understood of it is no name of a label."""
+"""The start of a printed Python object: one that cannot be parsed is not the name of a label."""
 FLOAT_ID = re.compile(r"\d+\.0+")
 NOT_SAID = ("", "nan", "<na>", "-1", "-1.0")
 """Cells, in lower case, that may mean that no label applies, or that the labels are not known."""

@@ -28,7 +28,7 @@ def media_files(folder: Path, kind: Kind) -> list[Path]:
 
 
 def kind_of_name(value: Any) -> Kind | None:
-    """What a file of this name holds; None if the value is no name of an image or a text."""
+    """The kind of a file of this name; None if the value does not name an image or a text."""
     if not isinstance(value, str) or "\n" in value:
         return None
     ending = Path(value).suffix.lower()

@@ -56,7 +56,7 @@ class Estimator:
 
     @classmethod
     def most_labels_of(cls, config: Any, labelled: int, unlabelled: int) -> int | None:
-        """The most labels that it can do with so many rows in its pools; None: no limit of its own.
+        """The most labels that it can handle with these numbers of rows in its pools; None: no limit.
 
         A data set with more is refused before anything is computed.
         """

@@ -91,7 +91,7 @@ class Method(nn.Module):
         if most is not None and labels > most:
             raise UserError(
                 f"method {cls.name}: the data set has {labels:,} labels, and with these hyper-parameters "
-                f"it can do {most:,}; choose another method"
+                f"it can handle {most:,}; choose another method"
             )
 
     def build_head(self, width: int) -> nn.Module:

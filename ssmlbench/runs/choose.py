@@ -39,8 +39,8 @@ def named_run(
             "list` shows the ids, --results names another folder, and the path of a run's folder works too"
         )
     raise UserError(
-        f"run {named}: {len(found)} runs have ids that begin so; type more of it (`ssmlbench runs list` "
-        "shows the ids)"
+        f"run {named}: {len(found)} runs have ids that start with it; type more of the id (`ssmlbench runs "
+        "list` shows the ids)"
     )
 
 

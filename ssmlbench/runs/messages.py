@@ -173,7 +173,7 @@ def receive(pipe: Connection, judge: Judge) -> Event | TrainingReport | None:
         message = json.loads(_receive_bytes(pipe))
         return _act(message, pipe, judge)
     except (KeyError, TypeError, ValueError) as error:
-        raise Malformed(f"training sent what is no message: {error}") from error
+        raise Malformed(f"training sent a message that cannot be read: {error}") from error
 
 
 def _receive_bytes(pipe: Connection) -> bytes:

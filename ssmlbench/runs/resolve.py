@@ -175,7 +175,7 @@ def check_label_count(
     if most is not None and labels > most:
         raise Unsupported(
             f"method {method.name}: the data set has {labels:,} labels, and with {labelled:,} labelled "
-            f"and {rows - labelled:,} unlabelled rows it can do {most:,}; choose another method"
+            f"and {rows - labelled:,} unlabelled rows it can handle {most:,}; choose another method"
         )
 
 

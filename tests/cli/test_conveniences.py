@@ -180,7 +180,7 @@ def test_a_run_that_is_not_finished_is_shown_with_its_state(results: Path) -> No
 def test_ids_that_begin_alike_are_asked_for_again(results: Path) -> None:
     from ssmlbench.runs.choose import named_run
 
-    with pytest.raises(UserError, match="2 runs have ids that begin so; type more of it"):
+    with pytest.raises(UserError, match="2 runs have ids that start with it; type more of the id"):
         named_run("ab", [("abc", Path("x")), ("abd", Path("y"))], [results])
 
 

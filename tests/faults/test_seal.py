@@ -325,7 +325,7 @@ def test_a_data_set_of_the_hub_is_sealed_with_the_files_that_its_links_point_to(
         ("is killed", "was killed (SIGKILL): is there too little memory? (twice)"),
         ("takes all memory", "MemoryError: no room for 800 GB"),
         ("raises no exception", "KeyboardInterrupt"),
-        ("lies to the judge", "training sent what is no message"),
+        ("lies to the judge", "training sent a message that cannot be read"),
         ("leaves a child", "ended early, with exit code 0"),
         ("leaves a daemon", "ended early, with exit code 0"),
         ("closes every file", "closed the pipe to the judge and went on"),

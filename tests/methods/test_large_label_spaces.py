@@ -243,7 +243,7 @@ def test_a_method_does_three_thousand_labels_or_names_what_it_can_do(name: str) 
         return
     assert 80 <= most < 3000  # COCO's labels
     cls.check_labels(config, most)
-    with pytest.raises(UserError, match=f"{most + 1:,} labels, .*it can do {most:,};"):
+    with pytest.raises(UserError, match=f"{most + 1:,} labels, .*it can handle {most:,};"):
         cls(config, most + 1)
 
 
@@ -261,7 +261,7 @@ def test_an_estimator_does_three_thousand_labels_or_names_what_it_can_do(name: s
         "fingerprint": "", "flips": False,
     }  # fmt: skip
     check_label_count(cls, config, Card(label_names=["a"] * most, **numbers), labelled)
-    with pytest.raises(UserError, match=f"{most + 1:,} labels, .*it can do {most:,};"):
+    with pytest.raises(UserError, match=f"{most + 1:,} labels, .*it can handle {most:,};"):
         check_label_count(cls, config, Card(label_names=["a"] * (most + 1), **numbers), labelled)
 
 
@@ -287,5 +287,5 @@ def test_a_run_with_too_many_labels_is_refused_before_it_starts(tmp_path: Path) 
     )
     said = CliRunner().invoke(app, words.split())
     assert isinstance(said.exception, UserError)
-    assert "it can do 2; choose another method" in str(said.exception)
+    assert "it can handle 2; choose another method" in str(said.exception)
     assert not list(tmp_path.rglob("spec.json"))
