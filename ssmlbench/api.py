@@ -222,7 +222,7 @@ HOMES = {
         "EncoderOptions",
     ),
 }
-"""Where each public name lives, by what it is for."""
+"""The module of each public name, grouped by purpose."""
 
 _HOME_OF = {name: module for module, names in HOMES.items() for name in names}
 

@@ -53,7 +53,7 @@ class PublishedValue:
 
     @property
     def decimals(self) -> int:
-        """How many decimals the value has as a fraction."""
+        """The number of decimals of the value as a fraction."""
         printed = len(self.digits.partition(".")[2])
         return printed + 2 if self.unit == "percent" else printed
 

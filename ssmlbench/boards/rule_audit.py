@@ -141,7 +141,7 @@ def _known_densities(values: Iterable[PublishedValue]) -> dict[str, LabelDensity
 
 
 def _with_inferred_densities(rows: Sequence[AuditedRow]) -> list[AuditedRow]:
-    """Where no paper prints the density, two or more rows with the same constant ratio imply it."""
+    """The rows, with densities that two or more rows of the same constant ratio imply."""
     inferred: dict[str, LabelDensity] = {}
     for dataset in {row.dataset for row in rows if row.density is None}:
         constant = [row for row in rows if row.dataset == dataset and row.constant]

@@ -135,7 +135,7 @@ class Friedman:
 
 @dataclass(frozen=True)
 class Nemenyi:
-    """Which methods differ: those whose average ranks are further apart than the difference."""
+    """Nemenyi's test: methods differ if their average ranks are further apart than the difference."""
 
     average_ranks: NDArray[np.float64]
     critical_difference: float

@@ -23,7 +23,7 @@ class Statement(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """How one statement ended."""
+    """The outcome of one statement."""
 
     statement: Statement
     outcome: Literal["ok", "broken", "not checked"]

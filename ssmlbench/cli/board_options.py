@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BoardOptions:
-    """Which runs are shown, and how their scores become numbers."""
+    """The choice of runs, and of the metrics from their scores."""
 
     PANEL: ClassVar[str] = "Which runs and columns"
 

@@ -97,7 +97,7 @@ def page(states: Sequence[RunState]) -> RenderableType:
 
 
 def totals(states: Sequence[RunState]) -> str:
-    """How many runs are in each state, in one line."""
+    """The number of runs in each state, in one line."""
     from ssmlbench.grid.status import STATES
 
     counts = Counter(state.state for state in states)

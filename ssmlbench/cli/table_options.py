@@ -58,7 +58,7 @@ class TableOptions:
 
     @property
     def numbers(self) -> NumberStyle:
-        """How numbers are written."""
+        """The format of numbers."""
         from ssmlbench.boards.render.numbers import NumberStyle
 
         return NumberStyle(self.digits, self.percent)
@@ -71,7 +71,7 @@ class TableOptions:
         return RowNames(self.display_names, key_values(self.rename, "--rename", "mine=Ours"))
 
     def latex(self, format_: str) -> LatexStyle:
-        """How LaTeX tables look; an error if another format is asked for."""
+        """The style of LaTeX tables; a UserError if options of it are given for another format."""
         from ssmlbench.boards.render.latex import LatexStyle
 
         style = LatexStyle(self.align, self.caption, self.label)

@@ -80,7 +80,7 @@ def plain_float(text: str) -> float:
 
 @dataclass(frozen=True)
 class ArffHeader:
-    """What stands before @data."""
+    """The part of the file before @data."""
 
     relation: str
     attributes: list[Attribute]

@@ -216,7 +216,7 @@ def check_shapes(home: Path, arrays: RoleArrays) -> None:
 
 
 def kind_of(home: Path, inputs: NDArray[Any]) -> Kind:
-    """What the inputs are, by their shape and type."""
+    """The kind of the inputs, by their shape and type."""
     if inputs.dtype.kind == "U" and inputs.ndim == 1:
         return "text"
     if inputs.dtype.kind in "biuf" and inputs.ndim == 2:

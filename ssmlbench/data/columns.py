@@ -1,4 +1,4 @@
-"""Which column of a table is what, and whether another table has the same columns.
+"""The roles of a table's columns, and the check that another table has the same columns.
 
 Columns are matched by name in every format, never by position.
 """
@@ -28,12 +28,12 @@ LABEL_COLUMNS = ("labels", "label")
 SPLIT_COLUMNS = ("split",)
 TRANSLATION_COLUMN = "back_translation"
 INDEX_COLUMNS = ("", "Unnamed: 0", "__index_level_0__")
-"""What pandas calls the row numbers that it writes beside a table: neither inputs nor labels."""
+"""The names of pandas' column of row numbers, which holds neither inputs nor labels."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """What the columns of a table are."""
+    """The roles of a table's columns."""
 
     kind: Kind
     inputs: tuple[str, ...]  # one column; or, of a vector, one column a number

@@ -26,7 +26,7 @@ HUB = "hf:"
 HUB_ID = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 PATTERNS = ("*.parquet", "*.csv", "*.tsv", "*.json", "*.jsonl", "*.txt", "*.arrow", "README.md")
-"""What is downloaded of a repository; its images must be inside its tables."""
+"""The files that are downloaded of a repository; its images must be inside its tables."""
 BATCH = 200
 
 

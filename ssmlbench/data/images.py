@@ -40,7 +40,7 @@ def as_stored(content: bytes) -> tuple[bytes, str]:
 
 
 def conversion(image: Image) -> str:
-    """How an image has to be converted, in words for the card; "" for 8-bit grey or RGB."""
+    """The conversion of an image, in words for the card; "" for 8-bit grey or RGB."""
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         return {"I": "32-bit grey", "F": "float grey"}.get(image.mode, "16-bit grey")
     if _has_alpha(image):

@@ -16,7 +16,7 @@ ZERO_ONE = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
 UNKNOWN_CELLS = ("", "-1", "-1.0", "nan", "none", "null")
 """Of a 0/1 column, in lower case; None and NaN are among them as texts."""
 JOINED = r"[;|,]"
-"""What separates joined names if the user names no separator."""
+"""The separators of joined names, unless the user names one."""
 ITEM = re.compile(
     r"""\s*(np\.\w+\()?('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[+-]?\d+(?:\.\d*)?)(?(1)\))"""
     r"""\s*(?:,|(?=\s|'|"|$))"""
@@ -72,7 +72,7 @@ def label_values(value: Any, separator: str, empty: str, where: str) -> list[str
 
 
 def not_a_list(value: Any) -> BadRow:
-    """What is said of a cell that holds something else than labels."""
+    """The BadRow for a cell that holds no labels."""
     return BadRow("", f"labels {str(value)[:40]!r} are not a list of names or ids")
 
 
@@ -103,7 +103,7 @@ def as_list(cell: Any) -> list[Any] | None:
 
 
 def meaning_of_empty(empty: str, where: str, found: str = "") -> list[str] | None:
-    """What an empty cell or a missing list means; a UserError if the user has not said.
+    """The labels of an empty cell or a missing list; a UserError if the user has not chosen.
 
     found: what the cell holds, if it is not empty.
     """

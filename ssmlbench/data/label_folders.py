@@ -125,7 +125,7 @@ def label_folders(folder: Path) -> dict[str, Path]:
 
 
 def kind_of_folder(folder: Path) -> Kind | None:
-    """What the files in the folders of a folder are; None if they are neither images nor texts."""
+    """The kind of the files in the folders of a folder; None if they are neither images nor texts."""
     below = [sub for sub in sorted(folder.iterdir()) if sub.is_dir() and sub.name[0] != "."]
     return next((k for k in KINDS if any(has_media(sub, k) for sub in below)), None)
 

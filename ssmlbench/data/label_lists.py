@@ -38,7 +38,7 @@ def label_list(
 
 
 def knowledge(labels: LabelList) -> Knowledge:
-    """How much is known about a row."""
+    """Whether a row is labelled, partly labelled or unlabelled."""
     if labels is None:
         return "unlabelled"
     return "partly labelled" if any(k < 0 for k in labels) else "labelled"

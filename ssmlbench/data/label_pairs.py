@@ -1,4 +1,4 @@
-"""Which labels come together in a data set, and how many labels a row has. Counts only, no models."""
+"""Counts of pairs of labels in a data set, and of labels per row."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class SparseRow:
 
 @dataclass
 class Extent:
-    """What the files hold together."""
+    """The numbers of rows, features and labels of all files together."""
 
     rows: int = 0
     least: int = 1  # of the numbers of features: 0 if they count from 0

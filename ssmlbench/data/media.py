@@ -10,7 +10,7 @@ from ssmlbench.data.adapter import BadRow, Kind, Row
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 MEDIA: dict[Kind, tuple[str, ...]] = {"image": IMAGE_ENDINGS, "text": (".txt",), "vector": ()}
-"""How the names of files end that are an input each."""
+"""The endings of files that are one input each."""
 ABOUT = ("labels.txt", "classes.txt", "readme.txt", "license.txt")
 """Text files that are about a folder, and no input."""
 

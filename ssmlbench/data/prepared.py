@@ -11,7 +11,7 @@ from ssmlbench.core.sealed_files import TASKS
 from ssmlbench.data.task import Task, card_file
 
 UNFINISHED = ".unfinished"
-"""How the folder of a data set that is being written ends."""
+"""The suffix of the folder of a data set that is being written."""
 
 
 class NotPrepared(UserError):

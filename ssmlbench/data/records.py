@@ -39,16 +39,16 @@ class Table(ABC):
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         return self.file.name
 
     @property
     def folder(self) -> Path:
-        """Where the paths in it start, if not in the data folder."""
+        """The folder that its paths start from, besides the data folder."""
         return self.file.parent
 
     def where(self, number: int) -> str:
-        """How messages call one of its rows."""
+        """The name of one of its rows in messages."""
         return f"{self.name} line {number}"
 
     @property

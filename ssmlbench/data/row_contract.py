@@ -69,7 +69,7 @@ def sound_rows(adapter: DatasetAdapter, split: str, labels: int) -> Iterator[Row
 
 
 def _fault(row: object, kind: Kind, labels: int) -> str:
-    """What is wrong with something that an adapter yielded; empty for a row."""
+    """The fault of a value that an adapter yielded; empty for a valid row."""
     if not isinstance(row, Row):
         return f"rows yielded {_shown(row)}; expected Row(input, labels)"
     for name in ("id", "where", "back_translation"):
@@ -94,7 +94,7 @@ def _label_fault(given: Any, labels: int) -> str:
 
 
 def _position_fault(field: str, given: Any) -> str:
-    """What is wrong with the positions in a field of a row; empty if nothing is."""
+    """The fault of the positions in a field of a row; empty if they are valid."""
     expected = EXPECTED[field]
     several = isinstance(given, Sequence | set | frozenset) or (
         isinstance(given, np.ndarray) and given.ndim == 1

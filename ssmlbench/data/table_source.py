@@ -1,4 +1,4 @@
-"""Where the tables of a data set come from: files in a folder, or one file."""
+"""The source of a data set's tables: files in a folder, or one file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPLIT_NAMES = {
 """Part → what files, splits and the values of a split column may be called."""
 LABEL_FILE = "labels.txt"
 TABLE_NAMES = ("labels", "metadata", "annotations", "data")
-"""What the only table of a folder may be called, if there are others."""
+"""Names of the table of a folder that has other tables too."""
 PART_OF = {name: part for part, names in SPLIT_NAMES.items() for name in names}
 
 

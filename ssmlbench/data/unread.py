@@ -1,4 +1,4 @@
-"""What to do with files of formats that are not read."""
+"""Advice on files of formats that are not read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OTHER_TABLES = (".feather", ".pkl", ".pickle", ".h5", ".hdf5", ".dta", ".sav", "
 
 
 def unread_hint(file: Path) -> str:
-    """What to do with a file that is not read, as the end of a message; empty if nothing is known."""
+    """Advice on a file that is not read, as the end of a message; empty if there is none."""
     ending = file.suffix.lower()
     if ending in PACKED:
         named = f", or call it {file.stem}.csv{ending} if it is a CSV" if ending in PACKINGS else ""

@@ -21,7 +21,7 @@ from ssmlbench.data.adapter import BadRow, DatasetAdapter, Row
 from ssmlbench.data.text_files import bare_name
 
 PARTS = ("train", "test", "unlabelled")
-"""What own data consists of; rows of the last one are training rows, their labels unknown."""
+"""The parts of own data; rows of the last one are training rows with unknown labels."""
 
 BACKBONES = {"text": "bert-base-uncased", "image": "resnet50", "vector": "vector"}
 """The encoder of own data if the command line names none, by the kind of its inputs."""
@@ -53,7 +53,7 @@ class UserFiles(DatasetAdapter):
 
     @abstractmethod
     def parts(self) -> tuple[str, ...]:
-        """Which of PARTS there are."""
+        """The existing ones of PARTS."""
 
     @abstractmethod
     def part_rows(self, part: str) -> Iterator[Row | BadRow]:

@@ -163,7 +163,7 @@ class Judge:
         self.judgements.records.head_weights = [np.asarray(weights, dtype=np.float32)]
 
     def label_counts(self) -> dict[str, npt.NDArray[np.generic]]:
-        """How often each label and pair is positive in the training rows, for the analyses."""
+        """The numbers of positives of each label and pair in the training rows, for the analyses."""
         return {} if self._hidden is None else self._hidden.label_counts()
 
     def is_best(self, epoch: int, scores: Any) -> bool:

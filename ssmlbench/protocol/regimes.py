@@ -64,7 +64,7 @@ class Regime:
         return self.splits_rows or self.as_given
 
     def labelled_count(self, rows: int, number: float | None) -> int:
-        """How many of the training rows are labelled."""
+        """The number of labelled training rows."""
         return int(float(number or 0) * rows) if self.splits_rows else rows
 
 

@@ -47,7 +47,7 @@ class SealedTruth:
         return pseudo_label_counts(self._truth[rows], positive, trusted)
 
     def label_counts(self) -> dict[str, npt.NDArray[np.generic]]:
-        """How often each label, and each pair of labels, is positive."""
+        """The numbers of positives of each label, and of each pair of labels."""
         return label_counts(self._truth)
 
     def sample_statistics(self, rows: RowIndex, sample: Sample) -> dict[str, Float32Array]:

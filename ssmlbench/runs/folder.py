@@ -104,7 +104,7 @@ class RunFolder:
 
     @property
     def progress_file(self) -> Path:
-        """How far the run is, while it is made."""
+        """The progress of the run, while it is made."""
         return self.path / "progress.json"
 
     @property
@@ -123,7 +123,7 @@ class RunFolder:
         return self.result_file.is_file() and self.damage() is None
 
     def damage(self) -> DamagedFile | None:
-        """What is wrong with the files of a finished run; None if nothing is, or if it has no result.
+        """The damage of a finished run's files; None if there is none, or if it has no result.
 
         Cheap: of the files beside the result only those that were changed after it are read.
         """

@@ -79,7 +79,7 @@ class RunResult:
 
     @property
     def cost(self) -> dict[str, float]:
-        """What it took: `seconds`, `seconds_per_epoch`, `peak_memory_mb`."""
+        """The cost of the run: `seconds`, `seconds_per_epoch`, `peak_memory_mb`."""
         return dict(self._run.result["cost"])
 
     @property

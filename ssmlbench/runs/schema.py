@@ -33,7 +33,7 @@ MetricValues = dict[str, dict[str, dict[str, float]]]
 
 
 class MadeWith(TypedDict, total=False):
-    """Where a run was made, and with which versions."""
+    """The machine and the versions that made a run."""
 
     ssmlbench: str
     torch: str
@@ -164,7 +164,7 @@ class _SpecField(typing.NamedTuple):
 
 @functools.cache
 def _spec_fields() -> dict[str, _SpecField]:
-    """What each field of a spec may be in JSON, from the types that RunSpec declares."""
+    """The allowed JSON values of each field of a spec, from the types that RunSpec declares."""
     hints = typing.get_type_hints(RunSpec)
     return {
         field.name: _SpecField(

@@ -65,7 +65,7 @@ class SealedRequest:
 
     @property
     def scratch(self) -> Path:
-        """Where the training process may keep temporary files."""
+        """The folder for temporary files of the training process."""
         return RunFolder.of(self.context.results, self.spec).path / ".scratch"
 
 

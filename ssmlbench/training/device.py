@@ -1,4 +1,4 @@
-"""Which device a run uses, and in which precision."""
+"""The device of a run, and its precision."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def device_name(device: torch.device) -> str:
 
 
 def gpu_number(device: torch.device) -> str:
-    """Which GPU of the machine it is, as CUDA_VISIBLE_DEVICES names it; empty for other devices."""
+    """The number of a GPU in CUDA_VISIBLE_DEVICES; empty for other devices."""
     if device.type != "cuda":
         return ""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -1,4 +1,4 @@
-"""How rows go through the encoder: together, or in pieces whose activations are computed again.
+"""Passes rows through the encoder: together, or in pieces whose activations are computed again.
 
 A method sees the outputs of the whole batch either way. Pieces need less memory between the forward and
 the backward pass. Only batch normalisation differs: its statistics are those of a piece.

@@ -76,7 +76,7 @@ class Outcome:
 
 @dataclass
 class Progress:
-    """How far a run has come."""
+    """The progress of a run."""
 
     epoch: int = 0  # the present one, counted from 0
     steps: int = 0  # gradient steps taken
@@ -251,7 +251,7 @@ class Evaluator(Scorer):
         self.keep(epoch)
 
     def trained(self) -> Trained:
-        """What training reports when it ends."""
+        """The results of training."""
         return Trained(
             self.progress.steps,
             self.progress.history,

@@ -285,7 +285,7 @@ class Trainer:
 
 
 def _encoding(context: TrainingContext, has_weights: bool) -> EncoderPass:
-    """How rows go through the encoder. has_weights: false for fixed features."""
+    """The pass of rows through the encoder. has_weights: false for fixed features."""
     if not has_weights:
         if context.processes is not None:
             raise UserError("--gpus: heads on fixed features train on one device; leave it out")

@@ -30,7 +30,7 @@ class LatexColumn(Protocol):
 
     @property
     def width(self) -> int:
-        """How many columns of the tabular it is."""
+        """The number of columns in the tabular."""
         ...
 
     def header(self, text: str) -> str:
@@ -144,7 +144,7 @@ class _Shape:
         return f"S[{','.join(keys)}]"
 
     def padded(self, match: re.Match[str]) -> tuple[str, str]:
-        """What stands invisibly before and behind a number that siunitx does not align itself."""
+        """Invisible text before and behind a number that siunitx does not align itself."""
         sign = "+" if self.signed and not match["sign"] else ""
         before = sign + "0" * (self.whole - len(match["whole"]))
         point = "." if self.decimals and not match["point"] else ""

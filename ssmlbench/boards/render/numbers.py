@@ -29,7 +29,7 @@ class NumberStyle:
         return value * 100 if self.percent and metric.key not in COSTS else value
 
     def decimals(self, metric: Column) -> int:
-        """How many decimals a value has."""
+        """The number of decimals of a value."""
         if metric.key in COSTS:
             return 2
         return self.digits if self.digits is not None else 2 if self.percent else 4

@@ -34,7 +34,7 @@ class AnalysisFigure(Series):
 
     @property
     def title(self) -> str:
-        """What the figure shows."""
+        """The title of the figure."""
         return self.heading
 
     @property

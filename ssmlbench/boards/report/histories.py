@@ -48,7 +48,7 @@ class Curves(Series):
 
     @property
     def title(self) -> str:
-        """What the figure shows."""
+        """The title of the figure."""
         return f"{self.method}: {self.what}"
 
     @property
@@ -72,7 +72,7 @@ class PseudoLabels(Series):
 
     @property
     def title(self) -> str:
-        """What the figure shows."""
+        """The title of the figure."""
         return PSEUDO[self.column]
 
     @property

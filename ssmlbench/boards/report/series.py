@@ -44,7 +44,7 @@ class Series(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """What the figure shows."""
+        """The title of the figure."""
 
     @property
     @abstractmethod
@@ -63,7 +63,7 @@ class OverLevels(Series):
 
     @property
     def title(self) -> str:
-        """What the figure shows."""
+        """The title of the figure."""
         return f"{self.metric.title} over {self.axis}"
 
     @property
@@ -98,7 +98,7 @@ class Dots(Series):
 
     @property
     def title(self) -> str:
-        """What the figure shows."""
+        """The title of the figure."""
         return self.metric.title
 
     @property
@@ -122,7 +122,7 @@ class Point:
 
 @dataclass(frozen=True)
 class CostQuality(Series):
-    """What the methods of a board cost against how well they do, at one level."""
+    """The cost of the methods of a board against their quality, at one level."""
 
     cost: Column
     quality: Column
@@ -132,7 +132,7 @@ class CostQuality(Series):
 
     @property
     def title(self) -> str:
-        """What the figure shows."""
+        """The title of the figure."""
         return f"{self.quality.title} against {self.cost.title}"
 
     @property
@@ -160,7 +160,7 @@ class CriticalDifference(Series):
 
     @property
     def title(self) -> str:
-        """What the figure shows."""
+        """The title of the figure."""
         return f"Critical difference, {self.metric.title}"
 
     @property

@@ -54,7 +54,7 @@ WIDTH = 330.0
 
 @dataclass(frozen=True)
 class Style:
-    """How one method is drawn."""
+    """The style of one method in figures."""
 
     colour: str
     marker: str

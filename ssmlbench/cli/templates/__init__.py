@@ -16,7 +16,7 @@ CALLED = {
     "dataset": "a data set",
     "encoder": "an encoder",
 }
-"""What there are files for, and how messages call it."""
+"""The kinds of plugin with a template, and their names in messages."""
 
 
 def write_plugin(kind: str, name: str, folder: Path, taken: Container[str] = ()) -> Path:

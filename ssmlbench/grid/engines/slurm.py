@@ -35,7 +35,7 @@ ARRAY_RUNS = 1000
 MINUTES = 240
 """The time limit of a job, in minutes, without --slurm time=…."""
 TIMEOUTS = 20
-"""How often a run that takes longer than its job's time is queued again."""
+"""The most times that a run is queued again because its job ran out of time."""
 RENAMED = {"cpus": "cpus_per_task", "gpus": "gpus_per_node", "name": "job_name"}
 
 

@@ -1,4 +1,4 @@
-"""What `em` and `em_apl` share: an unannotated entry is unknown, and its entropy is raised."""
+"""The base of `em` and `em_apl`: an unannotated entry is unknown, and its entropy is raised."""
 
 from __future__ import annotations
 
