@@ -11,6 +11,7 @@ import typer
 
 from ssmlbench.boards.analyses.contract import Analysis, Findings, Option
 from ssmlbench.boards.analyses.table import analyses_by_name
+from ssmlbench.boards.board import Board
 from ssmlbench.cli.analyse_landscape import landscape
 from ssmlbench.cli.analyse_variants import ablation, sensitivity
 from ssmlbench.cli.board_options import BoardOptions, board_numbers
@@ -81,16 +82,19 @@ def find_and_show(
     """Make the analysis, print its tables and write its files."""
     from ssmlbench.boards.analyses.contract import run_cells
 
-    show_findings(analysis.find(run_cells(boards), query, own), out)
+    show_findings(analysis.find(run_cells(boards), query, own), out, boards)
 
 
-def show_findings(found: Sequence[Findings], out: Path) -> None:
-    """Print the tables of the findings and write their files."""
+def show_findings(found: Sequence[Findings], out: Path, boards: Sequence[Board] = ()) -> None:
+    """Print the tables of the findings and write their files; a method looks the same in all figures."""
     from ssmlbench.boards.analyses.output import write_findings
     from ssmlbench.boards.render import Document, print_document
+    from ssmlbench.boards.report.sections import styles_of
+    from ssmlbench.boards.report.style import drawn_with
 
     print_document(Document([findings.table for findings in found]), "table", wide_console())
-    with rare_collection(), Console(stderr=True).status("drawing the figures"):
+    drawing = Console(stderr=True).status("drawing the figures")
+    with rare_collection(), drawing, drawn_with(styles_of(boards)):
         written = write_findings(found, out)
     stems = dict.fromkeys(file.with_suffix("").name for file in written)
     typer.echo(f"{out}: {', '.join(f'{stem}.*' for stem in stems)}")

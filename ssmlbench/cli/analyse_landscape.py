@@ -61,7 +61,8 @@ def landscape(
         raise UserError(f"--radius {radius:g}: must be above 0")
     if rows < 1:
         raise UserError(f"--rows {rows}: must be at least 1")
-    cells = run_cells(options.boards(options.query(numbers)))
+    boards = options.boards(options.query(numbers))
+    cells = run_cells(boards)
     plugins = load_plugins(plugin)
     found: list[Findings] = []
     with Console(stderr=True).status("moving the weights"):
@@ -72,7 +73,7 @@ def landscape(
             "analyse landscape: no run here keeps a model with weights (estimators have none); "
             f"`{cells[0].command} --method bce,cap --keep-model` makes them"
         )
-    show_findings(found, out)
+    show_findings(found, out, boards)
 
 
 def _of_cell(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,14 +17,13 @@ from ssmlbench.boards.analyses.drawing import (
     legend,
     line,
     panels,
-    styles_for,
     wrapped,
 )
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render.slugs import slugs
 from ssmlbench.boards.report import sections as sections_module
 from ssmlbench.boards.report.analyses import AnalysisFigure, AnalysisSection
-from ssmlbench.boards.report.figures import DRAW
+from ssmlbench.boards.report.figures import DRAW, render
 from ssmlbench.boards.report.histories import (
     PseudoLabels,
 )
@@ -39,9 +39,12 @@ from ssmlbench.boards.report.series import (
 from ssmlbench.boards.report.style import (
     HUES,
     Styles,
+    fit_y_axis,
     log_ticks,
     numbered_style,
+    panel,
     settings,
+    styles_for,
     tick_texts,
 )
 from ssmlbench.boards.report.text import clean, short_names
@@ -93,10 +96,37 @@ def test_fifty_lines_differ_in_colour_marker_or_dash() -> None:
     assert all(a.colour != b.colour for a, b in itertools.pairwise(styles))
 
 
+def test_methods_of_one_figure_differ_in_grey_whatever_others_a_report_has() -> None:
+    everywhere = Styles([f"m{i}" for i in range(40)])
+    for chosen in itertools.combinations([f"m{i}" for i in (0, 6, 12, 18, 24, 30, 36)], 5):
+        shown = everywhere.among([*chosen, "bce"])
+        assert len({(style.marker, style.dash) for style in shown.values()}) == 6
+
+
 def test_a_method_looks_the_same_in_analyses_as_in_the_other_figures() -> None:
     names = ["cap", "bce", "bbam", "mine", "softmatch", "freematch", "role"]
     assert styles_for(names) == Styles(names).among(names)
     assert len({style.colour for style in styles_for(names).values()}) == len(names)
+    report = Styles(names)
+    seen = {}
+
+    def draw() -> Any:
+        seen.update(styles_for(["bbam", "cap"]))  # another order, and not all of them
+        seen.update(styles_for(["scale=10", "scale=20"]))  # what the report's styles do not know
+        return panels(1)[0]
+
+    render(AnalysisFigure("here", "title", "text", draw), report, "svg")
+    assert [seen[name] for name in ("bbam", "cap")] == [report.of("bbam"), report.of("cap")]
+    assert seen["scale=10"] != seen["scale=20"]
+
+
+def test_an_axis_does_not_magnify_rounding() -> None:
+    axes = panel(height=200, left=44, right=40)
+    flat = Line("cap", (1.0, 2.0), (0.99832, 0.99832), (1e-5, 1e-5))
+    fit_y_axis(axes, [flat], {"cap": numbered_style(0)})
+    low, high = axes.get_ylim()
+    assert low < 0.99832 < high
+    assert 0.005 < high - low <= 0.0101
 
 
 def test_figures_of_an_analysis_with_one_in_each_place_stand_side_by_side(

@@ -19,10 +19,10 @@ from ssmlbench.boards.analyses.contract import (
     table,
     train_rows,
 )
-from ssmlbench.boards.analyses.drawing import finish, legend, panels, styles_for
+from ssmlbench.boards.analyses.drawing import finish, legend, panels
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.series import quality_metric
-from ssmlbench.boards.report.style import log_ticks
+from ssmlbench.boards.report.style import log_ticks, styles_for
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.regimes import REGIMES

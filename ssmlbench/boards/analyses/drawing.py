@@ -14,7 +14,6 @@ from ssmlbench.boards.report.style import (
     HUES,
     WIDTH,
     Style,
-    Styles,
     few_ticks,
     plain_numbers,
     settings,
@@ -125,17 +124,18 @@ def empty_panel(axes: Axes, reason: str) -> None:
     axes.text(0.5, 0.5, reason, ha="center", va="center", fontsize=8.5, transform=axes.transAxes)
 
 
+def remark(axes: Axes, text: str) -> None:
+    """Write in a panel's corner why it lacks a line."""
+    at: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.transAxes}
+    axes.text(1, 0.98, text, fontsize=7.5, **at)
+
+
 def whole_epochs(axes: Axes) -> None:
     """Ticks of an x-axis of epochs: whole numbers only, also where there is a single one."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
     axes.margins(x=0.1)
-
-
-def styles_for(names: Sequence[str]) -> dict[str, Style]:
-    """A colour, marker and dash for each name, as the report's other figures choose them."""
-    return Styles(names).among(names)
 
 
 def legend(*axes: Axes, columns: int = 2) -> None:

@@ -27,9 +27,9 @@ from ssmlbench.boards.analyses.drawing import (
     legend,
     line,
     panels,
-    styles_for,
 )
 from ssmlbench.boards.query import Query
+from ssmlbench.boards.report.style import styles_for
 from ssmlbench.core.errors import UserError
 from ssmlbench.protocol.decisions import decide
 from ssmlbench.protocol.metrics import Values, average_precision

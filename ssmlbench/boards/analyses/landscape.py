@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ssmlbench.boards.analyses.contract import MOST_LINES, Findings, left_out, table
-from ssmlbench.boards.analyses.drawing import finish, legend, line, panels, styles_for
-from ssmlbench.boards.report.style import INK
+from ssmlbench.boards.analyses.drawing import finish, legend, line, panels
+from ssmlbench.boards.report.style import INK, styles_for
 from ssmlbench.protocol.metrics import Values
 from ssmlbench.runs.surface import Surface
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MOST_MAPS = 4
 """Methods of the second figure."""
 OFFSET = "offset along a random direction (filter norms)"
+FIRST, SECOND = "first direction (×: the run's weights)", "second direction"
 
 
 def landscape_findings(
@@ -110,11 +111,9 @@ def _surfaces(where: str, surfaces: Mapping[str, Surface]) -> Findings:
             place = f", {where}" if i == 0 else ""
             surface = surfaces[row]
             _contours(axes[2 * i], surface.grid, surface.grid_loss)
-            finish(
-                axes[2 * i], f"{row}: labelled training loss{place}", "first direction", "second"
-            )
+            finish(axes[2 * i], f"{row}: labelled training loss{place}", FIRST, SECOND)
             _contours(axes[2 * i + 1], surface.grid, surface.grid_map)
-            finish(axes[2 * i + 1], f"{row}: test mAP", "first direction", "second")
+            finish(axes[2 * i + 1], f"{row}: test mAP", FIRST, SECOND)
         return figure
 
     alt = "Loss and mAP over two directions."

@@ -28,10 +28,9 @@ from ssmlbench.boards.analyses.drawing import (
     legend,
     line,
     panels,
-    styles_for,
 )
 from ssmlbench.boards.query import Query
-from ssmlbench.boards.report.style import INK
+from ssmlbench.boards.report.style import INK, styles_for
 from ssmlbench.protocol.diagnostics import PSEUDO_COLUMNS
 from ssmlbench.protocol.metrics import Values
 from ssmlbench.protocol.regimes import REGIMES

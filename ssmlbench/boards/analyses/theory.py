@@ -205,8 +205,8 @@ def _of_setting(setting: TheorySetting, options: Mapping[str, Any]) -> Findings:
         ]
         marks = [word for word, on in (("differ", outside), ("one class", closed.one_class)) if on]
         body.append([f"{ratio:g}", *shown, ", ".join(marks) or "agree"])
-    noise = f"ε₋ = {setting.wrong_negatives:g}, ε₊ = {setting.wrong_positives:g}"
-    where = f"α = {setting.alpha:g}, {noise}"
+    noise = f"ε₋ = {setting.wrong_negatives:g} · ε₊ = {setting.wrong_positives:g}"
+    where = f"α = {setting.alpha:g} · {noise}"
     differing = [f"{r['M']:g}" for r in records if r["disagree"]]
     notes = [
         f"theorem | direct [95 % of {options['repeats']} minimisations of {options['rows']:,} rows in "

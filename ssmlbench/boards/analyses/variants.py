@@ -17,13 +17,12 @@ from ssmlbench.boards.analyses.drawing import (
     legend,
     line,
     panels,
-    styles_for,
 )
 from ssmlbench.boards.analyses.gradients import GRADIENTS, gradient_imbalance
 from ssmlbench.boards.baseline import LEAST_SEEDS
 from ssmlbench.boards.columns import COLUMNS, Column
 from ssmlbench.boards.query import Query
-from ssmlbench.boards.report.style import HUES, INK
+from ssmlbench.boards.report.style import HUES, INK, styles_for
 from ssmlbench.core.intervals import fold_overlap, mean_with_interval
 from ssmlbench.runs.finished import Finished
 

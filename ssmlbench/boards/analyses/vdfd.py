@@ -30,11 +30,11 @@ from ssmlbench.boards.analyses.drawing import (
     legend,
     line,
     panels,
-    styles_for,
+    remark,
     whole_epochs,
 )
 from ssmlbench.boards.query import Query
-from ssmlbench.boards.report.style import MUTED
+from ssmlbench.boards.report.style import MUTED, styles_for
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.diagnostics import ANGLE_COLUMNS
@@ -205,16 +205,19 @@ def _few_labels(
         styles = styles_for(list(MANNERS))
         figure, axes = panels(len(chosen), height=130)
         for axis, k in zip(axes, chosen, strict=True):
-            defined = False
+            undefined = []
             for manner, about in MANNERS.items():
                 noted_curves = [
                     (n["sample_epochs"], variance_difference(n[manner])[:, k]) for _, n in members
                 ]
                 at, values = common_x(noted_curves)
                 line(axis, at, values, styles[manner], about)
-                defined = defined or bool(np.isfinite(np.mean(values, axis=0)).any())
-            if not defined:
+                if not np.isfinite(np.mean(values, axis=0)).any():
+                    undefined.append(about)
+            if len(undefined) == len(MANNERS):
                 empty_panel(axis, "not defined: too few positives or negatives")
+            elif undefined:
+                remark(axis, f"{undefined[0]}: too few positives")
             place = f" of {row}, {cell.where}" if axis is axes[0] else ""
             axis.axhline(0, color=MUTED, linewidth=0.8, zorder=0)
             finish(axis, f"Label {names[k]}{place}", "", "VDFD (rad²)")

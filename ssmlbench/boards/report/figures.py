@@ -39,6 +39,7 @@ from ssmlbench.boards.report.style import (
     Styles,
     draw_line,
     draw_lines,
+    drawn_with,
     few_ticks,
     fit_y_axis,
     log_ticks,
@@ -272,6 +273,11 @@ def _critical_difference(series: CriticalDifference, styles: Styles) -> Axes:
     return axes
 
 
+def _analysis(series: AnalysisFigure, styles: Styles) -> Axes:
+    with drawn_with(styles):
+        return explained(series.draw()).axes[0]
+
+
 DRAW: dict[type, Callable[[Any, Styles], Axes]] = {
     OverLevels: _over_levels,
     Dots: _dots,
@@ -279,5 +285,5 @@ DRAW: dict[type, Callable[[Any, Styles], Axes]] = {
     Curves: _curves,
     PseudoLabels: _pseudo_labels,
     CriticalDifference: _critical_difference,
-    AnalysisFigure: lambda series, styles: explained(series.draw()).axes[0],
+    AnalysisFigure: _analysis,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ More than a figure names methods (series.FEW), so that no two of them share a co
 MARKERS = ("s", "^", "D", "v", "P", "X")
 """A circle is the baseline's alone, and that of methods without a name."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+SHAPES = tuple(itertools.product(MARKERS, DASHES))
 SETTINGS: dict[Any, Any] = {
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
@@ -48,6 +50,8 @@ SETTINGS: dict[Any, Any] = {
     "ytick.color": MUTED,
     "ytick.labelcolor": INK,
 }
+LEAST_SPAN = 0.01
+"""Of a metric's axis: rounding is not drawn as a difference, and ticks stay short."""
 WIDTH = 330.0
 """Points; about the width of a phone."""
 
@@ -81,6 +85,10 @@ class Styles:
         others = [name for name in dict.fromkeys(names) if name != BASELINE]
         self._index = {name: i for i, name in enumerate(others)}
 
+    def knows(self, names: Sequence[str]) -> bool:
+        """Whether it has a style for each name."""
+        return all(name == BASELINE or name in self._index for name in names)
+
     def of(self, name: str) -> Style:
         """Return a method's style; the baseline always has its own."""
         if name == BASELINE:
@@ -89,14 +97,46 @@ class Styles:
         return numbered_style(i)
 
     def among(self, names: Sequence[str]) -> dict[str, Style]:
-        """Return the styles for one figure: a method whose colour is taken gets one that is free."""
+        """Return the styles for one figure: a method whose colour or shape is taken gets a free one.
+
+        A shape is a marker with a dash: all that is left of a style in grey.
+        """
         found: dict[str, Style] = {}
         for name in sorted(names, key=lambda name: self._index.get(name, 0)):
             style = self.of(name)
-            used = {each.colour for each in found.values()}
-            free = [hue for hue in HUES if hue not in used]
-            found[name] = replace(style, colour=free[0]) if style.colour in used and free else style
+            colours = {each.colour for each in found.values()}
+            shapes = {(each.marker, each.dash) for each in found.values()}
+            if style.colour in colours:
+                free = next((hue for hue in HUES if hue not in colours), style.colour)
+                style = replace(style, colour=free)
+            if (style.marker, style.dash) in shapes:
+                taken = (style.marker, style.dash)
+                free_shapes = (shape for shape in SHAPES if shape not in shapes)
+                marker, dash = next(free_shapes, taken)
+                style = replace(style, marker=marker, dash=dash)
+            found[name] = style
         return found
+
+
+_shared: ContextVar[Styles | None] = ContextVar("_shared", default=None)
+"""The styles of all figures that are drawn now, if they share them."""
+
+
+@contextmanager
+def drawn_with(styles: Styles) -> Iterator[None]:
+    """Draw figures in which a method looks the same, whatever other methods each of them shows."""
+    before = _shared.set(styles)
+    try:
+        yield
+    finally:
+        _shared.reset(before)
+
+
+def styles_for(names: Sequence[str]) -> dict[str, Style]:
+    """The style of each name in one figure: the shared ones if they have all the names."""
+    shared = _shared.get()
+    styles = shared if shared is not None and shared.knows(names) else Styles(names)
+    return styles.among(names)
 
 
 _ours = ContextVar("_ours", default=False)
@@ -227,7 +267,7 @@ def fit_y_axis(axes: Axes, lines: Sequence[Line], styles: Mapping[str, Style]) -
     named = [line for line in lines if line.name in styles]
     low = min(m - s for line in named for m, s in zip(line.mean, line.std, strict=True))
     high = max(m + s for line in named for m, s in zip(line.mean, line.std, strict=True))
-    room = 0.2 * (high - low) or 0.05
+    room = max(0.2 * (high - low), (LEAST_SPAN - (high - low)) / 2)
     # no metric lies outside [0, 1]: the axis does not either, unless a value touches its end
     low, high = max(low - room, 0.0), min(high + room, 1.0)
     axes.set_ylim(low, high)
