@@ -71,7 +71,7 @@ def landscape(
     if not found:
         raise UserError(
             "analyse landscape: no run here keeps a model with weights (estimators have none); "
-            f"`{cells[0].command} --method bce,cap --keep-model` makes them"
+            f"`{cells[0].command(['bce', 'cap'], '--keep-model', lacking=True)}` makes them"
         )
     show_findings(found, out, boards)
 

@@ -261,6 +261,6 @@ def damage(task: Task, adapter: DatasetAdapter) -> list[str]:
     if now not in (None, task.card.fingerprint):
         found.append(
             f"fingerprint: the raw files now give {now}, {task.card.fingerprint} was prepared; "
-            f"`ssmlbench data prepare {task.card.name} --from FOLDER` prepares them again"
+            f"`{adapter.prepare_command(task.card.source or 'FOLDER')}` prepares them again"
         )
     return found

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from ssmlbench.cli.options import key_values
+from ssmlbench.core.commands import suggested
 from ssmlbench.core.console import Console
-from ssmlbench.core.paths import near
 from ssmlbench.core.plain_text import printable
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.stopping import EXIT_CODE, Stopped
@@ -140,7 +140,7 @@ class GridCommand:
         if not self.quiet:
             for line in submission.lines():
                 self._print(line)
-            self._print(f"`ssmlbench status --results {self._results}` shows how they are doing")
+            self._print(f"`{self._suggested('status')}` shows how they are doing")
 
     def _print_summary(self, summary: Summary) -> None:
         """Print all failures together, and the counts."""
@@ -150,11 +150,11 @@ class GridCommand:
         if not self.quiet:
             self._print(
                 f"{summary.done} done, {summary.already} already there, {len(summary.failed)} "
-                f"failed; `ssmlbench compare --results {self._results}` shows them"
+                f"failed; `{self._suggested('compare')}` shows them"
             )
         if summary.failed:
             self._print(
-                f"`ssmlbench status --failed --results {self._results}` shows the errors; the same "
+                f"`{self._suggested('status', '--failed')}` shows the errors; the same "
                 "command tries again"
             )
 
@@ -166,9 +166,8 @@ class GridCommand:
             size = f"{sum(sizes) / 2**20:,.1f} MB"
             self.say([f"{len(sizes)} {models} kept, {size}; `ssmlbench predict` uses them"])
 
-    @property
-    def _results(self) -> str:
-        return str(near(self.dispatch.context.results))
+    def _suggested(self, *words: str) -> str:
+        return suggested(*words, results=self.dispatch.context.results)
 
     def _print(self, line: str) -> None:
         self.console.print(printable(line), highlight=False, markup=False, soft_wrap=True)

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 
 from ssmlbench.cli.completion import complete_dataset, complete_method
 from ssmlbench.cli.options import PluginFiles, load_plugins, wide_console
+from ssmlbench.core.commands import suggested
 from ssmlbench.core.console import Console
 
 Long = Annotated[
@@ -59,7 +60,8 @@ def datasets_command(
     if name is not None:
         console = Console()
         console.print(overview(Catalogue(catalogue.kind, [catalogue[name]])))
-        console.print(f"`ssmlbench data show {name}` shows its labels and rows", highlight=False)
+        show = suggested("data", "show", name, plugins=plugin or ())
+        console.print(f"`{show}` shows its labels and rows", highlight=False, soft_wrap=True)
         return
     _print_list(overview(catalogue) if long else compact(catalogue, wide_console().width))
 
@@ -114,7 +116,7 @@ RUN_IT = {
     "dataset": "--method bce,cap --dataset {name} --pi 0.1",
     "encoder": "--backbone {name} --method bce --dataset multidigits --pi 0.05",
 }
-"""The rest of `ssmlbench run --plugin FILE` for each kind of plugin."""
+"""The options of `ssmlbench run` beside `--plugin FILE`, for each kind of plugin."""
 
 
 def _write(kind: str, name: str, folder: Path) -> None:
@@ -124,8 +126,8 @@ def _write(kind: str, name: str, folder: Path) -> None:
     names = {"dataset": list(plugins.datasets), "encoder": list(plugins.encoders)}
     file = write_plugin(kind, name, folder, names.get(kind, list(plugins.methods)))
     Console().print(
-        f"wrote {file}\n  ssmlbench check {file}\n"
-        f"  ssmlbench run --plugin {file} {RUN_IT[kind].format(name=name)}",
+        f"wrote {file}\n  {suggested('check', str(file))}\n"
+        f"  {suggested('run', *RUN_IT[kind].format(name=name).split(), plugins=[str(file)])}",
         highlight=False,
         soft_wrap=True,
     )

@@ -14,6 +14,7 @@ from ssmlbench.cli.data_options import data_options, data_parameters
 from ssmlbench.cli.options import DataDir, LogTo, PluginFiles, SkipBad, load_plugins, seconds
 from ssmlbench.cli.predict import predict_shown
 from ssmlbench.cli.run_options import with_options
+from ssmlbench.core.commands import Sources, suggested
 from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.eta import duration
@@ -63,6 +64,7 @@ def recommend(
     from ssmlbench.grid.dispatch import Dispatch
     from ssmlbench.grid.loggers import logger_names
     from ssmlbench.grid.recommend import CANDIDATES, Recommendation, TimeBudget
+    from ssmlbench.grid.request import GridRequest
     from ssmlbench.runs.context import RunContext
     from ssmlbench.runs.execute import quieten
     from ssmlbench.runs.resolve import default_encoder_notes
@@ -83,6 +85,7 @@ def recommend(
     candidates = (
         tuple(dict.fromkeys(name.strip() for name in method.split(","))) if method else CANDIDATES
     )
+    dispatch = dispatch.typed(GridRequest(options).words)
     search = Recommendation(name, plugins, dispatch, options, time_, candidates)
     lines = _about(task.card, folds)
     if backbone is None:
@@ -160,7 +163,7 @@ def _show(found: Recommended, console: Console) -> None:
         table.add_row(one.name, one.uses, mean, behind, f"{sum(one.seconds):.0f}")
     console.print(table)
     _print(console, f"{best.name} wins; {_certainty(found)}")
-    (micro_f1, (low, high)), (precision, (lower, upper)) = best.expected_micro_f1, best.expected_map
+    (micro_f1, (low, high)), (precision, (lower, upper)) = best.expected
     _print(
         console,
         f"New rows like these: expect Micro-F1 {micro_f1:.3f} [{low:.3f}, {high:.3f}] of the labels "
@@ -201,15 +204,19 @@ def _label(winner: Finished, plugins: Plugins, out: Path, console: Console, quie
     size = RunFolder(winner.folder).weights_file.stat().st_size / 2**20
     _print(console, f"model: {near(winner.folder)} ({size:.1f} MB), learnt from every labelled row")
     model = SavedModel(winner.folder, plugins)
-    use = f"ssmlbench predict --run {winner.spec.hash} --results {near(winner.folder.parents[3])}"
+    use = suggested(
+        *("predict", "--run", winner.spec.hash, "--input", "FILE", "--out", "labels.csv"),
+        plugins=Sources.of_result(winner.result).plugins,
+        results=winner.folder.parents[3],
+    )
     try:
         rows = OwnRows(model)
     except UserError:
-        _print(console, f"label new rows with: {use} --input FILE --out labels.csv")
+        _print(console, f"label new rows with: {use}")
         return
     done = predict_shown(model, rows, out, Console(stderr=True, quiet=quiet))
     _print(console, f"{done:,} unlabelled rows are labelled in {out} (rule: calibrated)")
-    _print(console, f"label other rows with: {use} --input FILE --out labels.csv")
+    _print(console, f"label other rows with: {use}")
 
 
 def _print(console: Console, line: str) -> None:

@@ -167,6 +167,7 @@ def specs_of(
             notes=True,
         )
 
+    command.dispatch = command.dispatch.typed(request.words)
     specs = requested_specs(request, plugins, command.dispatch, prepare_data, tuned_in)
     if "backbone" not in request.values:
         command.note(default_encoder_notes(specs, plugins))

@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from ssmlbench.cli.options import ResultsFolders, wide_console
+from ssmlbench.core.commands import suggested
 from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import from_home
@@ -69,7 +70,8 @@ def _print_unfinished(state: RunState, console: Console) -> None:
     error = f": {state.error.splitlines()[0]}" if state.error else ""
     _line(console, f"  state: {state.state}{epoch}{error}")
     if state.traceback:
-        _line(console, f"  `ssmlbench status` has more; the traceback is in {state.folder}")
+        more = suggested("status", results=state.folder.parents[3])
+        _line(console, f"  `{more}` has more; the traceback is in {state.folder}")
 
 
 def _print_finished(run: Finished, console: Console) -> None:

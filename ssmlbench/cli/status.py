@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ssmlbench.cli.options import ResultsFolders, wide_console
+from ssmlbench.core.commands import suggested
 from ssmlbench.core.console import Console
 from ssmlbench.core.eta import duration
 from ssmlbench.core.plain_text import printable
@@ -123,9 +124,9 @@ def _listed(name: str, states: Sequence[RunState]) -> Table:
         first = (state.method, state.dataset, state.regime, state.seed, _epoch(state))
         table.add_row(*map(_cell, (*first, *more)))
     if name == "failed":
-        table.caption = (
-            "`ssmlbench status --failed` shows the errors in full; the next run tries again"
-        )
+        roots = list(dict.fromkeys(state.folder.parents[3] for state in states))
+        shown = suggested("status", "--failed", results=roots)
+        table.caption = f"`{shown}` shows the errors in full; the next run tries again"
     if len(states) > SHOWN:
         table.caption = f"… and {len(states) - SHOWN:,} more (--format json has them all)"
     table.caption_justify = "left"

@@ -13,6 +13,8 @@ from ssmlbench.core.errors import UserError
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]{0,98}[A-Za-z0-9_+-])?")
 LABEL_LENGTH = 300
+PLUGIN_PREFIX = "ssmlbench_plugin_"
+"""How the module names of plugin files start."""
 DIRECTION = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Characters that change the direction of the text after them."""
 

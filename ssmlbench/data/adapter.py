@@ -5,6 +5,7 @@ The adapter reads the raw files; the engine writes, checks and fingerprints the 
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from abc import ABC, abstractmethod
@@ -14,7 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from ssmlbench.core.commands import suggested
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.names import PLUGIN_PREFIX
+from ssmlbench.core.paths import builtin_root
 
 Kind = Literal["image", "text", "vector"]
 SPLITS = ("train", "test")
@@ -201,6 +205,19 @@ class DatasetAdapter(ABC):
         near = file.as_posix().removeprefix(f"{self.folder.as_posix()}/" if self.folder else "")
         return f"{near} line {line}" if line is not None else near
 
+    def prepare_command(self, folder: str) -> str:
+        """The command that prepares the data set from a folder of raw files."""
+        file = Path(inspect.getfile(type(self))).resolve()
+        own = type(self).__module__.startswith(PLUGIN_PREFIX)
+        own = own and not file.is_relative_to(builtin_root() / "datasets")
+        plugins = [str(file)] if own else []
+        return suggested("data", "prepare", self.typed_name, "--from", folder, plugins=plugins)
+
+    @property
+    def typed_name(self) -> str:
+        """What is typed to name it."""
+        return self.name
+
     def missing(self, what: str) -> UserError:
         """One screen: which files are missing, what to download, where to put it, the expected layout."""
         looked = self._source or self.folder
@@ -218,7 +235,7 @@ class DatasetAdapter(ABC):
             lines.append(f"  download:  {self.download}")
         lines += [
             f"  put it in: DIR/{self.name}, and type --data-dir DIR or set SSMLBENCH_DATA=DIR;",
-            f"             or type `ssmlbench data prepare {self.name} --from FOLDER`",
+            f"             or type `{self.prepare_command('FOLDER')}`",
             "  the folder should look like:",
             *(f"    {line}" for line in self.layout.strip("\n").splitlines()),
         ]

@@ -91,7 +91,7 @@ def _write_again(adapter: DatasetAdapter, folder: Path, skip_bad: bool, report: 
             raise DamagedFile(
                 damaged.file,
                 f"{damaged.reason}, and the raw files of {adapter.name} are not there to make it again",
-                f"type `ssmlbench data prepare {adapter.name} --from FOLDER`",
+                f"type `{adapter.prepare_command('FOLDER')}`",
             ) from None
         warnings.warn(f"{damaged}; {adapter.name} is prepared again", DamageWarning, stacklevel=2)
     _write(adapter, folder, skip_bad, report)
@@ -127,7 +127,7 @@ def check_source(adapter: DatasetAdapter, card: Card) -> None:
     if adapter.folder is not None and source != card.source:
         raise UserError(
             f"data set {card.name} was prepared from {card.source}, not from {source}; "
-            f"`ssmlbench data prepare {card.name} --from {source}` prepares that one instead"
+            f"`{adapter.prepare_command(source)}` prepares that one instead"
         )
 
 

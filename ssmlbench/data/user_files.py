@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ssmlbench.core.data_options import DataOptions
+from ssmlbench.core.commands import near_address
+from ssmlbench.core.data_options import DataAddress, DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.names import is_name
 from ssmlbench.data.adapter import BadRow, DatasetAdapter, Row
@@ -46,6 +47,11 @@ class UserFiles(DatasetAdapter):
     def raw_folder(cls) -> Path:
         """Return the folder that the files lie in."""
         return cls.home if cls.home.is_dir() else cls.home.parent
+
+    @property
+    def typed_name(self) -> str:
+        """The path of own data, with how it is read."""
+        return near_address(DataAddress(str(self.home), self.options).text)
 
     @abstractmethod
     def source_files(self) -> list[Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +52,10 @@ class Dispatch:
                 raise UserError(f"--{name} {value}: must be at least {lowest}")
         self._engine.check(self.context)
 
+    def typed(self, words: Sequence[str]) -> Dispatch:
+        """The same for runs of a command with these options, which results store."""
+        return replace(self, context=replace(self.context, typed=tuple(words)))
+
     @property
     def runs_here(self) -> bool:
         """Whether the runs are made on this machine, with its devices."""
@@ -71,7 +75,9 @@ class Dispatch:
     def plan(self, specs: Sequence[RunSpec], plugins: Plugins) -> GridPlan:
         """Decide how many runs are made at a time, and the share of the machine that each gets."""
         self.check()
-        return self._engine.plan(specs, plugins, self.context)
+        names = {spec.dataset for spec in specs}
+        sources = {name: plugins.sources(name, self.context.typed) for name in names}
+        return self._engine.plan(specs, plugins, replace(self.context, sources=sources))
 
     def run(self, plan: GridPlan, listener: Listener = ignore) -> Summary | Submission:
         """Make the planned runs that are not finished, or submit them.

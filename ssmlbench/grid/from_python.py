@@ -152,6 +152,7 @@ def run(
         _add_class(plugins, cls, jobs)
     root = from_home(results).resolve()
     dispatch = _dispatch(root, device, jobs, threads, workers, decoded_cache, keep_model)
+    dispatch = dispatch.typed(request.words)
     prepare_data = _preparer(data_dir, skip_bad)
     specs = requested_specs(request, plugins, dispatch, prepare_data, root if tuned else None)
     failed = _make(specs, plugins, dispatch, progress, loggers)

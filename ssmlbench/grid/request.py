@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ssmlbench.core.backbones import absolute_backbone
 from ssmlbench.core.errors import Unsupported, UserError
+from ssmlbench.core.hyperparameters import as_typed
 from ssmlbench.core.spec import NUMBERS, OPTIONS, REGIME_NUMBERS, Precision, RunSpec
 from ssmlbench.core.suggestions import one_of
 from ssmlbench.protocol.regimes import REGIMES
@@ -44,6 +46,19 @@ class GridRequest:
     def fixed(self) -> Mapping[str, Any]:
         """The values that all runs share."""
         return {name: value for name, value in self.values.items() if not OPTIONS[name].axis}
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The values that all runs share, as a command has them."""
+        found: list[str] = []
+        for name, value in self.fixed.items():
+            flag = OPTIONS[name].flag
+            if isinstance(value, bool):
+                found.append(flag if value else flag.replace("--", "--no-", 1))
+            elif value is not None:
+                text = as_typed(value)
+                found += [flag, absolute_backbone(text) if name == "backbone" else text]
+        return tuple(found)
 
     def overridden_by(self, typed: GridRequest) -> GridRequest:
         """This request, of a file, overridden by the options of the command line."""
@@ -112,7 +127,9 @@ def requested_specs(
     specs = expand(plugins, request)
     if precision is None:
         specs = with_default_precision(specs, plugins, default_precision(device, here))
-    return specs if tuned_in is None else tuned_specs(specs, plugins, tuned_in)
+    return (
+        specs if tuned_in is None else tuned_specs(specs, plugins, tuned_in, dispatch.context.typed)
+    )
 
 
 def with_default_precision(

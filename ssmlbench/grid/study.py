@@ -17,11 +17,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from ssmlbench.core.commands import command
 from ssmlbench.core.errors import DamagedFile, DamageWarning, UserError
 from ssmlbench.core.files import read_own_json, write_json
 from ssmlbench.core.hyperparameters import Search, ranges
 from ssmlbench.core.seeds import stream_seed
-from ssmlbench.core.spec import FIELDS, REGIME_NUMBERS, RunSpec, check_spec
+from ssmlbench.core.spec import FIELDS, RunSpec, check_spec
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.finished import Unreadable, read_result
 from ssmlbench.runs.folder import TRIALS, RunFolder
@@ -190,9 +191,14 @@ def _space_text(space: dict[str, Search]) -> dict[str, str]:
 # ------------------------------------------------------------------------------- using a study
 
 
-def tuned_specs(specs: Sequence[RunSpec], plugins: Plugins, results: Path) -> list[RunSpec]:
-    """The specs with the winners of their cells. All cells must have had the same number of trials."""
-    tuned = [_tuned(spec, plugins, results) for spec in specs]
+def tuned_specs(
+    specs: Sequence[RunSpec], plugins: Plugins, results: Path, typed: Sequence[str] = ()
+) -> list[RunSpec]:
+    """The specs with the winners of their cells. All cells must have had the same number of trials.
+
+    typed: options that the runs share, as words of a command.
+    """
+    tuned = [_tuned(spec, plugins, results, typed) for spec in specs]
     counts = Counter(spec.tuned["trials"] for spec in tuned)
     if len(counts) > 1:
         most = max(counts)
@@ -200,12 +206,12 @@ def tuned_specs(specs: Sequence[RunSpec], plugins: Plugins, results: Path) -> li
         raise UserError(
             f"--tuned: budgets are not equal: {fewer.method} on {fewer.dataset} "
             f"{fewer.regime_label} has {fewer.tuned['trials']} trials, others have {most}; type "
-            f"`{_command(fewer, most)}`"
+            f"`{_command(fewer, plugins, most, results, typed)}`"
         )
     return tuned
 
 
-def _tuned(spec: RunSpec, plugins: Plugins, results: Path) -> RunSpec:
+def _tuned(spec: RunSpec, plugins: Plugins, results: Path, typed: Sequence[str]) -> RunSpec:
     space = _space_text(Study.of(spec, plugins, 1).space)
     wanted = _cell(spec)
     fitting, others = [], []
@@ -225,7 +231,7 @@ def _tuned(spec: RunSpec, plugins: Plugins, results: Path) -> RunSpec:
         why = f" (there is one with other {', '.join(nearest)})" if nearest else ""
         raise UserError(
             f"--tuned: no study of {spec.method} on {spec.dataset} {spec.regime_label} with these "
-            f"settings in {results}{why}; type `{_command(spec, 20)}`, with the other options as here"
+            f"settings in {results}{why}; type `{_command(spec, plugins, 20, results, typed)}`"
         )
     # The one with most trials; of several seeds the lowest.
     base, records = max(fitting, key=lambda study: (len(study[1]), -study[0].seed))
@@ -294,11 +300,9 @@ def _cell(spec: RunSpec) -> dict[str, Any]:
     return values
 
 
-def _command(spec: RunSpec, trials: int) -> str:
-    regime = "" if spec.regime == RunSpec.regime else f" --regime {spec.regime}"
-    option = REGIME_NUMBERS.get(spec.regime)
-    number = f" {option.flag} {spec.regime_number:g}" if option else ""
-    return (
-        f"ssmlbench tune --method {spec.method} --dataset {spec.dataset}{regime}"
-        f"{number} --trials {trials}"
-    )
+def _command(
+    spec: RunSpec, plugins: Plugins, trials: int, results: Path, typed: Sequence[str]
+) -> str:
+    words = ("--method", spec.method, "--trials", str(trials))
+    sources = plugins.sources(spec.dataset, typed)
+    return command("tune", spec, sources, *words, results=results)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from ssmlbench.core.intervals import fold_overlap, mean_with_interval
+from ssmlbench.protocol.decisions import decide
 from ssmlbench.protocol.metrics import average_precision
 from ssmlbench.runs.metric_values import metric_value
 from ssmlbench.runs.scores import StoredScores
@@ -27,6 +28,8 @@ LARGEST_LOGIT = 7.0
 """Logits beyond it, of scores below 0.001 or above 0.999, count as so large in means and spreads."""
 
 LowHigh = tuple[float, float]
+Expected = tuple[float, LowHigh]
+"""A metric of many new rows, with its 95 % interval."""
 
 
 @dataclass(frozen=True)
@@ -38,24 +41,20 @@ class Tried:
     runs: tuple[Finished, ...]  # one a fold, by seed
     folds: int  # into how many the labelled rows are divided; fewer may be judged
     values: tuple[float, ...]  # mAP on each fold
-    micro_f1: tuple[float, ...]  # of the labels that the calibrated rule chooses
     seconds: tuple[float, ...]  # of each fold, also of those that an earlier command has made
 
     @classmethod
     def of(cls, name: str, runs: Sequence[Finished], folds: int) -> Tried:
         """Read how good a learner is from its runs."""
-        values, micro_f1 = (
-            tuple(metric_value(run, metric, "calibrated", "default") for run in runs)
-            for metric in (METRIC, "micro_f1")
-        )
+        values = tuple(metric_value(run, METRIC, "calibrated", "default") for run in runs)
         seconds = tuple(training_seconds(run) for run in runs)
         uses = str(runs[0].result.get("uses", ""))
-        return cls(name, uses, tuple(runs), folds, values, micro_f1, seconds)
+        return cls(name, uses, tuple(runs), folds, values, seconds)
 
     def first(self, count: int) -> Tried:
         """The same learner on the first folds only."""
-        cut = {name: getattr(self, name)[:count] for name in ("runs", "values", "micro_f1")}
-        return replace(self, **cut, seconds=self.seconds[:count])
+        cut = {name: getattr(self, name)[:count] for name in ("runs", "values", "seconds")}
+        return replace(self, **cut)
 
     @property
     def mean(self) -> float:
@@ -68,15 +67,10 @@ class Tried:
         return mean_and_deviation(self.values)[1]
 
     @property
-    def expected_micro_f1(self) -> tuple[float, LowHigh]:
-        """Micro-F1 over folds, with its 95 % interval."""
-        mean, (low, high) = mean_over_folds(self.micro_f1, self.folds)
-        return mean, (max(0.0, low), min(1.0, high))
-
-    @property
-    def expected_map(self) -> tuple[float, LowHigh]:
-        """The mAP of many new rows, with its 95 % interval."""
-        return map_of_all([StoredScores.read(run.folder) for run in self.runs], self.folds)
+    def expected(self) -> tuple[Expected, Expected]:
+        """Micro-F1 of the labels that the calibrated rule chooses, and mAP, of many new rows."""
+        scores = [StoredScores.read(run.folder) for run in self.runs]
+        return micro_f1_of_all(scores, self.folds), map_of_all(scores, self.folds)
 
 
 def training_seconds(run: Finished) -> float:
@@ -124,7 +118,64 @@ def mean_over_folds(values: Sequence[float], folds: int) -> tuple[float, LowHigh
     return mean_with_interval(finite, fold_overlap(folds))
 
 
-def map_of_all(folds: Sequence[StoredScores], divided: int) -> tuple[float, LowHigh]:
+def micro_f1_of_all(folds: Sequence[StoredScores], divided: int) -> Expected:
+    """The Micro-F1 to expect of many new rows, from the labels chosen in all folds.
+
+    Two variances are added. That of folds says how much models differ, but few folds say it badly, and may
+    agree by chance; that of rows, by a jackknife, is known well. Rows count in both: the surplus is for
+    models of folds, which have learnt from fewer rows than the one that is used.
+
+    divided: into how many folds the rows are divided, of which some are judged.
+    """
+    import numpy as np
+    from scipy.special import stdtrit
+
+    found = np.concatenate([_found(fold) for fold in folds])
+    if not found.any():
+        return math.nan, (0.0, 1.0)
+    values = np.array([_f1(_found(fold)) for fold in folds])
+    values = values[np.isfinite(values)]
+    without = np.array([_f1(found[kept]) for kept in _blocks_left_out(len(found))])
+    value = _f1(found)
+    if len(values) < 2 or not np.isfinite(without).all():
+        return value, (0.0, 1.0)
+    of_folds = float(values.var(ddof=1)) * (1 / len(values) + fold_overlap(divided))
+    of_rows = _jackknife_variance(without) * (1 + len(folds) * fold_overlap(divided))
+    freedom = 2 * (len(values) - 1)  # each of the two has at least half of it
+    reach = float(stdtrit(freedom, 0.975)) * math.sqrt(of_folds + of_rows)
+    return value, (max(0.0, value - reach), min(1.0, value + reach))
+
+
+def _found(fold: StoredScores) -> NDArray[Any]:
+    """Of each row: its labels that the calibrated rule finds, those that it chooses and those it has."""
+    import numpy as np
+
+    chosen = decide(fold.scores, "calibrated", parameters=fold.parameters)
+    return np.stack([part.sum(axis=1) for part in (chosen & fold.truth, chosen, fold.truth)], 1)
+
+
+def _f1(found: NDArray[Any]) -> float:
+    """Micro-F1 of such rows; NaN if no label is chosen or there."""
+    right, chosen, there = found.sum(axis=0)
+    return float(2 * right / (chosen + there)) if chosen + there else math.nan
+
+
+def _blocks_left_out(rows: int) -> list[NDArray[Any]]:
+    """For each of some blocks of rows, which rows are not in it."""
+    import numpy as np
+
+    blocks = min(BLOCKS, rows)
+    block_of = np.arange(rows) % blocks
+    return [block_of != block for block in range(blocks)]
+
+
+def _jackknife_variance(without: NDArray[Any]) -> float:
+    """The variance of a value of all rows, from its values without each block."""
+    share = (len(without) - 1) / len(without)
+    return share * float(((without - without.mean()) ** 2).sum())
+
+
+def map_of_all(folds: Sequence[StoredScores], divided: int) -> Expected:
     """The mAP to expect of many new rows, from the held-out rows of all folds, and its 95 % interval.
 
     A fold has few positives of a rare label, or none: its AP is then far too high, or left out, so all
@@ -145,16 +196,14 @@ def map_of_all(folds: Sequence[StoredScores], divided: int) -> tuple[float, LowH
     if not judged.any():
         return math.nan, (0.0, 1.0)
     each = average_precision(scores, truth)
-    blocks = min(BLOCKS, len(scores))
-    block_of = np.arange(len(scores)) % blocks
-    left = [(scores[block_of != b], truth[block_of != b]) for b in range(blocks)]
+    left = [(scores[kept], truth[kept]) for kept in _blocks_left_out(len(scores))]
+    blocks = len(left)
     without = np.array([average_precision(*rest) for rest in left if rest[1].any()])
     if len(without) < 2:
         return float(each.mean()), (0.0, 1.0)
     # Of a label whose positives are all in one block, the value without that block is NaN.
     too_high = (blocks - 1) * float((np.nanmean(without, axis=0) - each).mean())
-    means = np.nanmean(without, axis=1)
-    variance = (blocks - 1) / blocks * float(((means - means.mean()) ** 2).sum())
+    variance = _jackknife_variance(np.nanmean(without, axis=1))
     shared = 1 + len(folds) * fold_overlap(divided)
     doubt = (too_high / 2) ** 2 / 3  # the variance between no correction and all of it
     reach = float(stdtrit(blocks - 1, 0.975)) * math.sqrt(variance * shared + doubt)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ssmlbench.core.code_versions import DIGEST_PREFIX
 from ssmlbench.core.errors import UserError
-from ssmlbench.plugins.loader import PLUGIN_PREFIX
+from ssmlbench.core.names import PLUGIN_PREFIX
 from ssmlbench.plugins.syntax import Code, Source, Statements, Target, Writer, bound_names
 
 if TYPE_CHECKING:

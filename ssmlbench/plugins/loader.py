@@ -25,7 +25,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ssmlbench.core.commands import Sources
 from ssmlbench.core.errors import PluginWarning, UserError
+from ssmlbench.core.names import PLUGIN_PREFIX
 from ssmlbench.core.paths import builtin_root, from_home, near
 from ssmlbench.core.process_environment import record_changes
 from ssmlbench.core.registry import Registry, location, plugin_name
@@ -40,9 +42,6 @@ if TYPE_CHECKING:
     from ssmlbench.inputs.encoders import Encoder
     from ssmlbench.kit.estimator import Estimator
     from ssmlbench.kit.method import Method
-
-PLUGIN_PREFIX = "ssmlbench_plugin_"
-"""The prefix of the module names of plugin files."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +89,7 @@ class Plugins:
         self.in_memory = False  # whether a class was added that no other process can load
         self.data_options = data_options
         self.files: tuple[str, ...] = ()
+        self.addresses: dict[str, str] = {}  # of own data, by the name of the data set
         for file in map(str, files):
             if is_own_data(file):
                 self._add_data(file)
@@ -125,6 +125,11 @@ class Plugins:
         if typed in self.datasets or not looks_like_path(typed):
             return typed
         return self._add_data(typed)
+
+    def sources(self, dataset: str, options: Sequence[str] = ()) -> Sources:
+        """What a command for runs on a data set needs. options: more of it, as words."""
+        files = tuple(file for file in self.files if file not in self.addresses.values())
+        return Sources(self.addresses.get(dataset, ""), files, tuple(options))
 
     def add(self, cls: type[Any]) -> str:
         """Add a class that is already in memory, and return its name."""
@@ -194,6 +199,7 @@ class Plugins:
             if getattr(known, "options", None) != cls.options:
                 raise UserError(f"{address.path}: it is named twice, with other options")
         self._remember(address.text)
+        self.addresses[cls.name] = address.text
         return cls.name
 
 

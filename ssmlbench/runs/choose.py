@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ssmlbench.core.commands import suggested
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import from_home
 from ssmlbench.protocol.metrics import METRICS
@@ -33,14 +34,15 @@ def named_run(
     ]
     if len(found) == 1:
         return found[0]
+    shown = suggested("runs", "list", results=results)
     if not found:
         raise UserError(
-            f"run {named}: no {kind} in {', '.join(map(str, results))} has an id like it; `ssmlbench runs "
-            "list` shows the ids, --results names another folder, and the path of a run's folder works too"
+            f"run {named}: no {kind} in {', '.join(map(str, results))} has an id like it; `{shown}` shows "
+            "the ids, --results names another folder, and the path of a run's folder works too"
         )
     raise UserError(
-        f"run {named}: {len(found)} runs have ids that start with it; type more of the id (`ssmlbench runs "
-        "list` shows the ids)"
+        f"run {named}: {len(found)} runs have ids that start with it; type more of the id (`{shown}` shows "
+        "the ids)"
     )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from ssmlbench.core.commands import Sources
 
 
 @dataclass(frozen=True)
@@ -23,3 +26,5 @@ class RunContext:
     checkpoint_activations: bool = False  # recompute the activations of the encoder's blocks
     gpus: int = 1  # devices that share one run; on a CPU, processes
     encoding_device: str | None = None  # of frozen encoders; None: the run's
+    typed: tuple[str, ...] = ()  # options of the command that its runs share, for `sources`
+    sources: Mapping[str, Sources] = field(default_factory=dict)  # by data set, for result.json

@@ -150,7 +150,7 @@ def _make_run(
     else:
         write_model_card(spec, folder, task, outcome)
     notes = [*data_notes, *outcome.notes, *judge.notes]
-    result = write_result(spec, folder, task, judge, outcome, report, notes, context.keep_features)
+    result = write_result(spec, folder, task, judge, outcome, report, notes, context)
     checkpoint.delete()
     judge.file.delete()
     return result

@@ -15,6 +15,7 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
 from ssmlbench.protocol.judge import Judge, judged_rows, rows_from_train
 from ssmlbench.protocol.metrics import empty_labels, evaluate_rules
+from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.diagnostics import SAMPLE_FILE, Diagnostics
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.per_label import results_per_label
@@ -32,7 +33,7 @@ def write_result(
     outcome: Outcome,
     report: TrainingReport,
     notes: list[str],
-    keep_features: bool = False,
+    context: RunContext,
 ) -> Result:
     """Write scores and history, and result.json last: with it, the run is finished."""
     truth = judge.judged_truth == 1
@@ -43,7 +44,7 @@ def write_result(
     diagnostics = {**judge.judgements.records.arrays(), **judge.label_counts()}
     if diagnostics:
         Diagnostics(diagnostics, names).write(folder.path)
-    if keep_features and (sample := judge.last_sample()):
+    if context.keep_features and (sample := judge.last_sample()):
         Diagnostics(sample, names).write(folder.path, SAMPLE_FILE)
     cost = _write_history(folder, outcome)
     result: Result = {
@@ -68,6 +69,8 @@ def write_result(
         },
         "files": file_facts(folder.path, folder.written_files()),
     }
+    if sources := context.sources.get(spec.dataset):
+        result["sources"] = sources.as_dict()
     if len(truth):
         result["per_label"] = results_per_label(
             outcome.scores, truth, outcome.rule_parameters, names

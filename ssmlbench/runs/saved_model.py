@@ -13,7 +13,9 @@ import torch
 from torch import Generator, Tensor
 
 from ssmlbench.core.backbones import absolute_backbone
+from ssmlbench.core.commands import Sources
 from ssmlbench.core.errors import DamagedFile, UserError
+from ssmlbench.core.paths import near
 from ssmlbench.core.seeds import stream
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data.task import Task
@@ -38,6 +40,7 @@ from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.diagnostics import Float32Array
 from ssmlbench.protocol.judge import checked_scores
+from ssmlbench.runs.finished import Finished, read_result
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.model_card import MAKE_AGAIN, ModelCard, read_model_card, versions
 from ssmlbench.runs.train import build_learner
@@ -69,6 +72,7 @@ class SavedModel:
             raise UserError(
                 f"{path}: the encoder of this model is not there; --backbone says where its weights are"
             )
+        self._check_plugins(folder, plugins)
         self.encoder = find_encoder(plugins.encoders, self.spec.backbone, self.card.kind)
         self.notes = self._differences(plugins)
         if state := stored.tensors.get("encoder"):
@@ -85,6 +89,20 @@ class SavedModel:
             arrays = {k: v.numpy() for k, v in stored.tensors.get("estimator", {}).items()}
             restore_estimator(self.learner, arrays, stored.facts["estimator"])
         make_repeatable(None, self.device)
+
+    def _check_plugins(self, folder: Path, plugins: Plugins) -> None:
+        """Raise a UserError that names the file of a method or encoder that is not known here."""
+        needed: dict[str, tuple[str, Any]] = {"method": (self.spec.method, plugins.methods)}
+        if self.spec.encoder_code:
+            needed["encoder"] = (self.spec.backbone, plugins.encoders)
+        for what, (name, known) in needed.items():
+            if name not in known:
+                run = read_result(folder)
+                files = Sources.of_result(run.result).plugins if isinstance(run, Finished) else ()
+                flags = " ".join(f"--plugin {near(Path(file))}" for file in files)
+                raise UserError(
+                    f"{what} {name} of this model is a plugin; add {flags or '--plugin FILE'}"
+                )
 
     def _differences(self, plugins: Plugins) -> list[str]:
         """The changes that may make scores differ from those of the run, a line each."""

@@ -72,6 +72,7 @@ class Result(TypedDict):
     notes: NotRequired[list[str]]
     made_with: NotRequired[MadeWith]
     data: NotRequired[DataFacts]
+    sources: NotRequired[dict[str, Any]]  # core/commands.py: what a command like its own needs
     diverged: NotRequired[str]
     files: NotRequired[dict[str, FileFacts]]  # size and checksum of the files beside it
     checksum: NotRequired[str]  # of this object

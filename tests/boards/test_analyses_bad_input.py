@@ -96,7 +96,7 @@ def test_rows_that_were_never_run_in_one_place_are_named_with_the_command(tmp_pa
     for name, words in (("pair", {"a": "bce", "b": "cap"}), ("gallery", {"differ": "bce,cap"})):
         said = refusal(name, tmp_path, **words)
         assert "never run on the same data set, regime and π" in said
-        assert "--method bce,cap` makes such runs" in said
+        assert f"--method bce,cap --results {tmp_path}` makes such runs" in said
 
 
 def test_places_without_the_rows_are_skipped(tmp_path: Path) -> None:

@@ -201,7 +201,8 @@ def test_failed_runs_are_deleted_together(results: Path) -> None:
 
 @pytest.mark.parametrize("typed", ["zzzz", ""])
 def test_an_id_that_is_none(results: Path, typed: str) -> None:
-    assert "`ssmlbench runs list` shows the ids" in runs("show", typed, "--results", results)[1]
+    said = runs("show", typed, "--results", results)[1]
+    assert f"`ssmlbench runs list --results {results}` shows the ids" in said
 
 
 def test_stored_scores_are_evaluated_again(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

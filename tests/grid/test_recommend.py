@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -12,13 +13,20 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, f1_score
 
 from ssmlbench.cli.options import seconds
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import EpochEnded, Failed
 from ssmlbench.grid.recommend import Recommendation, Recommended, TimeBudget
-from ssmlbench.grid.tried import Tried, fold_difference, map_of_all, on_one_scale
+from ssmlbench.grid.tried import (
+    Tried,
+    fold_difference,
+    map_of_all,
+    micro_f1_of_all,
+    on_one_scale,
+)
+from ssmlbench.protocol.decisions import calibrated_thresholds
 from ssmlbench.runs.finished import Finished, read_finished
 from ssmlbench.runs.scores import StoredScores
 
@@ -91,7 +99,7 @@ def test_a_difference_has_an_interval_that_knows_of_shared_training_rows() -> No
 
 
 def judged(values: tuple[float, ...], folds: int) -> Tried:
-    return Tried("a", "", (), folds, values, values, values)
+    return Tried("a", "", (), folds, values, values)
 
 
 def test_folds_without_a_positive_do_not_count() -> None:
@@ -103,12 +111,14 @@ def test_folds_without_a_positive_do_not_count() -> None:
     assert found.interval[0] < 0.2 < found.interval[1]
     found = fold_difference(judged((0.5, nan), 2), judged((0.4, nan), 2))
     assert (found.mean, found.clear) == (pytest.approx(0.1), False)
-    assert judged((0.1, 0.9), 5).expected_micro_f1 == (pytest.approx(0.5), (0.0, 1.0))
-    empty = StoredScores(np.full((4, 2), 0.5), np.zeros((4, 2), dtype=bool))
+    thresholds = {"thresholds": np.full(2, 0.6)}
+    empty = StoredScores(np.full((4, 2), 0.5), np.zeros((4, 2), dtype=bool), thresholds)
     assert np.isnan(map_of_all([empty], 5)[0])
-    one = StoredScores(np.eye(4)[:, :2], np.eye(4)[:, :2] == 1)
+    assert np.isnan(micro_f1_of_all([empty, empty], 5)[0])
+    one = StoredScores(np.eye(4)[:, :2], np.eye(4)[:, :2] == 1, thresholds)
     one.truth[1:] = False  # one positive of one label
     assert map_of_all([one], 5)[0] == 1
+    assert micro_f1_of_all([one, empty], 5) == (pytest.approx(2 / 3), (0.0, 1.0))
 
 
 def test_the_interval_of_all_held_out_rows_holds_the_truth_and_narrows_with_rows() -> None:
@@ -166,8 +176,29 @@ def test_scores_of_nought_and_one_and_constant_ones_have_a_scale_too() -> None:
     assert all((fold == 0).all() for fold in on_one_scale([same, same + 0.5]))
 
 
-def simulated_folds(seed: int) -> tuple[list[StoredScores], float]:
-    """Five folds of 80 rows, scored by logistic regression; and its true mAP if it learns from all."""
+def test_micro_f1_is_of_all_held_out_rows_and_its_variance_of_folds_and_rows() -> None:
+    random = np.random.default_rng(0)
+    truth = random.random((2, 30, 4)) < 0.3
+    scores = (truth * 0.3 + random.random(truth.shape)).astype(np.float32)
+    thresholds = np.array([0.6, 0.7, 0.8, 0.9], np.float32)
+    folds = [
+        StoredScores(s, t, {"thresholds": thresholds}) for s, t in zip(scores, truth, strict=True)
+    ]
+    chosen, true = (scores >= thresholds).reshape(-1, 4), truth.reshape(-1, 4)
+    micro = partial(f1_score, average="micro")
+    value, (low, high) = micro_f1_of_all(folds, 5)
+    assert value == pytest.approx(micro(true, chosen))
+    each = [micro(truth[fold], scores[fold] >= thresholds) for fold in (0, 1)]
+    kept = [np.arange(60) % 20 != block for block in range(20)]
+    without = np.array([micro(true[rows], chosen[rows]) for rows in kept])
+    of_folds = np.var(each, ddof=1) * (1 / 2 + 1 / 4)
+    of_rows = 19 * without.var() * (1 + 2 / 4)
+    reach = 4.302653 * np.sqrt(of_folds + of_rows)  # t with 2 degrees of freedom
+    assert (low, high) == pytest.approx((max(0, value - reach), min(1, value + reach)))
+
+
+def simulated_folds(seed: int) -> tuple[list[StoredScores], float, float]:
+    """Five folds of 80 rows, scored by logistic regression; its true mAP and Micro-F1 from all rows."""
     from ssmlbench.kit.logistic import choose_strength, fit_logistic
 
     random = np.random.default_rng(seed)
@@ -180,25 +211,38 @@ def simulated_folds(seed: int) -> tuple[list[StoredScores], float]:
         return fit_logistic(features[train], labels[train], strength).scores(features[rows])
 
     few, many = np.arange(80), np.arange(80, 1580)
+
+    def judged(train: Any, rows: Any) -> StoredScores:
+        found = scores(train, np.concatenate([rows, train, many]))
+        thresholds = calibrated_thresholds(found[len(rows) :], labels[train].mean(axis=0))
+        return StoredScores(found[: len(rows)], labels[rows] == 1, {"thresholds": thresholds})
+
     parts = [(few[few % 5 != fold], few[few % 5 == fold]) for fold in range(5)]
-    folds = [StoredScores(scores(*part), labels[part[1]] == 1) for part in parts]
-    return folds, float(average_precision_score(labels[many], scores(few, many)))
+    used = judged(few, many)
+    chosen = used.scores >= used.parameters["thresholds"]
+    of_map = average_precision_score(used.truth, used.scores)
+    of_f1 = f1_score(used.truth, chosen, average="micro")
+    return [judged(*part) for part in parts], float(of_map), float(of_f1)
 
 
-def test_the_interval_of_map_holds_the_truth_of_a_model_that_learns_from_all_rows() -> None:
+def test_intervals_hold_the_truth_of_a_model_that_learns_from_all_rows() -> None:
     """Few rows, and a strength chosen in each fold: the scores of folds differ in scale."""
     found = [simulated_folds(seed) for seed in range(20)]
-    stated = [(*map_of_all(folds, 5), true) for folds, true in found]
-    held = sum(low <= true <= high for _, (low, high), true in stated)
-    assert held >= 17  # 95 % are 19
+    of_map = [(*map_of_all(folds, 5), true) for folds, true, _ in found]
+    of_f1 = [(*micro_f1_of_all(folds, 5), true) for folds, _, true in found]
+    for stated in (of_map, of_f1):
+        held = sum(low <= true <= high for _, (low, high), true in stated)
+        assert held >= 17  # 95 % are 19
     # Ranked together on the folds' own scales, the rows have 0.03 less than the truth.
-    assert abs(np.mean([value - true for value, _, true in stated])) < 0.02
+    assert abs(np.mean([value - true for value, _, true in of_map])) < 0.02
 
 
 @pytest.fixture(autouse=True)
 def stored_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every fold has the same two rows."""
-    scores = StoredScores(np.array([[0.9, 0.1], [0.8, 0.4]]), np.array([[1, 0], [0, 1]]) == 1)
+    truth = np.array([[1, 0], [0, 1]]) == 1
+    thresholds = {"thresholds": np.full(2, 0.5)}
+    scores = StoredScores(np.array([[0.9, 0.1], [0.8, 0.4]]), truth, thresholds)
     read = StoredScores.read
     monkeypatch.setattr(
         StoredScores, "read", lambda folder: scores if folder == FOLD_FOLDER else read(folder)

@@ -396,9 +396,9 @@ def test_the_study_with_most_trials_is_taken(plugins: Plugins, ask: Ask, tmp_pat
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"pi": 0.2}, r"`ssmlbench tune --method bce --dataset tune-toy --pi 0.2 --trials 20`"),
+        ({"pi": 0.2}, r"`ssmlbench tune --dataset tune-toy --pi 0.2 --method bce --trials 20"),
         ({"epochs": 4, "warmup_epochs": 1}, r"one with other epochs\)"),
-        ({"regime": "full"}, r"--regime full --trials 20`"),
+        ({"regime": "full"}, r"--regime full --method bce --trials 20"),
         ({"selection": "val"}, r"one with other selection\)"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

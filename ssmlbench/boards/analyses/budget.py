@@ -31,6 +31,9 @@ from ssmlbench.runs.finished import Finished
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LEVELS = "0.05,0.1,0.2"
+"""What is suggested as π or share."""
+
 
 class Budget(Analysis):
     """One metric over the labelled rows and over the seconds of training."""
@@ -49,16 +52,16 @@ class Budget(Analysis):
                 place = (cell.board.dataset, cell.board.regime)
                 places.setdefault(place, {}).setdefault(cell.level, cell)
         several = [list(members.values()) for members in places.values() if len(members) > 1]
-        if not several and all(REGIMES[cell.spec.regime].as_given for cell in cells):
+        if not several and not places:
             raise UserError(
                 f"analyse budget: --regime {cells[0].spec.regime} has no π or share, so its labelled rows "
-                "are one number; make runs on data whose labels are all known, with --pi 0.05,0.1,0.2"
+                f"are one number; make runs on data whose labels are all known, with --pi {LEVELS}"
             )
         if not several:
             raise nothing(
                 self.name,
                 "runs at two or more π (or shares) are needed",
-                f"{cells[0].command.rpartition(' --')[0]} --pi 0.05,0.1,0.2 --method bce,cap",
+                next(cell.command(cell.rows, level=LEVELS) for cell in cells if cell.level),
             )
         typed = str(options.get("baseline", "bce"))
         rows = dict.fromkeys(name for members in several for cell in members for name in cell.rows)

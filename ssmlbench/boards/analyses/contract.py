@@ -13,8 +13,9 @@ from ssmlbench.boards.board import Board, level_of
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render.document import Panel, TableSection, texts
 from ssmlbench.boards.report.series import where
+from ssmlbench.core.commands import Sources, command
 from ssmlbench.core.errors import DamagedFile, UserError
-from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
+from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.regimes import REGIMES
 from ssmlbench.runs.diagnostics import Diagnostics
@@ -60,14 +61,30 @@ class RunCell:
         """The spec of its first run: all are of one data set and regime."""
         return next(iter(self.rows.values()))[0].spec
 
-    @property
-    def command(self) -> str:
-        """The start of the command that makes runs of this cell."""
-        run = self.spec
-        option = REGIME_NUMBERS.get(run.regime)
-        number = f" {option.flag} {self.level}" if option else ""
-        regime = "" if run.regime == "semi" else f" --regime {run.regime}"
-        return f"ssmlbench run --dataset {run.dataset}{regime}{number}"
+    def command(
+        self, rows: Collection[str], *words: str, level: str | None = None, lacking: bool = False
+    ) -> str:
+        """The command that makes runs of this cell. rows: of its board, or methods without one here.
+
+        lacking: runs of the rows that are here lack something. A finished run is not made again, so
+        their runs are made in a results folder of their own.
+        """
+        first = next(iter(self.rows.values()))[0]
+        methods = dict.fromkeys(
+            self.rows[row][0].spec.method if row in self.rows else row for row in rows
+        )
+        stored = (first.folder / "result.json").is_file()  # not a line of an exported file
+        results = first.folder.parents[3] if stored else Path("results").absolute()
+        if lacking and any(row in self.rows for row in rows):
+            results = results.with_name(f"{results.name}-again")
+        return command(
+            "run",
+            first.spec,
+            Sources.of_result(first.result),
+            *("--method", ",".join(methods), *words),
+            level=level or self.level,
+            results=results,
+        )
 
 
 @dataclass(frozen=True)
@@ -132,7 +149,7 @@ def cells_with(cells: Sequence[RunCell], names: Sequence[str], typed: str) -> li
     if not found:
         raise UserError(
             f"{typed}: {' and '.join(names)} were never run on the same data set, regime and π; "
-            f"`{cells[0].command} --method {','.join(names)}` makes such runs"
+            f"`{cells[0].command(names)}` makes such runs"
         )
     return found
 
@@ -255,7 +272,7 @@ def train_rows(run: Finished) -> int:
     return int(run.result.get("data", {}).get("rows", {}).get("train", 0))
 
 
-def nothing_noted(analysis: str, cells: Sequence[RunCell], reason: str, methods: str) -> UserError:
+def nothing_noted(analysis: str, cells: Sequence[RunCell], reason: str, *methods: str) -> UserError:
     """The error of an analysis that needs what the judge notes of training. methods: that have it."""
     if all(REGIMES[cell.spec.regime].as_given for cell in cells):
         return UserError(
@@ -263,7 +280,13 @@ def nothing_noted(analysis: str, cells: Sequence[RunCell], reason: str, methods:
             "does not see, so nothing is noted of them; make runs on data whose labels are all known, e.g. "
             "with --regime semi --pi 0.1"
         )
-    return nothing(analysis, reason, f"{cells[0].command} --method {methods}")
+    return nothing(analysis, reason, cells[0].command(methods, lacking=True))
+
+
+def no_scores(analysis: str, cells: Sequence[RunCell]) -> UserError:
+    """The error of an analysis that finds no run with scores."""
+    again = cells[0].command(cells[0].rows, lacking=True)
+    return nothing(analysis, "no run here has scores.safetensors", again)
 
 
 def nothing(analysis: str, reason: str, command: str) -> UserError:

@@ -18,7 +18,7 @@ from ssmlbench.boards.analyses.contract import (
     cells_with,
     label_names,
     left_out,
-    nothing,
+    no_scores,
     table,
     with_scores,
 )
@@ -75,7 +75,7 @@ class Gallery(Analysis):
             if stored:
                 found.append(_of_cell(cell, stored, pair, options, missing.text))
         if not found:
-            raise nothing(self.name, "no run here has scores.safetensors", cells[0].command)
+            raise no_scores(self.name, cells)
         return found
 
 
@@ -99,7 +99,7 @@ def _of_cell(
         if len(firsts) < 2:
             raise UserError(
                 f"--differ {','.join(pair)}: their first runs in {cell.where} have no scores of the same "
-                f"test rows; `{cell.command} --method {','.join(pair)}` makes them"
+                f"test rows; `{cell.command(pair, lacking=True)}` makes them"
             )
         shown = list(pair)
         rows = most_different(firsts[pair[0]].scores, firsts[pair[1]].scores, count)

@@ -16,7 +16,7 @@ from ssmlbench.boards.analyses.contract import (
     label_names,
     left_out,
     mean_text,
-    nothing,
+    no_scores,
     side_file,
     table,
     with_scores,
@@ -55,7 +55,7 @@ class LabelsAnalysis(Analysis):
         """One finding for each cell whose runs have scores."""
         found = [findings for cell in cells if (findings := _of_cell(cell, query.decision))]
         if not found:
-            raise nothing(self.name, "no run here has scores.safetensors", cells[0].command)
+            raise no_scores(self.name, cells)
         return found
 
 

@@ -116,16 +116,19 @@ def _common_runs(cell: RunCell, a: str, b: str) -> tuple[Pairs, dict[str, list[S
     """The runs of both rows with the seeds that both have, and their scores of the same test rows."""
     runs = {name: {run.spec.seed: run for run in cell.rows[name]} for name in (a, b)}
     seeds = sorted(runs[a].keys() & runs[b].keys())
-    again = f"`{cell.command} --method {a},{b}` makes"
     if not seeds:
         raise UserError(
-            f"analyse pair: {a} and {b} have no common seed in {cell.where}; {again} one"
+            f"analyse pair: {a} and {b} have no common seed in {cell.where}; "
+            f"`{cell.command([a, b])}` makes one"
         )
     kept = {name: [runs[name][seed] for seed in seeds] for name in (a, b)}
     scored, missing = with_scores(RunCell(cell.board, cell.level, kept))
     if missing.rows:
         folder = next(iter(missing.rows.values()))
-        raise UserError(f"analyse pair: {folder} has no readable scores.safetensors; {again} it")
+        again = cell.command([a, b], lacking=True)
+        raise UserError(
+            f"analyse pair: {folder} has no readable scores.safetensors; `{again}` makes it"
+        )
     stored = {name: [scores for _, scores in found] for name, found in scored.items()}
     truth = stored[a][0].truth
     if any(not np.array_equal(one.truth, truth) for one in (*stored[a], *stored[b])):

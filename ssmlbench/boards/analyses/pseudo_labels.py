@@ -59,7 +59,8 @@ class PseudoLabelsAnalysis(Analysis):
                 self.name,
                 cells,
                 "no run here has noted pseudo-labels of a pool (cap, bbam and others decide them)",
-                "cap,bbam",
+                "cap",
+                "bbam",
             )
         return found
 

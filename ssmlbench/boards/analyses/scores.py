@@ -16,7 +16,7 @@ from ssmlbench.boards.analyses.contract import (
     label_names,
     left_out,
     mean_text,
-    nothing,
+    no_scores,
     table,
     with_diagnostics,
     with_scores,
@@ -54,7 +54,7 @@ class ScoresAnalysis(Analysis):
             if training := _training_entries(cell):
                 found.append(training)
         if not found:
-            raise nothing(self.name, "no run here has scores.safetensors", cells[0].command)
+            raise no_scores(self.name, cells)
         return found
 
 

@@ -79,7 +79,8 @@ class Vdfd(Analysis):
                 cells,
                 "no run here has noted angles (runs made before they were noted have none, nor have "
                 "estimators)",
-                "bbam,cap",
+                "bbam",
+                "cap",
             )
         return found
 
