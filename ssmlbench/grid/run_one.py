@@ -188,7 +188,7 @@ class SealedRun:
             task.verify_inputs()  # once, in this process: every run has new processes
             for file in self._plugins.files:
                 if tried := attempts_of(file):
-                    raise RunFailed(f"{file}: its code {tried[0]}: labels are sealed")
+                    raise RunFailed(f"{file}: its code {tried[0]}")
         except Exception as error:
             self._failed = self._folder.record_error(self.spec, error)
             return

@@ -281,7 +281,7 @@ def load_file(file: Path) -> ModuleType:
         with record_changes(), nullcontext() if own else watched_import(file):
             spec.loader.exec_module(module)
         if tried := attempts_of(file):
-            raise PermissionError(f"it {tried[0]}: labels are sealed")
+            raise PermissionError(f"it {tried[0]}")
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         number = _line_in(error, file)

@@ -11,16 +11,27 @@ import os
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ssmlbench.core.paths import cache_root
-from ssmlbench.core.sealed_files import HOLDS_LABELS, HOLDS_RESULTS, INDEX, TASKS, in_tasks
+from ssmlbench.core.protected_files import changed_path
+from ssmlbench.core.sealed_files import (
+    HOLDS_LABELS,
+    HOLDS_RESULTS,
+    INDEX,
+    PROTECTED,
+    SEALED,
+    TASKS,
+    in_tasks,
+)
 
 EVENTS = ("open", "os.rename", "os.link", "os.symlink", "os.remove", "sqlite3.connect")
 OWN_MODULES = {"ssmlbench", "__main__"}
+CODE = (".py", ".pth", ".so", ".pyd", ".dylib")
+"""Files of code that plugin code may not change. Python itself writes what it has compiled."""
 
 _files: set[str] = set()
 _attempts: dict[str, list[str]] = defaultdict(list)
@@ -28,6 +39,8 @@ _threads: dict[threading.Thread, str] = {}
 """Threads that were started while a plugin file was imported."""
 _importing: tuple[str, frozenset[int]] | None = None
 """The plugin file that is being imported, and the threads that existed before."""
+_changed: Callable[[str, tuple[Any, ...]], str | None] | None = None
+"""Tells which protected file an event changes."""
 _ending = False
 """Whether Python is shutting down."""
 
@@ -39,9 +52,10 @@ def watched_import(file: Path) -> Iterator[None]:
     This includes threads that were started meanwhile, whatever they call, and code that runs when Python
     ends.
     """
-    global _importing  # noqa: PLW0603
+    global _importing, _changed  # noqa: PLW0603
     if not _files:
         sys.addaudithook(_hook)
+    _changed = changed_path(CODE)
     _files.add(str(file))
     before, alive = _importing, threading.enumerate()
     _importing = str(file), frozenset(sys._current_frames())
@@ -71,9 +85,14 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         return
     for path in arguments[:2]:
         if isinstance(path, str | bytes | os.PathLike) and _is_sealed(path):
-            attempt = f"tried to open {os.fsdecode(path)}"
-            _attempts[file].append(attempt)
-            raise PermissionError(f"{attempt}: labels are sealed")
+            _refuse(file, f"tried to open {os.fsdecode(path)}: {SEALED}")
+    if _changed is not None and (changed := _changed(event, arguments)) is not None:
+        _refuse(file, f"tried to change {changed}: {PROTECTED}")
+
+
+def _refuse(file: str, what: str) -> None:
+    _attempts[file].append(what)
+    raise PermissionError(what)
 
 
 def _plugin_on_the_stack() -> str | None:

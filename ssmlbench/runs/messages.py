@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import threading
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -49,8 +51,12 @@ FAILURES: dict[str, type[Exception]] = {
 """Failures by the name in the message; an error is sent as the first class that it belongs to."""
 
 
+ALARM_SECONDS = 5.0
+"""That a report waits for the message that is being sent."""
+
+
 class Violation(RunFailed):
-    """Training tried to read labels that are sealed."""
+    """Training tried to read labels that are sealed, or to change what judges it."""
 
 
 class JudgePipe:
@@ -135,9 +141,25 @@ class JudgePipe:
             text = f"a plugin called sys.exit({'' if error.code is None else error.code!r})"
         self._send({"say": "failure", "kind": kind or "RunFailed", "text": text, "trace": trace})
 
-    def violation(self, text: str) -> None:
-        """Report an attempt to read sealed files."""
-        self._send({"say": "violation", "text": text})
+    def alarm(self) -> Callable[[str], None]:
+        """The function that reports an attempt at what is sealed.
+
+        What it uses is bound here: a plugin may change modules, and this object.
+        """
+        lock, descriptor, write, length = self._lock, self._pipe.fileno(), os.write, len
+        header = b'{"say": "violation"}'
+
+        def report(what: str) -> None:
+            held = lock.acquire(timeout=ALARM_SECONDS)  # a plugin may never let go of it
+            try:
+                for part in (header, what.encode(errors="replace")):
+                    # As `send_bytes` does it.
+                    write(descriptor, length(part).to_bytes(4, "big") + part)
+            finally:
+                if held:
+                    lock.release()
+
+        return report
 
     def note(self, text: str) -> None:
         """Add a remark for readers of the result."""
@@ -228,7 +250,7 @@ def _act(message: dict[str, Any], pipe: Connection, judge: Judge) -> Event | Tra
         case "failure":
             raise FAILURES[message["kind"]](message["text"]) from TrainingTrace(message["trace"])
         case "violation":
-            raise Violation(f"{judge.spec.method} {message['text']}: labels are sealed")
+            raise Violation(f"{judge.spec.method} {_receive_bytes(pipe).decode(errors='replace')}")
         case "note":
             judge.notes.append(f"{judge.spec.method} {message['text']}")
         case other:
@@ -246,6 +268,8 @@ class TrainingTrace(Exception):
 def _mask(pipe: Connection, shape: list[int]) -> Mask:
     rows, columns = shape
     bits = np.frombuffer(_receive_bytes(pipe), dtype=np.uint8)
+    if len(bits) != (rows * columns + 7) // 8:  # else it would be filled up with zeros
+        raise ValueError(f"{len(bits)} bytes for {rows} × {columns} bits")
     return np.unpackbits(bits, count=rows * columns).reshape(rows, columns).view(np.bool_)
 
 

@@ -16,12 +16,15 @@ from typing import Any
 from urllib.parse import unquote
 
 from ssmlbench.core.paths import cache_root
+from ssmlbench.core.protected_files import changed_path
 from ssmlbench.core.sealed_files import (
     CARD,
     HOLDS_LABELS,
     HOLDS_RESULTS,
     INDEX,
     LABELS,
+    PROTECTED,
+    SEALED,
     TASKS,
     in_tasks,
 )
@@ -122,24 +125,30 @@ def set_tripwire(
 ) -> None:
     """From now on, refuse and report what opens labels in this process. It cannot be taken back.
 
+    So are changes of the code that judges, of other runs and of what later commands read.
+
     needed: files and folders that stay readable although they may lie in the raw folder.
     """
     # What the hook uses is bound here and below: what a plugin puts into modules is not used.
     is_sealed, paths, programs = _sealed(places, needed), dict(PATHS), frozenset(PROGRAMS)
     roots, realpath, fsdecode, separator = places.roots(), os.path.realpath, os.fsdecode, os.sep
     results, own = f"{places.results}{separator}", f"{places.own}{separator}"
+    changed = changed_path(results=places.results, own=places.own)
+    sealed, protected = SEALED, PROTECTED
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in paths:
             for path in arguments[: paths[event]]:
                 if is_sealed(_file_of(path) if event == "sqlite3.connect" else path):
-                    refuse(f"tried to open {path}")
+                    refuse(f"tried to open {path}: {sealed}")
                 if event == "os.rename" and (is_above(path) or is_of_results(path)):
-                    refuse(f"tried to move {path}")
+                    refuse(f"tried to move {path}: {sealed}")
+            if (path := changed(event, arguments)) is not None:
+                refuse(f"tried to change {path}: {protected}")
         elif event == "ssmlbench.truth":
-            refuse(f"tried to read the labels in {arguments[0]}")
+            refuse(f"tried to read the labels in {arguments[0]}: {sealed}")
         elif event == "ssmlbench.adapter":
-            refuse(f"tried to read the data set {arguments[0]} anew")
+            refuse(f"tried to read the data set {arguments[0]} anew: {sealed}")
         elif event in programs:
             note(f"started another program while it trained: {_program(arguments)}")
 
@@ -154,7 +163,7 @@ def set_tripwire(
 
     def refuse(what: str) -> None:
         report(what)
-        raise PermissionError(f"{what}: labels are sealed")
+        raise PermissionError(what)
 
     sys.addaudithook(hook)
 

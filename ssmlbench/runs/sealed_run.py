@@ -327,7 +327,7 @@ def _seal(request: SealedRequest, judge: JudgePipe) -> None:
     places = SealedPlaces.of(request.source, results, request.task_folder, run_folder)
     if not lock_labels(places, needed, request.scratch) and kernel_can_lock():
         judge.note("trained without the kernel's lock: too many files lie beside sealed ones")
-    set_tripwire(places, needed, judge.violation, judge.note)
+    set_tripwire(places, needed, judge.alarm(), judge.note)
 
 
 def _end_with_judge(judge: int) -> None:

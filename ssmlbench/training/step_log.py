@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ssmlbench.core.errors import ContractError, Diverged
+from ssmlbench.core.history_columns import LOSS, is_taken
 
 
 class StepLog:
@@ -24,10 +25,17 @@ class StepLog:
     def add(self, terms: Mapping[str, Tensor], diagnostics: Mapping[str, Tensor]) -> None:
         """Add one step's values. They stay on the device: reading them would wait for it."""
         for name, term in terms.items():
-            self._values.setdefault(f"loss_{name}", []).append(term.detach())
+            self._values.setdefault(f"{LOSS}{name}", []).append(term.detach())
         for name, value in diagnostics.items():
             if not isinstance(value, Tensor) or value.dim():
                 raise self._not_one_number(name, value)
+            if is_taken(name):
+                raise ContractError(
+                    f"self.diagnostics has {name!r}, a column of history.csv that is not the method's; "
+                    "choose another name",
+                    self._function,
+                    name,
+                )
             self._values.setdefault(name, []).append(value.detach())
 
     def means(self, steps: int) -> dict[str, float]:
@@ -39,7 +47,7 @@ class StepLog:
 
         epoch: counted from 1. means: of the epoch. weights: whether all weights are finite.
         """
-        bad = [n for n, mean in means.items() if n.startswith("loss_") and not math.isfinite(mean)]
+        bad = [n for n, mean in means.items() if n.startswith(LOSS) and not math.isfinite(mean)]
         if not bad and weights:
             return
         step, first = self._first_not_finite()
@@ -62,16 +70,16 @@ class StepLog:
         """The first step, from 1, with a term that is not finite, and the terms; (0, []) if none."""
         found: dict[int, list[str]] = {}
         for name, values in self._values.items():
-            if name.startswith("loss_"):
+            if name.startswith(LOSS):
                 finite = torch.stack(values).isfinite().tolist()
                 if not all(finite):
                     step = finite.index(False) + 1
-                    found.setdefault(step, []).append(name.removeprefix("loss_"))
+                    found.setdefault(step, []).append(name.removeprefix(LOSS))
         return (min(found), found[min(found)]) if found else (0, [])
 
     def _terms_in(self, step: int) -> int:
         """The number of terms that had at least `step` values."""
-        return sum(n.startswith("loss_") and len(v) >= step for n, v in self._values.items())
+        return sum(n.startswith(LOSS) and len(v) >= step for n, v in self._values.items())
 
     def _not_one_number(self, name: str, value: object) -> ContractError:
         """The error for a diagnostic that cannot be averaged over the steps."""

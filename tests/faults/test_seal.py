@@ -31,7 +31,7 @@ from ssmlbench.runs.kernel_lock import kernel_can_lock
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.seal import SealedPlaces
 from ssmlbench.runs.sealed_run import SealedRequest
-from tests.faults import more_cheats
+from tests.faults import meddling, more_cheats
 
 WRONG_SCORES = (
     "one NaN",
@@ -168,9 +168,9 @@ def steal_all(request: SealedRequest) -> str:
     watch._files.clear()  # a process that trains is sealed before it imports a plugin
     tried: list[str] = []
     noted: list[str] = []
-    sealed_run._seal(request, SimpleNamespace(violation=tried.append, note=noted.append))  # type: ignore[arg-type]
+    sealed_run._seal(request, SimpleNamespace(alarm=lambda: tried.append, note=noted.append))  # type: ignore[arg-type]
     found = {}
-    ways = {**cheats().STEALS, **more_cheats.WAYS}
+    ways = {**cheats().STEALS, **more_cheats.WAYS, **meddling.CHANGES}
     for name, steal in sorted(ways.items(), key=lambda item: _takes_the_watch_apart(item[0])):
         if name in FINDS_NOTHING:
             continue
@@ -209,6 +209,14 @@ def test_an_attempt_to_read_labels_is_refused_and_reported(
 ) -> None:
     assert outcomes[how]["tried"], outcomes[how]
     assert "labels are sealed" in outcomes[how]["errors"][0]
+
+
+@pytest.mark.parametrize("how", sorted(meddling.CHANGES))
+def test_an_attempt_to_change_the_tool_or_another_run_is_refused_and_reported(
+    outcomes: dict[str, dict[str, list[str]]], how: str
+) -> None:
+    assert "tried to change" in outcomes[how]["tried"][0]
+    assert "no plugin may change it" in outcomes[how]["errors"][0]
 
 
 def test_an_attempt_to_read_labels_fails_the_run_and_is_named(make: Make) -> None:
@@ -434,7 +442,7 @@ def test_the_folder_of_a_run_is_there_before_the_kernel_locks(
         sealed_run, "lock_labels", lambda *rest: there.append(folder.is_dir()) or True
     )
     monkeypatch.setattr(sealed_run, "set_tripwire", lambda *rest: None)
-    sealed_run._seal(request, SimpleNamespace(violation=None, note=None))
+    sealed_run._seal(request, SimpleNamespace(alarm=lambda: None, note=None))
     assert there == [True]
 
 

@@ -13,11 +13,10 @@ import numpy as np
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.report.series import Line, Series, named, runs_by_cell, where
 from ssmlbench.core.csv_cells import cell_text
+from ssmlbench.core.history_columns import PROGRESS
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.folder import RunFolder
 
-NOT_SHOWN = {"epoch", "phase", "steps", "lr", "seconds", "samples_per_second", "peak_memory_mb"}
-"""Columns about the run's progress, which are not drawn."""
 PSEUDO = {
     "pseudo_precision": "Precision of the pseudo-labels",
     "pseudo_recall": "Recall of the pseudo-labels",
@@ -100,7 +99,7 @@ def read_history(run: Finished) -> History | None:
         return None
     if not rows or any(b <= a for a, b in itertools.pairwise(epochs)):
         return None
-    names = [name for name in rows[0] if name and name not in NOT_SHOWN]
+    names = [name for name in rows[0] if name and name not in PROGRESS]
     return History(
         epochs, warm_up, {name: tuple(_number(row[name]) for row in rows) for name in names}
     )
