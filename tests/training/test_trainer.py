@@ -199,6 +199,21 @@ def test_the_average_warms_up_and_restarts() -> None:
     assert ema.updates == 0
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_the_average_has_the_precision_of_the_weights(kind: torch.dtype) -> None:
+    # 1e-4 a step is less than a shorter type can tell from 1
+    network = nn.Linear(1, 1, bias=False, dtype=kind)
+    nn.init.ones_(network.weight)
+    ema, expected = Ema(network, decay=0.9997), 1.0
+    for step in range(50):
+        nn.init.constant_(network.weight, 1 + 1e-4 * step)
+        ema.update()
+        decay = (1 + step) / (10 + step)
+        expected = decay * expected + (1 - decay) * (1 + 1e-4 * step)
+    assert ema.network.weight.dtype == kind
+    assert float(ema.network.weight) == pytest.approx(expected, rel=4 * torch.finfo(kind).eps)
+
+
 def test_the_average_takes_normalisation_statistics_along() -> None:
     network = nn.BatchNorm1d(2)
     ema = Ema(network, decay=0.9)
