@@ -53,8 +53,8 @@ def repeats_itself(cls: type[DatasetAdapter], split: str) -> None:
         zip(first_rows(cls, split), first_rows(cls, split), strict=False), start=1
     ):
         if not _same(*pair):
-            what = f"{split} row {number} differs when it is read a second time"
-            raise adapter_error(cls(), "rows", what)
+            problem = f"{split} row {number} differs when it is read a second time"
+            raise adapter_error(cls(), "rows", problem)
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -77,7 +77,7 @@ def verify_command(
         table.add_column(column)
     for each in compare_statistics(task.card, adapter.published):
         verdict = {None: "", True: "same", False: "differs"}[each.same]
-        table.add_row(each.what, each.published, each.here, verdict)
+        table.add_row(each.name, each.published, each.here, verdict)
     differences += differences_to_published(task.card, adapter.published)
     console.print(table)
     if adapter.published:

@@ -78,8 +78,8 @@ def summary(checkup: Checkup, seconds: float) -> str:
     found, left = checkup.findings, sum(not finding.repaired for finding in checkup.findings)
     done = "would be done" if checkup.dry_run else "done"
     megabytes = checkup.bytes / 2**20
-    told = f"{len(found) - left} repairs {done}, {left} left to do" if found else "all is well"
-    return f"checked {checkup.files:,} files, {megabytes:,.1f} MB, in {seconds:.1f} s: {told}"
+    outcome = f"{len(found) - left} repairs {done}, {left} left to do" if found else "all is well"
+    return f"checked {checkup.files:,} files, {megabytes:,.1f} MB, in {seconds:.1f} s: {outcome}"
 
 
 def _rerun(checkup: Checkup, plugins: Plugins, roots: list[Path]) -> None:

@@ -63,8 +63,8 @@ def show(
 
 
 def _print_unfinished(state: RunState, console: Console) -> None:
-    said = f"{state.method} {state.dataset} {state.regime} seed {state.seed}  ({state.hash})"
-    _line(console, said)
+    line = f"{state.method} {state.dataset} {state.regime} seed {state.seed}  ({state.hash})"
+    _line(console, line)
     _line(console, str(state.folder))
     epoch = f", epoch {state.epoch} of {state.epochs}" if state.epochs else ""
     error = f": {state.error.splitlines()[0]}" if state.error else ""

@@ -189,10 +189,10 @@ class DatasetAdapter(ABC):
         try:
             return self.hub.load(split)
         except Exception as error:  # three libraries raise a dozen kinds: it is not available
-            what = (
+            problem = (
                 f"its files are not there, and {self.hub.repository} cannot be loaded from the hub"
             )
-            raise self.missing(f"{what} ({type(error).__name__})") from error
+            raise self.missing(f"{problem} ({type(error).__name__})") from error
 
     def has(self, name: str) -> bool:
         """Whether the raw folder has a file or folder of this name."""
@@ -215,16 +215,16 @@ class DatasetAdapter(ABC):
 
     @property
     def typed_name(self) -> str:
-        """What is typed to name it."""
+        """The name to type for it."""
         return self.name
 
-    def missing(self, what: str) -> UserError:
-        """One screen: which files are missing, what to download, where to put it, the expected layout."""
+    def missing(self, problem: str) -> UserError:
+        """The error for missing files: the problem, the download, the folder for it, and its layout."""
         looked = self._source or self.folder
         data_dir = self.data_dir
         if looked is None and data_dir is not None:
             looked = data_dir / self.name
-        lines = [f"data set {self.name}: {what}" + (f" in {looked}" if looked else "")]
+        lines = [f"data set {self.name}: {problem}" + (f" in {looked}" if looked else "")]
         if looked is not None and looked.is_dir():
             packed = sorted(f.name for f in looked.iterdir() if f.name.endswith(ARCHIVES))
             if packed:

@@ -179,6 +179,6 @@ def read_values(
         try:
             values[k] = attributes[k].number(text)
         except ValueError:
-            what = "a missing value" if text == MISSING else f"{text[:20]!r}"
-            return f"attribute {attributes[k].name!r}: {what} is not a value of it"
+            value = "a missing value" if text == MISSING else f"{text[:20]!r}"
+            return f"attribute {attributes[k].name!r}: {value} is not a value of it"
     return values

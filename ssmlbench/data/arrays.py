@@ -108,7 +108,7 @@ class ArrayFiles(UserFiles):
 def read_npz(file: Path) -> dict[str, NDArray[Any]]:
     """The arrays of an .npz file by name; a sparse matrix of scipy's has the name of the file."""
     check_plain(file)
-    with _told(file), np.load(file, allow_pickle=False) as arrays:
+    with _errors_in_one_line(file), np.load(file, allow_pickle=False) as arrays:
         if not {"format", "shape", "data"} <= set(arrays.files):
             return {name: arrays[name] for name in arrays.files}
         rows, columns = (int(size) for size in arrays["shape"])
@@ -120,7 +120,7 @@ def read_npz(file: Path) -> dict[str, NDArray[Any]]:
         )
     from scipy.sparse import load_npz
 
-    with _told(file):
+    with _errors_in_one_line(file):
         dense: NDArray[Any] = load_npz(file).toarray()
     return {file.stem: dense}
 
@@ -147,7 +147,7 @@ def read_folder(folder: Path) -> dict[str, NDArray[Any]]:
 def read_npy(file: Path) -> NDArray[Any]:
     """The array of an .npy file, which is not read into memory."""
     check_plain(file)
-    with _told(file):
+    with _errors_in_one_line(file):
         array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
         if not isinstance(array, np.ndarray):  # another format under this name
             raise ValueError("not an array")
@@ -155,7 +155,7 @@ def read_npy(file: Path) -> NDArray[Any]:
 
 
 @contextmanager
-def _told(file: Path) -> Iterator[None]:
+def _errors_in_one_line(file: Path) -> Iterator[None]:
     """Turn what NumPy raises for a damaged file into one line."""
     try:
         yield

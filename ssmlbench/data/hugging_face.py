@@ -62,7 +62,7 @@ class SplitTable(Table):
         names = [name for name in self.columns if columns is None or name in columns]
         chosen = self.data.select_columns(names).with_format("arrow")
         number = 0
-        with told(self.file):
+        with load_errors_in_one_line(self.file):
             _check_buffers(self.data)
             for batch in chosen.iter(batch_size=BATCH):
                 for record in batch.to_pylist():
@@ -135,7 +135,7 @@ def saved_tables(folder: Path) -> list[Table]:
 def _load_saved(folder: Path) -> Any:
     import datasets
 
-    with told(folder):
+    with load_errors_in_one_line(folder):
         return datasets.load_from_disk(str(folder))
 
 
@@ -222,7 +222,7 @@ def load_folder(folder: Path, config: str) -> Any:
     """The splits of a folder that is laid out as a repository on the hub."""
     import datasets
 
-    with told(folder):
+    with load_errors_in_one_line(folder):
         datasets.disable_progress_bars()
         try:
             return datasets.load_dataset(
@@ -233,7 +233,7 @@ def load_folder(folder: Path, config: str) -> Any:
 
 
 @contextmanager
-def told(folder: Path) -> Iterator[None]:
+def load_errors_in_one_line(folder: Path) -> Iterator[None]:
     """Turn what the library raises for a damaged or unknown folder into one line."""
     try:
         yield

@@ -30,13 +30,13 @@ def as_stored(content: bytes) -> tuple[bytes, str]:
     from PIL import Image, ImageOps
 
     with Image.open(io.BytesIO(content)) as image:
-        what = conversion(image)
-        if not what:
+        converted = conversion(image)
+        if not converted:
             image.draft(image.mode, (CHECKED_PIXELS, CHECKED_PIXELS))
             image.load()  # a header alone does not show a file that was cut off
             return content, ""
         image.load()
-        return png(ImageOps.exif_transpose(eight_bit(image))), what
+        return png(ImageOps.exif_transpose(eight_bit(image))), converted
 
 
 def conversion(image: Image) -> str:

@@ -184,8 +184,8 @@ def _write_task(
     for split, count in counts.items():
         if not count.rows:
             left = f" (bad rows left out: {sum(problems.counts.values()):,})"
-            what = f"its {split} split has no rows{left if problems.counts else ''}"
-            raise adapter_error(adapter, "rows", what)
+            problem = f"its {split} split has no rows{left if problems.counts else ''}"
+            raise adapter_error(adapter, "rows", problem)
     return Card(
         name=adapter.name,
         kind=adapter.kind,

@@ -15,13 +15,13 @@ MEAN_TOLERANCE = 0.01
 class Statistic:
     """One statistic of a data set, here and as published."""
 
-    what: str
+    name: str
     published: str
     here: str
     same: bool | None  # None where nothing was published
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.here} here, {self.published} published"
+        return f"{self.name}: {self.here} here, {self.published} published"
 
 
 def compare_statistics(card: Card, published: PublishedStatistics | None) -> list[Statistic]:
@@ -34,10 +34,10 @@ def compare_statistics(card: Card, published: PublishedStatistics | None) -> lis
     lines = []
     for field, value in here.items():
         stated = getattr(published, field, None)
-        what = field if field == "labels" else f"{field} rows"
+        name = field if field == "labels" else f"{field} rows"
         same = None if stated is None else stated == value
         shown = "not found" if stated is None else f"{stated:,}"
-        lines.append(Statistic(what, shown, f"{value:,}", same))
+        lines.append(Statistic(name, shown, f"{value:,}", same))
     mean, stated = card.mean_labels(), getattr(published, "mean_labels", None)
     same = None if stated is None else abs(stated - mean) <= MEAN_TOLERANCE
     shown = "not found" if stated is None else f"{stated:.2f}"

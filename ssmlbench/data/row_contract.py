@@ -42,8 +42,8 @@ def sound_label_names(adapter: DatasetAdapter) -> list[str]:
         check_label(name, f"{_place(adapter, 'label_names')}data set {adapter.name}")
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice or not names:
-        what = f"label {twice[0]!r} comes twice" if twice else "there are no labels"
-        raise adapter_error(adapter, "label_names", what)
+        problem = f"label {twice[0]!r} comes twice" if twice else "there are no labels"
+        raise adapter_error(adapter, "label_names", problem)
     return list(names)
 
 
@@ -53,9 +53,9 @@ def sound_rows(adapter: DatasetAdapter, split: str, labels: int) -> Iterator[Row
     try:
         rows = adapter.rows(split)
         if isinstance(rows, str) or not isinstance(rows, Iterable):
-            what = "nothing" if rows is None else _shown(rows)
+            returned = "nothing" if rows is None else _shown(rows)
             raise adapter_error(
-                adapter, "rows", f"rows returned {what}; expected `yield Row(input, labels)`"
+                adapter, "rows", f"rows returned {returned}; expected `yield Row(input, labels)`"
             )
         for number, row in enumerate(rows, start=1):
             if not isinstance(row, BadRow) and (fault := _fault(row, adapter.kind, labels)):

@@ -51,9 +51,9 @@ def data_class(address: DataAddress | Path) -> type[UserFiles]:
     ending = file_ending(path)
     if ending == ".arff" or (ending in READERS and path.exists()):
         return READERS[ending].at(path, options)
-    what = "cannot be read" if path.is_file() else "no such folder"
+    problem = "cannot be read" if path.is_file() else "no such folder"
     raise UserError(
-        f"data set {path}: {what}; expected one with train and test files, a file that ends "
+        f"data set {path}: {problem}; expected one with train and test files, a file that ends "
         f"with {', '.join(READERS)}, or {HUB}owner/name{unread_hint(path) if path.is_file() else ''}"
     )
 

@@ -76,7 +76,7 @@ def test_verify_says_what_differs_from_the_published_numbers(
     adapter = made(layout, raw / LAYOUTS[layout][0])
     if layout not in ("aapd-tsv", "awa2", "coco2014"):  # one a kind through a process of its own
         found = compare_statistics(prepare(adapter).card, adapter.published)
-        assert {each.what: each.same for each in found}["train rows"] is False
+        assert {each.name: each.same for each in found}["train rows"] is False
         return
     done = ssmlbench("data", "verify", adapter.name, "--data-dir", raw)
     assert done.returncode == 1, done.stderr

@@ -23,8 +23,8 @@ KINDS = ("vector", "image")
 
 def check_on_device(cls: type[Method], subject: Subject, epochs: int = 3) -> str:
     """Compare runs of a method on toy vectors and images with the CPU's, and with themselves."""
-    said = [f"{kind}s: {_compared(cls, kind, subject, epochs)}" for kind in KINDS]
-    return "; ".join(said)
+    results = [f"{kind}s: {_compared(cls, kind, subject, epochs)}" for kind in KINDS]
+    return "; ".join(results)
 
 
 def _compared(cls: type[Method], kind: str, subject: Subject, epochs: int) -> str:

@@ -108,12 +108,12 @@ def measure(
         with steps_watched(trainer, subject.waits) as waited:
             trainer.train_epoch(0)
         speed = _speed(trainer, work, rows)
-    told = [speed.text("texts" if work.is_text else "images"), precision, f"batch {work.batch}"]
+    facts = [speed.text("texts" if work.is_text else "images"), precision, f"batch {work.batch}"]
     if trainer.model.encoding.micro_batch is not None:
-        told.append(f"{trainer.model.encoding.micro_batch} rows at a time after out-of-memory")
+        facts.append(f"{trainer.model.encoding.micro_batch} rows at a time after out-of-memory")
     if waited:
-        raise Differs(f"a step waits for the device at {', '.join(waited[:3])}; {', '.join(told)}")
-    return ", ".join(told)
+        raise Differs(f"a step waits for the device at {', '.join(waited[:3])}; {', '.join(facts)}")
+    return ", ".join(facts)
 
 
 def _trainer(
