@@ -143,19 +143,19 @@ class CodeReader:
 
     # ------------------------------------------------------------------ resolving names
 
-    def written(self, source: Source, name: str, chain: Sequence[str]) -> Target | None:
+    def resolve_name(self, source: Source, name: str, chain: Sequence[str]) -> Target | None:
         """The target of `name.chain` in the code of a module."""
         if name in source.definitions:
-            return self._found(source, name, chain)
+            return self._target(source, name, chain)
         if name in source.imports:
-            return self.absolute(".".join([source.imports[name], *chain]))
+            return self.resolve_dotted(".".join([source.imports[name], *chain]))
         for module in source.stars:
             followed = self._module(module)
-            if followed is not None and (found := self.written(followed, name, chain)):
+            if followed is not None and (found := self.resolve_name(followed, name, chain)):
                 return found
         return None
 
-    def absolute(self, dotted: str) -> Target:
+    def resolve_dotted(self, dotted: str) -> Target:
         """The target of a full dotted name: a definition that is followed, or else a text."""
         parts = dotted.split(".")
         if parts[0] == "ssmlbench" and (public := self._public(parts)):
@@ -164,7 +164,7 @@ class CodeReader:
             source = self._module(".".join(parts[:length]))
             if source is None:
                 continue
-            found = self.written(source, parts[length], parts[length + 1 :])
+            found = self.resolve_name(source, parts[length], parts[length + 1 :])
             if found is not None:
                 return found
         return Target(f"ssmlbench {parts[-1]}" if parts[0] == "ssmlbench" else f"import {dotted}")
@@ -173,9 +173,9 @@ class CodeReader:
         """The definition in the kit of a name of ssmlbench.api, or of ssmlbench itself."""
         at = 2 if parts[1:2] == ["api"] else 1
         homes = self.homes().get(parts[at], ()) if len(parts) > at else ()
-        return self._found(homes[0], parts[at], parts[at + 1 :]) if homes else None
+        return self._target(homes[0], parts[at], parts[at + 1 :]) if homes else None
 
-    def _found(self, source: Source, name: str, chain: Sequence[str]) -> Target:
+    def _target(self, source: Source, name: str, chain: Sequence[str]) -> Target:
         """A definition; of a class's own member, that member."""
         nodes = [s for s in source.definitions[name] if isinstance(s, ast.ClassDef)]
         if chain and nodes:
@@ -183,7 +183,7 @@ class CodeReader:
                 return Target(".".join(["", name, *chain]), source, f"{name}.{chain[0]}")
             for base in nodes[-1].bases:
                 if isinstance(base, ast.Name):
-                    found = self.written(source, base.id, chain)
+                    found = self.resolve_name(source, base.id, chain)
                     if found is not None and found.source is not None:
                         return found
         return Target(".".join(["", name, *chain]), source, name)
@@ -281,7 +281,7 @@ class Reach:
         for depth, (source, node) in enumerate(self.lineage):
             header = self.reader.header(source, node)
             headers.append(header.text)
-            self._note(header, depth)
+            self._follow(header, depth)
         visited: set[tuple[str, int]] = set()
         while self.pending:
             wanted = self.pending.pop()
@@ -300,14 +300,14 @@ class Reach:
             if name in self.tables[depth]:
                 code = self.reader.code(source, self.tables[depth][name])
                 self.found.setdefault(name, {})[depth] = code.text
-                self._note(code, depth)
+                self._follow(code, depth)
                 return
         for source, node in self.contract:
             if name in self.reader.members(node):
                 code = self.reader.code(source, self.reader.members(node)[name])
                 self.pending += [(attribute, 0) for attribute in code.attributes]
 
-    def _note(self, code: Code, depth: int) -> None:
+    def _follow(self, code: Code, depth: int) -> None:
         self.pending += [(name, 0) for name in code.attributes]
         self.pending += [(name, depth + 1) for name in code.inherited]
         if code.by_name:
@@ -315,7 +315,7 @@ class Reach:
         for used in code.uses - self.definitions.keys():
             found = self.reader.definition(*used)
             self.definitions[used] = found.text
-            self._note(found, len(self.lineage))
+            self._follow(found, len(self.lineage))
 
 
 def _stamp(file: Path) -> tuple[int, int]:

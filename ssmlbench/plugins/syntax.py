@@ -76,10 +76,10 @@ class Target:
 class Resolver(Protocol):
     """Resolves a name."""
 
-    def written(self, source: Source, name: str, chain: Sequence[str]) -> Target | None:
+    def resolve_name(self, source: Source, name: str, chain: Sequence[str]) -> Target | None:
         """The target of `name.chain` in a module; None for builtins and unbound names."""
 
-    def absolute(self, dotted: str) -> Target:
+    def resolve_dotted(self, dotted: str) -> Target:
         """The target of a full dotted name."""
 
 
@@ -230,9 +230,9 @@ class Writer:
         self.by_name |= not READS_BY_NAME.isdisjoint(chain)
         if isinstance(root, ast.Name) and scope.get(root.id) != "":
             if imported := scope.get(root.id):
-                found: Target | None = self.resolver.absolute(".".join([imported, *chain]))
+                found: Target | None = self.resolver.resolve_dotted(".".join([imported, *chain]))
             else:
-                found = self.resolver.written(self.source, root.id, chain)
+                found = self.resolver.resolve_name(self.source, root.id, chain)
             if found is not None:
                 self.attributes |= set(chain)
                 if found.source is not None:
