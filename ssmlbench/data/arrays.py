@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, Kind, Row
+from ssmlbench.data.label_cells import never_zero
 from ssmlbench.data.records import check_plain
 from ssmlbench.data.table_source import PART_OF, read_names
 from ssmlbench.data.user_files import BACKBONES, PARTS, UserFiles
@@ -58,6 +59,9 @@ class ArrayFiles(UserFiles):
         names = given or read_names(folder) or [str(k) for k in range(labels)]
         if len(names) != labels:
             raise UserError(f"data set {home}: {len(names)} names for {labels} columns of y")
+        y = arrays["y", "train"]
+        if not options.empty_labels and (y == -1).any() and not (y == 0).any():
+            raise never_zero(str(home))
         kind = kind_of(home, arrays["x", "train"])
         return cls.named(
             home,
@@ -96,6 +100,8 @@ class ArrayFiles(UserFiles):
                 yield Row(value, None, id_, where)
                 continue
             row = np.asarray(labels[n]).astype(np.float64)
+            if self.options.empty_labels == "none":
+                row[row == -1] = 0
             unknown = np.isnan(row) | (row == -1)
             if not (unknown | (row == 0) | (row == 1)).all():
                 strange = row[~(unknown | (row == 0) | (row == 1))][0]

@@ -32,6 +32,19 @@ NOT_SAID = ("", "nan", "<na>", "-1", "-1.0")
 """Cells, in lower case, that may mean that no label applies, or that the labels are not known."""
 
 
+def is_minus_one(value: Any) -> bool:
+    """Whether a 0/1 cell is -1."""
+    return str(value).strip() in ("-1", "-1.0")
+
+
+def never_zero(name: str) -> UserError:
+    """The error for labels of 1 and -1 alone: -1 may mean "no" or "not known"."""
+    return UserError(
+        f"data set {name}: its labels are 1 and -1, and never 0; does -1 mean that a label does not "
+        "apply, or that it is not known? type --empty-labels none or --empty-labels unknown"
+    )
+
+
 def flag(value: Any) -> int | BadRow | None:
     """The value of a 0/1 cell: 1, 0, or None if it is unknown."""
     text = str(value).strip().lower()

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.data.adapter import BadRow, Row
 from ssmlbench.data.columns import Roles
-from ssmlbench.data.label_cells import as_list, flag, label_values, meaning_of_empty
+from ssmlbench.data.label_cells import as_list, flag, is_minus_one, label_values, meaning_of_empty
 from ssmlbench.data.media import MediaFinder, read_text
 from ssmlbench.data.records import TableRecord
 
@@ -44,6 +44,7 @@ class RowReader:
         self.known_columns = {*columns, *roles.optional}
         self.finder = MediaFinder(folder, options.allow_outside)
         self._named = set[int]()  # hashes of the paths so far
+        self._minus_one = self._zero = False  # whether a 0/1 cell had it
 
     def row(
         self, record: TableRecord, part: str, where: str, near: Path | None = None
@@ -76,7 +77,7 @@ class RowReader:
         if self.roles.flags:
             return self._flags(record)
         if self.multi_hot and (cells := as_list(record.get(self.roles.labels))) is not None:
-            return positions_of(dict(enumerate(cells)))
+            return self._positions(dict(enumerate(cells)))
         values = listed_labels(record, self.roles.labels, self.options, where)
         if isinstance(values, BadRow):
             return values
@@ -102,7 +103,23 @@ class RowReader:
         absent = [name for name in self.roles.flags if name not in record]
         if absent:
             return BadRow("", f"column {absent[0]} is missing")
-        return positions_of({name: record[name] for name in self.roles.flags})
+        return self._positions({name: record[name] for name in self.roles.flags})
+
+    def _positions(
+        self, cells: Mapping[Any, Any]
+    ) -> tuple[tuple[int, ...], tuple[int, ...]] | BadRow:
+        if self.options.empty_labels == "none":
+            return positions_of({k: 0 if is_minus_one(v) else v for k, v in cells.items()})
+        found = positions_of(cells)
+        if not self._zero and not isinstance(found, BadRow):
+            self._zero = sum(map(len, found)) < len(cells)
+            self._minus_one = self._minus_one or any(map(is_minus_one, cells.values()))
+        return found
+
+    @property
+    def asks_for_minus_one(self) -> bool:
+        """Whether 0/1 cells had -1 and never 0, and the user has not said what that means."""
+        return self._minus_one and not self._zero and not self.options.empty_labels
 
     def _path(self, record: TableRecord) -> str:
         """The path of an input that is a file, as its id; empty if it came before."""

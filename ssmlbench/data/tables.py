@@ -13,8 +13,14 @@ from typing import Any, ClassVar
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, InputColumns, Row
-from ssmlbench.data.columns import Roles, check_columns, choose_roles, unused_numbers
-from ssmlbench.data.label_cells import multi_hot_width
+from ssmlbench.data.columns import (
+    Roles,
+    check_columns,
+    choose_roles,
+    first_values,
+    unused_numbers,
+)
+from ssmlbench.data.label_cells import multi_hot_width, never_zero
 from ssmlbench.data.media import MediaFinder, file_row, media_files
 from ssmlbench.data.records import TableRecord
 from ssmlbench.data.table_rows import RowReader, listed_labels
@@ -123,6 +129,7 @@ class TableFiles(UserFiles):
         if not self.source.single:
             return tuple(part for part in PARTS if self.source.tables(part))
         if not self.roles.split:
+            self._check_other_columns()
             return ("train",)
         records = (
             r for t in self.source.tables("train") for _, r in t.records((self.roles.split,))
@@ -131,6 +138,19 @@ class TableFiles(UserFiles):
         if "train" not in found:
             raise UserError(f"{self.home}: no row has `train` in its column {self.roles.split!r}")
         return tuple(part for part in PARTS if part in found)
+
+    def _check_other_columns(self) -> None:
+        """Raise a UserError if a column that is not used says which rows are for training or tests."""
+        roles, table = self.roles, self.source.first
+        used = {*roles.inputs, *roles.flags, roles.labels, roles.id, roles.translation}
+        for column, value in first_values(
+            table, [c for c in table.columns if c not in used]
+        ).items():
+            if str(value).strip().lower() in PART_OF:
+                raise UserError(
+                    f"{table.file}: column {column!r} says {str(value)!r}; type --split-column {column!r} "
+                    "if it tells training rows from test rows, or rename it if it does not"
+                )
 
     def _part_of(self, record: TableRecord) -> str | None:
         """Return the part that the split column names; None if it names none."""
@@ -260,6 +280,8 @@ class TableFiles(UserFiles):
                 yield BadRow(where, record.reason)
             else:
                 yield reader.row(record, part, where, near)
+        if part == "train" and reader.asks_for_minus_one:
+            raise never_zero(self.name)
         for file in self._loose if part == "unlabelled" else ():
             path = file.relative_to(self.home).as_posix()
             yield file_row(reader.finder, path, self.roles.kind, None)

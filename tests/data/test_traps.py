@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from ssmlbench.core.data_options import DataAddress, DataOptions
+from ssmlbench.core.errors import UserError
 from ssmlbench.data import Task, prepare
 from ssmlbench.data.label_lists import LabelCounts
 from ssmlbench.data.traps import label_notes, look_alikes
@@ -69,8 +71,8 @@ def test_ids_that_start_again_are_told_and_are_no_error(tmp_path: Path) -> None:
     assert any("ids start again in each split: 2 ids" in note for note in notes)
 
 
-def test_minus_one_for_no_is_suspected(tmp_path: Path) -> None:
-    put(tmp_path / "d/train.csv", "text,a,b\nx,1,-1\ny,-1,1\n")
+def test_labels_that_are_positive_or_unknown_are_told(tmp_path: Path) -> None:
+    put(tmp_path / "d/train.csv", "text,a,b\nx,1,\ny,,1\n")
     assert any("if they mean no, write 0" in note for note in read(tmp_path / "d").card.notes)
 
 
@@ -151,3 +153,35 @@ def test_the_names_in_an_array_file_of_scikit_learns_words_are_labels(tmp_path: 
     card = prepare(data_class(tmp_path / "toy.npz")()).card
     assert card.label_names == ["x", "y"]
     assert card.positives["train"] == [2, 2]
+
+
+@pytest.mark.parametrize("form", ["columns", "lists", "arrays"])
+def test_labels_of_one_and_minus_one_are_asked_about(form: str, tmp_path: Path) -> None:
+    truth = np.array([[1, -1, -1], [-1, 1, 1], [1, 1, -1]])
+    folder = tmp_path / "d"
+    folder.mkdir()
+    table = pd.DataFrame({"text": ["first words", "other words", "more of them"]})
+    if form == "columns":
+        table = table.assign(**{name: truth[:, k] for k, name in enumerate("abc")})
+        # The first cell of each column says whether it is one of labels.
+        table.iloc[[1, 0, 2]].to_csv(folder / "train.csv", index=False)
+        truth = truth[[1, 0, 2]]
+    elif form == "lists":
+        table.assign(labels=list(truth)).to_parquet(folder / "train.parquet")
+    else:
+        np.savez(folder / "train.npz", X=np.eye(3), Y=truth)
+    options = {"label_column": "a,b,c"} if form == "columns" else {}
+    with pytest.raises(UserError, match=r"1 and -1, and never 0.*--empty-labels none or"):
+        read(folder, **options)
+    for meaning, other in (("none", 0), ("unknown", -1)):
+        task = read(folder, empty_labels=meaning, **options)
+        assert task.truth("train").tolist() == np.where(truth == 1, 1, other).tolist()
+
+
+@pytest.mark.parametrize("column", ["Split", "subset"])
+def test_a_column_that_names_the_test_rows_is_not_passed_over(column: str, tmp_path: Path) -> None:
+    file = tmp_path / "all.csv"
+    put(file, f"text,labels,{column}\nx one,a,Train\ny two,b,Train\nz three,a;b,Test\n")
+    with pytest.raises(UserError, match=f"column '{column}' says 'Train'; type --split-column"):
+        read(file)
+    assert read(file, split_column=column).card.rows == {"train": 2, "test": 1}
