@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ def lanes(
     """
     from ssmlbench.runs.train import on_fixed_features
 
+    if context.gpus > 1 and any(on_fixed_features(spec, plugins) for spec in specs):
+        raise UserError("--gpus: heads on fixed features train on one device; leave it out")
     heads: list[RunSpec] = []
     if context.device == "auto" and machine.heads_on_cores and jobs_per_gpu is None:
         heads = [spec for spec in specs if on_fixed_features(spec, plugins)]

@@ -128,6 +128,10 @@ def _freeze(
             f"method {method.name} is an estimator, which learns from fixed features; add --freeze, or "
             "take a data set of vectors"
         )
+    if typed.get("compile") and (freeze or encoder is Vector):
+        raise UserError(
+            "--compile: heads on fixed features have no encoder to compile; leave it out"
+        )
     if freeze:
         typed.setdefault("strong_views", STRONG_VIEWS)
     for name in ("strong_views", "mixed_draws"):

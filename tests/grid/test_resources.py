@@ -72,6 +72,23 @@ def test_without_a_gpu_nothing_is_divided() -> None:
     assert shares(Machine("cpu", 4, 0), []) == [("auto", None, 1, 0)]
 
 
+@pytest.mark.parametrize("heads", [0, 1])
+def test_several_gpus_for_heads_are_refused_before_a_run_starts(heads: int) -> None:
+    context, machine = RunContext(Path("unused"), "auto", gpus=2), Machine("cuda", 16, 2)
+    if not heads:
+        assert lanes(machine, specs(0, 1), PLUGINS, context)
+        return
+    with pytest.raises(UserError, match="--gpus: heads on fixed features train on one device"):
+        lanes(machine, specs(heads, 1), PLUGINS, context)
+
+
+def test_there_is_nothing_to_compile_for_a_head_on_fixed_features() -> None:
+    base: dict[str, Any] = {"method": "bce", "dataset": "multidigits", "pi": 0.1, "compile": True}
+    assert resolve(PLUGINS, {}, **base).compile
+    with pytest.raises(UserError, match="--compile: heads on fixed features have no encoder"):
+        resolve(PLUGINS, {}, **base, freeze=True)
+
+
 def test_each_run_sees_one_gpu_of_those_there_are() -> None:
     two = Machine("cuda", 8, 2)
     assert [two.gpu(slot, None) for slot in range(3)] == ["0", "1", "0"]

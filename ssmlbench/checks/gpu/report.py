@@ -136,7 +136,8 @@ class GpuReport:
     def _about_speed(self) -> str:
         text = (
             "Random weights and inputs, the trainer's own epochs. Idle: the share of a step that goes away "
-            "when its batch is on the device already. A step that waits for the device differs."
+            "when its batch is on the device already. The state is `differs` where a step waits for the "
+            "device."
         )
         small = " Small sizes, as there is no GPU." if self.subject.device.type != "cuda" else ""
         return text + small
