@@ -18,6 +18,7 @@ from statsmodels.stats.power import TTestPower
 from typer.testing import CliRunner
 
 from ssmlbench.boards.analyses.budget import rows_needed
+from ssmlbench.boards.analyses.differences import detectable, seeds_needed
 from ssmlbench.boards.analyses.drawing import finish, panels, save
 from ssmlbench.boards.analyses.labels import (
     class_accuracies,
@@ -28,7 +29,6 @@ from ssmlbench.boards.analyses.labels import (
     vca,
 )
 from ssmlbench.boards.analyses.output import findings_csv, write_findings
-from ssmlbench.boards.analyses.pair import detectable, seeds_needed
 from ssmlbench.boards.analyses.pseudo_labels import calibration_error, quality
 from ssmlbench.boards.analyses.scores import (
     distances,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ssmlbench.boards.analyses.contract import (
     Analysis,
@@ -20,12 +20,19 @@ from ssmlbench.boards.analyses.contract import (
     table,
     with_scores,
 )
+from ssmlbench.boards.analyses.differences import (
+    LabelDifferences,
+    MetricDifference,
+    label_differences,
+    metric_difference,
+)
 from ssmlbench.boards.analyses.drawing import finish, panels
 from ssmlbench.boards.bootstrap import bootstrap
 from ssmlbench.boards.query import Query
+from ssmlbench.boards.render.document import TableSection
 from ssmlbench.boards.report.style import HUES, INK
 from ssmlbench.core.errors import UserError
-from ssmlbench.protocol.metrics import METRICS, average_precision
+from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.scores import StoredScores
 
@@ -33,8 +40,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LEVEL, POWER = 0.05, 0.8
-MOST_SEEDS, MOST_LABELS = 10_000, 60
+MOST_LABELS = 60
 
 Pairs = Mapping[str, Sequence[Finished]]
 """Row → its runs, by seed."""
@@ -74,44 +80,6 @@ class PairAnalysis(Analysis):
         return found
 
 
-def seeds_needed(difference: float, deviation: float) -> int | None:
-    """Seeds for a paired t test to see a difference with 80 % power at 0.05; None: more than MOST_SEEDS."""
-    if difference == 0:
-        return None
-    seeds = np.arange(2, MOST_SEEDS + 1)
-    enough = np.flatnonzero(detectable(seeds, deviation) <= abs(difference))
-    return int(seeds[enough[0]]) if len(enough) else None
-
-
-def detectable(seeds: ArrayLike, deviation: float) -> NDArray[np.float64]:
-    """The smallest mean difference that a paired t test sees with 80 % power at 0.05.
-
-    (t_{1 − 0.05/2} + t_{0.8}) · s / √n with n − 1 degrees of freedom.
-    """
-    from scipy.stats import t
-
-    count = np.asarray(seeds, dtype=np.float64)
-    quantiles = t.ppf(1 - LEVEL / 2, count - 1) + t.ppf(POWER, count - 1)
-    return np.asarray(quantiles * deviation / np.sqrt(count))
-
-
-def label_wins(
-    a: Sequence[StoredScores], b: Sequence[StoredScores]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean difference a − b of each label's average precision over common seeds, and its deviation."""
-    differences = np.stack(
-        [
-            np.asarray(average_precision(one.scores, one.truth))
-            - np.asarray(average_precision(two.scores, two.truth))
-            for one, two in zip(a, b, strict=True)
-        ]
-    )
-    deviation = (
-        differences.std(axis=0, ddof=1) if len(differences) > 1 else np.zeros(differences.shape[1])
-    )
-    return differences.mean(axis=0), deviation
-
-
 def _common_runs(cell: RunCell, a: str, b: str) -> tuple[Pairs, dict[str, list[StoredScores]]]:
     """The runs of both rows with the seeds that both have, and their scores of the same test rows."""
     runs = {name: {run.spec.seed: run for run in cell.rows[name]} for name in (a, b)}
@@ -140,64 +108,64 @@ def _common_runs(cell: RunCell, a: str, b: str) -> tuple[Pairs, dict[str, list[S
 
 
 def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Findings:
-    kept, stored = _common_runs(cell, a, b)
-    seeds = [run.spec.seed for run in kept[a]]
-    every = [*stored[a], *stored[b]]
-    old = any(one.lacking(query.decision) for one in every)
+    runs, stored = _common_runs(cell, a, b)
+    metrics = _judged_metrics([*stored[a], *stored[b]], query)
+    intervals = bootstrap(
+        stored[a], metrics, query.decision, query.convention, draws, baseline=stored[b]
+    )
+    by_metric = [metric_difference(key, runs[a], runs[b], query, intervals[key]) for key in metrics]
+    names = label_names(cell, stored[a][0].truth.shape[1])
+    by_label = label_differences(names, stored[a], stored[b])
+    return Findings(
+        f"pair {a} {b}",
+        cell.where,
+        _table(cell.where, a, b, by_metric, by_label, query, draws),
+        [*({"kind": "metric", **asdict(one)} for one in by_metric), *_label_records(by_label)],
+        lambda: _figure(cell.where, a, b, by_metric, by_label),
+        f"{a} against {b}.",
+    )
+
+
+def _judged_metrics(stored: Sequence[StoredScores], query: Query) -> list[str]:
+    """The metrics that are asked for and that the stored scores of all runs give."""
+    old = any(one.lacking(query.decision) for one in stored)
     metrics = [k for k in query.metrics if k in METRICS and not (old and METRICS[k].uses_decision)]
     if not metrics:
         raise UserError(
             f"analyse pair: the runs are older than --decision {query.decision}; type --decision threshold"
         )
-    intervals = bootstrap(
-        stored[a], metrics, query.decision, query.convention, draws, baseline=stored[b]
-    )
-    records: list[dict[str, Any]] = []
-    body = []
-    for key in metrics:
-        values = [
-            np.asarray([query.value(run, key) for run in kept[name]], dtype=float)
-            for name in (a, b)
-        ]
-        apart = values[0] - values[1]
-        deviation = float(apart.std(ddof=1)) if len(seeds) > 1 else math.nan
-        mean, (low, high) = float(apart.mean()), intervals[key]
-        wanted = seeds_needed(mean, deviation) if len(seeds) > 1 else None
-        least = float(detectable(len(seeds), deviation)) if len(seeds) > 1 else math.nan
-        facts = {
-            "kind": "metric",
-            "metric": key,
-            "a": float(values[0].mean()),
-            "b": float(values[1].mean()),
+    return metrics
+
+
+def _label_records(by_label: LabelDifferences) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": "label",
+            "label": name,
+            "difference": mean,
+            "std_over_seeds": deviation,
+            "seeds": by_label.seeds,
         }
-        records.append(
-            {
-                **facts,
-                "difference": mean,
-                "low": low,
-                "high": high,
-                "std_over_seeds": deviation,
-                "seeds": len(seeds),
-                "minimum_detectable": least,
-                "seeds_needed": wanted,
-            }
+        for name, mean, deviation in zip(
+            by_label.names, by_label.mean, by_label.deviation, strict=True
         )
-        side = a if low > 0 else b if high < 0 else "–"
-        if side != "–" and not METRICS[key].higher_is_better:
-            side = b if side == a else a
-        interval = "" if math.isnan(low) else f" [{low:+.4f}, {high:+.4f}]"
-        numbers = [f"{facts['a']:.4f}", f"{facts['b']:.4f}", f"{mean:+.4f}{interval}"]
-        shown = "–" if math.isnan(least) else f"{least:.4f}"
-        body.append([METRICS[key].title, *numbers, side, shown, wanted or "–"])
-    mean_by_label, deviation_by_label = label_wins(stored[a], stored[b])
-    names = label_names(cell, len(mean_by_label))
-    for k, name in enumerate(names):
-        facts = {"kind": "label", "label": name, "difference": mean_by_label[k]}
-        records.append({**facts, "std_over_seeds": deviation_by_label[k], "seeds": len(seeds)})
-    defined = mean_by_label[np.isfinite(mean_by_label)]
+    ]
+
+
+def _table(
+    where: str,
+    a: str,
+    b: str,
+    by_metric: Sequence[MetricDifference],
+    by_label: LabelDifferences,
+    query: Query,
+    draws: int,
+) -> TableSection:
+    defined = by_label.mean[np.isfinite(by_label.mean)]
     wins, losses = int((defined > 0).sum()), int((defined < 0).sum())
-    section = table(
-        f"{cell.where} · {a} against {b}",
+    seeds = by_label.seeds
+    return table(
+        f"{where} · {a} against {b}",
         [
             "metric",
             a,
@@ -207,8 +175,8 @@ def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Finding
             "detectable",
             "seeds needed",
         ],
-        body,
-        f"{len(seeds)} common seed{'s' * (len(seeds) != 1)}; both on the same resampled test rows, "
+        [_metric_row(one, a, b) for one in by_metric],
+        f"{seeds} common seed{'s' * (seeds != 1)}; both on the same resampled test rows, "
         f"{draws} draws; label sets by "
         f"{query.decision}.",
         f"Average precision of labels: {a} is ahead on {wins}, {b} on {losses} of {len(defined)}.",
@@ -217,42 +185,75 @@ def _of_cell(cell: RunCell, a: str, b: str, query: Query, draws: int) -> Finding
         "not over training seeds.",
     )
 
-    def draw() -> Figure:
-        order = np.argsort(-np.nan_to_num(mean_by_label), kind="stable")
-        order = order[np.isfinite(mean_by_label[order])]
-        shown = order if len(order) <= MOST_LABELS else np.concatenate([order[:30], order[-30:]])
-        some = "" if len(shown) == len(order) else f", {len(shown)} of {len(order)} labels"
-        heights = [40 + 17 * len(metrics), max(110, 40 + 9.5 * len(shown))]
-        figure, axes = panels(2, height=sum(heights) / 2 + 20, ratios=heights)
-        of_metrics = [record for record in records if record["kind"] == "metric"]
-        bars = [(r["difference"], r["low"], r["high"]) for r in of_metrics]
-        measured = [METRICS[record["metric"]] for record in of_metrics]
-        ahead = [(bar[0] >= 0) == m.higher_is_better for bar, m in zip(bars, measured, strict=True)]
-        titles = [m.title if m.higher_is_better else f"{m.title} ↓" for m in measured]
-        _differences(axes[0], bars, ahead, titles)
-        finish(
-            axes[0],
-            f"{a} − {b} per metric, {cell.where}",
-            f"difference (↓: lower is better)\n(filled: {a} ahead; bar: 95 % over test rows)",
-            "",
-            named_rows=True,
-        )
-        bars = [
-            (m, m - d, m + d)
-            for m, d in zip(mean_by_label[shown], deviation_by_label[shown], strict=True)
-        ]
-        ahead = [bar[0] >= 0 for bar in bars]
-        _differences(axes[1], bars, ahead, [names[k][:22] for k in shown])
-        finish(
-            axes[1],
-            f"{a} − {b} per label{some}",
-            f"difference of average precision\n(filled: {a} ahead; bar: ± std over seeds)",
-            "",
-            named_rows=True,
-        )
-        return figure
 
-    return Findings(f"pair {a} {b}", cell.where, section, records, draw, f"{a} against {b}.")
+def _metric_row(one: MetricDifference, a: str, b: str) -> list[object]:
+    """A row of the table; better: only where the interval leaves out 0."""
+    metric = METRICS[one.metric]
+    above, below = (a, b) if metric.higher_is_better else (b, a)
+    better = above if one.low > 0 else below if one.high < 0 else "–"
+    interval = "" if math.isnan(one.low) else f" [{one.low:+.4f}, {one.high:+.4f}]"
+    least = "–" if math.isnan(one.minimum_detectable) else f"{one.minimum_detectable:.4f}"
+    return [
+        metric.title,
+        f"{one.a:.4f}",
+        f"{one.b:.4f}",
+        f"{one.difference:+.4f}{interval}",
+        better,
+        least,
+        one.seeds_needed or "–",
+    ]
+
+
+def _figure(
+    where: str,
+    a: str,
+    b: str,
+    by_metric: Sequence[MetricDifference],
+    by_label: LabelDifferences,
+) -> Figure:
+    """The metrics above, the labels below: those with the largest differences, both ways."""
+    order = np.argsort(-np.nan_to_num(by_label.mean), kind="stable")
+    order = order[np.isfinite(by_label.mean[order])]
+    shown = order if len(order) <= MOST_LABELS else np.concatenate([order[:30], order[-30:]])
+    heights = [40 + 17 * len(by_metric), max(110, 40 + 9.5 * len(shown))]
+    figure, axes = panels(2, height=sum(heights) / 2 + 20, ratios=heights)
+    _draw_metrics(axes[0], by_metric)
+    finish(
+        axes[0],
+        f"{a} − {b} per metric, {where}",
+        f"difference (↓: lower is better)\n(filled: {a} ahead; bar: 95 % over test rows)",
+        "",
+        named_rows=True,
+    )
+    _draw_labels(axes[1], by_label, shown)
+    some = "" if len(shown) == len(order) else f", {len(shown)} of {len(order)} labels"
+    finish(
+        axes[1],
+        f"{a} − {b} per label{some}",
+        f"difference of average precision\n(filled: {a} ahead; bar: ± std over seeds)",
+        "",
+        named_rows=True,
+    )
+    return figure
+
+
+def _draw_metrics(axis: Axes, by_metric: Sequence[MetricDifference]) -> None:
+    metrics = [METRICS[one.metric] for one in by_metric]
+    _differences(
+        axis,
+        [(one.difference, one.low, one.high) for one in by_metric],
+        [one.first_ahead for one in by_metric],
+        [m.title if m.higher_is_better else f"{m.title} ↓" for m in metrics],
+    )
+
+
+def _draw_labels(axis: Axes, by_label: LabelDifferences, shown: NDArray[np.intp]) -> None:
+    bars = [
+        (mean, mean - deviation, mean + deviation)
+        for mean, deviation in zip(by_label.mean[shown], by_label.deviation[shown], strict=True)
+    ]
+    ahead = [mean >= 0 for mean, _, _ in bars]
+    _differences(axis, bars, ahead, [by_label.names[k][:22] for k in shown])
 
 
 def _differences(
