@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +20,9 @@ from ssmlbench.boards.analyses.contract import (
     train_rows,
 )
 from ssmlbench.boards.analyses.drawing import finish, legend, panels
+from ssmlbench.boards.columns import Column
 from ssmlbench.boards.query import Query
+from ssmlbench.boards.render.document import TableSection
 from ssmlbench.boards.report.series import quality_metric
 from ssmlbench.boards.report.style import log_ticks, styles_for
 from ssmlbench.core.errors import UserError
@@ -101,55 +103,108 @@ def labelled_rows(run: Finished) -> float:
     return float(spec.regime_number or 1) * rows
 
 
+class Point(NamedTuple):
+    """A row at one level: means over its seeds."""
+
+    rows: float  # labelled
+    quality: float
+    std: float  # of the quality, over seeds
+    seconds: float
+
+
+Curves = Mapping[str, Sequence[Point]]
+"""Row → its points, from few labelled rows to many."""
+
+
 def _of_board(cells: Sequence[RunCell], query: Query, baseline: str) -> Findings:
     place = f"{cells[0].board.dataset} · {cells[0].board.regime}"
     metric = quality_metric(query)
-    sign = 1 if metric.higher_is_better else -1
-    curves: dict[str, list[tuple[float, float, float, float]]] = {}
+    curves = _curves(cells, query, metric.key)
+    needed = {
+        row: [_baseline_rows(curves.get(baseline, ()), point, metric) for point in points]
+        for row, points in curves.items()
+    }
+    return Findings(
+        "budget",
+        place,
+        _table(place, cells, curves, needed, metric, baseline),
+        _records(curves, needed, metric.key),
+        lambda: _figure(place, curves, metric.title),
+        f"{metric.title} and budget.",
+    )
+
+
+def _curves(cells: Sequence[RunCell], query: Query, key: str) -> Curves:
+    curves: dict[str, list[Point]] = {}
     for cell in sorted(cells, key=lambda cell: float(cell.level)):
         for row, runs in cell.rows.items():
-            values = [query.value(run, metric.key) for run in runs]
+            values = [query.value(run, key) for run in runs]
             times = [float(run.result.get("cost", {}).get("seconds", np.nan)) for run in runs]
-            spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-            point = (
-                labelled_rows(runs[0]),
-                float(np.mean(values)),
-                spread,
-                float(np.mean(times)),
+            std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+            point = Point(
+                labelled_rows(runs[0]), float(np.mean(values)), std, float(np.mean(times))
             )
             curves.setdefault(row, []).append(point)
-    reference = curves.get(baseline, [])
-    records: list[dict[str, Any]] = []
+    return curves
+
+
+def _baseline_rows(baseline: Sequence[Point], point: Point, metric: Column) -> float:
+    """Labelled rows that the baseline needs for a point's quality; NaN: outside its curve."""
+    if len(baseline) < 2:
+        return float("nan")
+    sign = 1 if metric.higher_is_better else -1
+    return rows_needed(
+        [p.rows for p in baseline], [sign * p.quality for p in baseline], sign * point.quality
+    )
+
+
+def _records(
+    curves: Curves, needed: Mapping[str, Sequence[float]], key: str
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "method": row,
+            "labelled_rows": point.rows,
+            key: point.quality,
+            "std": point.std,
+            "seconds": point.seconds,
+            "baseline_rows": baseline_rows,
+            "labels_saved": labels_saved(point.rows, baseline_rows),
+        }
+        for row, points in curves.items()
+        for point, baseline_rows in zip(points, needed[row], strict=True)
+    ]
+
+
+def labels_saved(rows: float, baseline_rows: float) -> float:
+    """The share of the baseline's labelled rows that is saved; NaN if its rows are not known."""
+    return 1 - rows / baseline_rows if np.isfinite(baseline_rows) else float("nan")
+
+
+def _table(
+    place: str,
+    cells: Sequence[RunCell],
+    curves: Curves,
+    needed: Mapping[str, Sequence[float]],
+    metric: Column,
+    baseline: str,
+) -> TableSection:
+    reference = curves.get(baseline, ())
     body = []
     for row, points in curves.items():
-        for rows, mean, std, seconds in points:
-            needed = float("nan")
-            if len(reference) > 1:
-                at, quality = [p[0] for p in reference], [sign * p[1] for p in reference]
-                needed = rows_needed(at, quality, sign * mean)
-            beyond = bool(reference) and sign * mean > max(sign * p[1] for p in reference)
-            saved = 1 - rows / needed if np.isfinite(needed) else float("nan")
-            records.append(
-                {
-                    "method": row,
-                    "labelled_rows": rows,
-                    metric.key: mean,
-                    "std": std,
-                    "seconds": seconds,
-                    "baseline_rows": needed,
-                    "labels_saved": saved,
-                }
+        for point, baseline_rows in zip(points, needed[row], strict=True):
+            saved = labels_saved(point.rows, baseline_rows)
+            body.append(
+                [
+                    row,
+                    f"{point.rows:,.0f}",
+                    f"{point.quality:.4f}",
+                    f"{point.seconds:.1f}",
+                    _rows_text(baseline_rows, reference, point, metric),
+                    "–" if not np.isfinite(saved) or row == baseline else f"{saved:+.0%}",
+                ]
             )
-            text = f"{needed:,.0f}" if np.isfinite(needed) else "–"
-            if len(reference) > 1 and not np.isfinite(needed):
-                text = (
-                    f"more than {reference[-1][0]:,.0f}"
-                    if beyond
-                    else f"less than {reference[0][0]:,.0f}"
-                )
-            share = "–" if not np.isfinite(saved) or row == baseline else f"{saved:+.0%}"
-            body.append([row, f"{rows:,.0f}", f"{mean:.4f}", f"{seconds:.1f}", text, share])
-    section = table(
+    return table(
         f"{place} · budget",
         [
             "method",
@@ -173,34 +228,52 @@ def _of_board(cells: Sequence[RunCell], query: Query, baseline: str) -> Findings
         left_out(curves),
     )
 
-    def draw() -> Figure:
-        shown = list(curves)[:MOST_LINES]
-        styles = styles_for(shown)
-        figure, axes = panels(2, height=215)
-        spread_shown = any(std > 0 for row in shown for _, _, std, _ in curves[row])
-        for row in shown:
-            rows, mean, std, seconds = (
-                np.asarray(column) for column in zip(*curves[row], strict=True)
-            )
-            style = styles[row]
-            drawn: dict[str, Any] = {
-                "color": style.colour,
-                "linestyle": style.dash,
-                "linewidth": 1.4,
-            }
-            drawn |= {"marker": style.marker, "ms": 4, "label": row}
-            axes[0].errorbar(rows, mean, std, capsize=2, **drawn)
-            axes[1].plot(seconds, mean, **drawn)
-        for axis, x in (
-            (axes[0], "labelled training rows (log)"),
-            (axes[1], "seconds of training (log)"),
-        ):
-            axis.set_xscale("log")
-            log_ticks(axis.xaxis, *axis.get_xlim())
-            at = f", {place}" if axis is axes[0] else ""
-            below = f"{x}\nbars: ± one standard deviation over seeds" if spread_shown and at else x
-            finish(axis, f"{metric.title} against {x.split(' (')[0]}{at}", below, metric.title)
-        legend(axes[1])
-        return figure
 
-    return Findings("budget", place, section, records, draw, f"{metric.title} and budget.")
+def _rows_text(
+    baseline_rows: float, baseline: Sequence[Point], point: Point, metric: Column
+) -> str:
+    """The rows that the baseline needs, or the end of its curve that the point lies beyond."""
+    if np.isfinite(baseline_rows):
+        return f"{baseline_rows:,.0f}"
+    if len(baseline) < 2:
+        return "–"
+    qualities = [p.quality for p in baseline]
+    better = (
+        point.quality > max(qualities)
+        if metric.higher_is_better
+        else point.quality < min(qualities)
+    )
+    return f"more than {baseline[-1].rows:,.0f}" if better else f"less than {baseline[0].rows:,.0f}"
+
+
+def _figure(place: str, curves: Curves, quality: str) -> Figure:
+    """The quality against labelled rows above, against seconds below."""
+    shown = list(curves)[:MOST_LINES]
+    styles = styles_for(shown)
+    figure, axes = panels(2, height=215)
+    for row in shown:
+        points = curves[row]
+        means = [point.quality for point in points]
+        style = styles[row]
+        drawn: dict[str, Any] = {
+            "color": style.colour,
+            "linestyle": style.dash,
+            "linewidth": 1.4,
+            "marker": style.marker,
+            "ms": 4,
+            "label": row,
+        }
+        stds = [point.std for point in points]
+        axes[0].errorbar([point.rows for point in points], means, stds, capsize=2, **drawn)
+        axes[1].plot([point.seconds for point in points], means, **drawn)
+    spread_shown = any(point.std > 0 for row in shown for point in curves[row])
+    bars = "\nbars: ± one standard deviation over seeds" if spread_shown else ""
+    for axis, x, at, below in (
+        (axes[0], "labelled training rows", f", {place}", bars),
+        (axes[1], "seconds of training", "", ""),
+    ):
+        axis.set_xscale("log")
+        log_ticks(axis.xaxis, *axis.get_xlim())
+        finish(axis, f"{quality} against {x}{at}", f"{x} (log){below}", quality)
+    legend(axes[1])
+    return figure
