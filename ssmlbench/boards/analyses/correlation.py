@@ -22,10 +22,12 @@ from ssmlbench.boards.analyses.contract import (
 )
 from ssmlbench.boards.analyses.drawing import panels
 from ssmlbench.boards.query import Query
+from ssmlbench.boards.render.document import TableSection
 from ssmlbench.boards.report.style import INK, MUTED, plain_numbers
 from ssmlbench.core.errors import UserError
 from ssmlbench.protocol.diagnostics import PAIRED_LABELS
 from ssmlbench.protocol.metrics import Values
+from ssmlbench.runs.diagnostics import Diagnostics
 from ssmlbench.runs.finished import Finished
 
 if TYPE_CHECKING:
@@ -93,16 +95,16 @@ def embedding_correlation(weights: NDArray[Any], scale: float, margin: float) ->
     """HML's Eq. 8: σ(s · cos(arccos(w_i·w_j / |w_i||w_j|) + m)), K × K."""
     unit = weights / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-12)
     angles = np.arccos(np.clip(unit @ unit.T, -1, 1))
-    found: Values = 1 / (1 + np.exp(-scale * np.cos(angles + margin)))
-    return found
+    correlation: Values = 1 / (1 + np.exp(-scale * np.cos(angles + margin)))
+    return correlation
 
 
 def jaccard(pairs: NDArray[Any]) -> Values:
     """|i ∧ j| / |i ∨ j| of the training rows, from counts of pairs; 0 where neither occurs."""
     counts = np.diag(pairs).astype(np.float64)
     either = counts[:, None] + counts[None] - pairs
-    found: Values = np.where(either > 0, pairs / np.maximum(either, 1), 0.0)
-    return found
+    index: Values = np.where(either > 0, pairs / np.maximum(either, 1), 0.0)
+    return index
 
 
 def rank_correlation(a: Values, b: Values) -> float:
@@ -136,37 +138,65 @@ def scale_and_margin(run: Finished) -> tuple[float, float]:
     return float(numbers[0] or SCALE), float(MARGIN if numbers[1] is None else numbers[1])
 
 
-def _of_cell(
-    cell: RunCell, rows: Mapping[str, Sequence[Any]], of: str, threshold: float, damage: str
-) -> Findings:
+NotedRuns = Mapping[str, Sequence[tuple[Finished, Diagnostics]]]
+"""Row → its runs that noted weights and pairs, with what they noted."""
+Ranks = Mapping[str, Sequence[tuple[int, float]]]
+"""Row → the seed and Spearman's ρ of each run."""
+
+
+def _of_cell(cell: RunCell, rows: NotedRuns, of: str, threshold: float, damage: str) -> Findings:
     if of and of not in rows:
         raise UserError(
             f"--of {of}: its runs in {cell.where} have noted no weights; {', '.join(rows)} have"
         )
     shown = of or next(iter(rows))
-    names = label_names(cell, len(next(iter(rows.values()))[0][1]["label_counts"]))
-    body: list[list[object]] = []
-    records: list[dict[str, Any]] = []
-    learnt: dict[str, Values] = {}
-    truth = jaccard(next(iter(rows.values()))[0][1]["pair_counts"])
-    for row, members in rows.items():
-        found = []
-        for run, noted in members:
-            corr = embedding_correlation(noted["head_weights"][-1], *scale_and_margin(run))
-            found.append(corr)
-            rho = rank_correlation(corr, truth)
-            records.append({"kind": "rank", "method": row, "seed": run.spec.seed, "spearman": rho})
-        learnt[row] = np.mean(found, axis=0)
-        rhos = [r["spearman"] for r in records if r.get("method") == row and r["kind"] == "rank"]
+    first = next(iter(rows.values()))[0][1]
+    names = label_names(cell, len(first["label_counts"]))
+    truth = jaccard(first["pair_counts"])
+    ranks = {
+        row: [(run.spec.seed, rank_correlation(_learnt(run, noted), truth)) for run, noted in runs]
+        for row, runs in rows.items()
+    }
+    learnt: Values = np.mean([_learnt(run, noted) for run, noted in rows[shown]], axis=0)
+    kept = _drawn_labels(truth, threshold, cell.where)
+    return Findings(
+        "correlation",
+        cell.where,
+        _table(cell.where, ranks, damage),
+        [*_rank_records(ranks), *_pair_records(shown, names, learnt, truth)],
+        lambda: _figure(cell.where, shown, names, learnt, truth, kept),
+        "Label correlation.",
+    )
+
+
+def _learnt(run: Finished, noted: Diagnostics) -> Values:
+    """Corr(i, j) of the weights after the last epoch."""
+    return embedding_correlation(noted["head_weights"][-1], *scale_and_margin(run))
+
+
+def _drawn_labels(truth: Values, threshold: float, where: str) -> NDArray[np.intp]:
+    """The labels of the heat maps: those with a close enough partner, at most MOST_LABELS of them."""
+    closest = (truth - np.diag(np.diag(truth))).max(axis=1)  # a label is no partner of itself
+    kept = np.flatnonzero(closest >= threshold) if threshold else np.arange(len(truth))
+    if len(kept) > MOST_LABELS:
+        kept = np.sort(np.argsort(-closest, kind="stable")[:MOST_LABELS])
+    if not len(kept):
+        raise UserError(
+            f"--threshold {threshold:g}: no label of {where} has such a partner; the largest Jaccard "
+            f"is {closest.max():.3f}"
+        )
+    return kept
+
+
+def _table(where: str, ranks: Ranks, damage: str) -> TableSection:
+    body = []
+    for row, by_seed in ranks.items():
+        rhos = [rho for _, rho in by_seed]
         spread = f" ± {np.std(rhos, ddof=1):.3f}" if len(rhos) > 1 else ""
-        rho_text = f"{np.mean(rhos):+.3f}{spread}" if np.isfinite(rhos).all() else "–"
-        body.append([row, len(rhos), rho_text])
-    for i in range(len(names)):
-        for j in range(i + 1, len(names)):
-            pair = {"kind": "pair", "method": shown, "label": names[i], "with": names[j]}
-            records.append({**pair, "correlation": learnt[shown][i, j], "jaccard": truth[i, j]})
-    section = table(
-        f"{cell.where} · label correlation",
+        text = f"{np.mean(rhos):+.3f}{spread}" if np.isfinite(rhos).all() else "–"
+        body.append([row, len(rhos), text])
+    return table(
+        f"{where} · label correlation",
         ["method", "seeds", "Spearman's ρ"],
         body,
         "Between Corr(i, j) of the final classifier's weights and Jaccard of the labels over "
@@ -174,34 +204,55 @@ def _of_cell(
         "A linear head's weights are normalised; s and m are the method's own, or HML's 20 and 0.3.",
         damage,
     )
-    partner = truth - np.diag(np.diag(truth))
-    kept = np.flatnonzero(partner.max(axis=1) >= threshold) if threshold else np.arange(len(names))
-    if len(kept) > MOST_LABELS:
-        kept = np.sort(np.argsort(-partner.max(axis=1), kind="stable")[:MOST_LABELS])
-    if not len(kept):
-        raise UserError(
-            f"--threshold {threshold:g}: no label of {cell.where} has such a partner; the largest Jaccard "
-            f"is {partner.max():.3f}"
-        )
 
-    def draw() -> Figure:
-        part = np.ix_(kept, kept)
-        order = cluster_order(truth[part])
-        size = min(330.0, max(260.0, 90 + 14.0 * len(kept)))
-        figure, axes = panels(2, height=size)
-        labels = [names[kept[i]] for i in order]
-        maps = (
-            (f"Learnt: Corr of {shown}, {cell.where}", "Corr(i, j)", learnt[shown]),
-            ("Data: Jaccard of the true labels", "Jaccard index", truth),
-        )
-        for axis, (title, scale, values) in zip(axes, maps, strict=True):
-            _heat_map(axis, values[part][np.ix_(order, order)], labels, title, scale)
-            axis.set_xlabel(
-                "label" if len(kept) == len(names) else f"label, {len(kept)} of {len(names)}"
-            )
-        return figure
 
-    return Findings("correlation", cell.where, section, records, draw, "Label correlation.")
+def _rank_records(ranks: Ranks) -> list[dict[str, Any]]:
+    return [
+        {"kind": "rank", "method": row, "seed": seed, "spearman": rho}
+        for row, by_seed in ranks.items()
+        for seed, rho in by_seed
+    ]
+
+
+def _pair_records(
+    method: str, names: Sequence[str], learnt: Values, truth: Values
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": "pair",
+            "method": method,
+            "label": names[i],
+            "with": names[j],
+            "correlation": learnt[i, j],
+            "jaccard": truth[i, j],
+        }
+        for i in range(len(names))
+        for j in range(i + 1, len(names))
+    ]
+
+
+def _figure(
+    where: str,
+    method: str,
+    names: Sequence[str],
+    learnt: Values,
+    truth: Values,
+    kept: NDArray[np.intp],
+) -> Figure:
+    """Two heat maps with the same order of labels: clustered by their co-occurrence."""
+    order = kept[cluster_order(truth[np.ix_(kept, kept)])]
+    figure, axes = panels(2, height=min(330.0, max(260.0, 90 + 14.0 * len(kept))))
+    labels = [names[k] for k in order]
+    maps = (
+        (f"Learnt: Corr of {method}, {where}", "Corr(i, j)", learnt),
+        ("Data: Jaccard of the true labels", "Jaccard index", truth),
+    )
+    for axis, (title, scale, values) in zip(axes, maps, strict=True):
+        _heat_map(axis, values[np.ix_(order, order)], labels, title, scale)
+        axis.set_xlabel(
+            "label" if len(kept) == len(names) else f"label, {len(kept)} of {len(names)}"
+        )
+    return figure
 
 
 def _heat_map(axis: Axes, values: Values, labels: Sequence[str], title: str, scale: str) -> None:
