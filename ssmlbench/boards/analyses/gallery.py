@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from ssmlbench.boards.report.style import HUES, INK
 from ssmlbench.boards.report.text import clean, short_names
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.prepared import NotPrepared, prepared_task
-from ssmlbench.data.task import Task
+from ssmlbench.runs.scores import StoredScores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +39,8 @@ MOST_METHODS, MOST_ROWS = 4, 60
 RIGHT, WRONG = "✓", "✗"
 LEAST_LETTERS = 8
 """Of a label's name in a figure: with fewer of each, fewer labels are written."""
+ScoredLabel = tuple[str, float, bool]
+"""A label's name, its score and whether it is true."""
 
 
 class Gallery(Analysis):
@@ -85,120 +88,184 @@ def most_different(a: NDArray[Any], b: NDArray[Any], count: int) -> list[int]:
     return [int(row) for row in np.argsort(-apart, kind="stable")[:count]]
 
 
+@dataclass(frozen=True)
+class ShownRow:
+    """A test row: its input, its true labels and each method's best labels, best first."""
+
+    row: int
+    input: Any  # an image, a text, or None
+    true: Sequence[str]
+    best: Mapping[str, Sequence[ScoredLabel]]
+
+
 def _of_cell(
     cell: RunCell, stored: ScoredRuns, pair: Sequence[str], options: Mapping[str, Any], lost: str
 ) -> Findings:
-    firsts = {row: runs[0][1] for row, runs in stored.items() if not pair or row in pair}
-    truth = next(iter(firsts.values())).truth
-    # Each fold of --regime given has its own test rows.
-    firsts = {row: one for row, one in firsts.items() if np.array_equal(one.truth, truth)}
+    firsts = _first_scores(cell, stored, pair)
+    methods = list(pair) or list(firsts)[:MOST_METHODS]
+    rows, how = _chosen_rows(firsts, pair, options)
+    truth = firsts[methods[0]].truth
+    inputs, note = _inputs(cell, rows, len(truth))
     names = label_names(cell, truth.shape[1])
-    count = min(options["rows"], len(truth))
-    shown = list(firsts)[:MOST_METHODS]
-    if pair:
-        if len(firsts) < 2:
-            raise UserError(
-                f"--differ {','.join(pair)}: their first runs in {cell.where} have no scores of the same "
-                f"test rows; `{cell.command(pair, lacking=True)}` makes them"
-            )
-        shown = list(pair)
-        rows = most_different(firsts[pair[0]].scores, firsts[pair[1]].scores, count)
-        how = f"the rows on which {pair[0]} and {pair[1]} differ most"
-    else:
-        drawn = np.random.default_rng(options["seed"]).choice(len(truth), count, replace=False)
-        rows = sorted(int(row) for row in drawn)
-        how = f"rows drawn with seed {options['seed']}"
-    try:
-        task = prepared_task(cell.spec.dataset, cell.spec.data)
-        inputs = _inputs(task, rows, len(truth))
-        note = "" if inputs else "Inputs that are vectors, or rows of a fold, are not shown."
-    except NotPrepared as missing:
-        inputs, note = {}, f"No inputs are shown: {missing}."
-    records: list[dict[str, Any]] = []
-    body = []
-    lines: dict[int, list[tuple[str, list[tuple[str, float, bool]]]]] = {}
-    for row in rows:
-        true = [names[k] for k in np.flatnonzero(truth[row])]
-        for method in shown:
-            scores = firsts[method].scores[row]
-            best = np.argsort(-scores, kind="stable")[: options["top"]]
-            top = [(names[k], float(scores[k]), bool(truth[row, k])) for k in best]
-            lines.setdefault(row, []).append((method, top))
-            for place, (label, score, right) in enumerate(top, start=1):
-                facts = {"row": row, "method": method, "place": place, "label": label}
-                records.append({**facts, "score": score, "right": right, "true": ", ".join(true)})
-            text = ", ".join(f"{RIGHT if ok else WRONG} {label} {s:.2f}" for label, s, ok in top)
-            body.append([row, ", ".join(true) or "none", method, text])
+    gallery = [
+        ShownRow(
+            row,
+            inputs.get(row),
+            [names[k] for k in np.flatnonzero(truth[row])],
+            {m: _best_labels(firsts[m], row, names, options["top"]) for m in methods},
+        )
+        for row in rows
+    ]
     section = table(
         f"{cell.where} · gallery",
         ["test row", "true labels", "method", f"its {options['top']} best labels"],
-        body,
+        [line for shown in gallery for line in _table_rows(shown)],
         f"{how[0].upper()}{how[1:]}; the first seed of each method. {RIGHT}: a true label; {WRONG}: not.",
         note,
         lost,
         left_out(firsts, MOST_METHODS),
         left=4,
     )
-
-    def draw() -> Figure:
-        height = 46 + 15 * len(shown)
-        figure, axes = panels(len(rows), height=max(height, 96))
-        for axis, row in zip(axes, rows, strict=True):
-            true = ", ".join(names[k] for k in np.flatnonzero(truth[row])) or "none"
-            title = f"Test row {row}" + (f", {cell.where}" if row == rows[0] else "")
-            _draw_row(axis, title, inputs.get(row), f"true: {true}", lines[row])
-        return figure
-
-    return Findings("gallery", cell.where, section, records, draw, f"Test rows: {how}.")
+    return Findings(
+        "gallery",
+        cell.where,
+        section,
+        [record for shown in gallery for record in _records(shown)],
+        lambda: _figure(gallery, cell.where),
+        f"Test rows: {how}.",
+    )
 
 
-def _inputs(task: Task, rows: Sequence[int], count: int) -> dict[int, Any]:
-    """Row → its input, as an image (H × W or H × W × 3) or a text; vectors are not shown."""
+def _first_scores(
+    cell: RunCell, stored: ScoredRuns, pair: Sequence[str]
+) -> dict[str, StoredScores]:
+    """The scores of each method's first seed, of the methods with the same test rows as the first.
+
+    pair: the only methods that count, if any.
+    """
+    firsts = {row: runs[0][1] for row, runs in stored.items() if not pair or row in pair}
+    truth = next(iter(firsts.values())).truth
+    # Each fold of --regime given has its own test rows.
+    firsts = {row: one for row, one in firsts.items() if np.array_equal(one.truth, truth)}
+    if pair and len(firsts) < 2:
+        raise UserError(
+            f"--differ {','.join(pair)}: their first runs in {cell.where} have no scores of the same "
+            f"test rows; `{cell.command(pair, lacking=True)}` makes them"
+        )
+    return firsts
+
+
+def _chosen_rows(
+    firsts: Mapping[str, StoredScores], pair: Sequence[str], options: Mapping[str, Any]
+) -> tuple[list[int], str]:
+    """The test rows that are shown, and how they were chosen."""
+    rows = len(next(iter(firsts.values())).truth)
+    count = min(options["rows"], rows)
+    if pair:
+        chosen = most_different(firsts[pair[0]].scores, firsts[pair[1]].scores, count)
+        return chosen, f"the rows on which {pair[0]} and {pair[1]} differ most"
+    drawn = np.random.default_rng(options["seed"]).choice(rows, count, replace=False)
+    return sorted(int(row) for row in drawn), f"rows drawn with seed {options['seed']}"
+
+
+def _inputs(cell: RunCell, rows: Sequence[int], count: int) -> tuple[dict[int, Any], str]:
+    """Row → its input, as an image (H × W or H × W × 3) or a text; and why there is none.
+
+    count: test rows of the runs.
+    """
+    try:
+        task = prepared_task(cell.spec.dataset, cell.spec.data)
+    except NotPrepared as missing:
+        return {}, f"No inputs are shown: {missing}."
     if task.card.kind == "vector" or task.card.rows.get("test") != count:
-        return {}
+        return {}, "Inputs that are vectors, or rows of a fold, are not shown."
     inputs = task.inputs("test")
-    return {row: inputs[row] for row in rows}
+    return {row: inputs[row] for row in rows}, ""
 
 
-def _draw_row(
-    axis: Axes,
-    title: str,
-    shown: Any,
-    true: str,
-    lines: Sequence[tuple[str, Sequence[tuple[str, float, bool]]]],
-) -> None:
-    axis.set_title(title, loc="left", fontsize=9.5, fontweight="bold")
-    axis.set_axis_off()
+def _best_labels(
+    stored: StoredScores, row: int, names: Sequence[str], count: int
+) -> list[ScoredLabel]:
+    scores = stored.scores[row]
+    best = np.argsort(-scores, kind="stable")[:count]
+    return [(names[k], float(scores[k]), bool(stored.truth[row, k])) for k in best]
+
+
+def _table_rows(shown: ShownRow) -> list[list[object]]:
+    true = ", ".join(shown.true) or "none"
+    return [
+        [
+            shown.row,
+            true,
+            method,
+            ", ".join(f"{RIGHT if ok else WRONG} {label} {score:.2f}" for label, score, ok in best),
+        ]
+        for method, best in shown.best.items()
+    ]
+
+
+def _records(shown: ShownRow) -> list[dict[str, Any]]:
+    return [
+        {
+            "row": shown.row,
+            "method": method,
+            "place": place,
+            "label": label,
+            "score": score,
+            "right": right,
+            "true": ", ".join(shown.true),
+        }
+        for method, best in shown.best.items()
+        for place, (label, score, right) in enumerate(best, start=1)
+    ]
+
+
+def _figure(gallery: Sequence[ShownRow], where: str) -> Figure:
+    """A panel for each test row, below each other."""
+    height = 46 + 15 * len(gallery[0].best)
+    figure, axes = panels(len(gallery), height=max(height, 96))
+    for axis, shown in zip(axes, gallery, strict=True):
+        title = f"Test row {shown.row}" + (f", {where}" if shown is gallery[0] else "")
+        axis.set_title(title, loc="left", fontsize=9.5, fontweight="bold")
+        axis.set_axis_off()
+        _draw_row(axis, shown)
+    return figure
+
+
+def _draw_row(axis: Axes, shown: ShownRow) -> None:
+    """The image on the left or the text above, then the true labels, then a line for each method."""
     left = 0.0
-    if isinstance(shown, np.ndarray) and shown.ndim >= 2:
+    if isinstance(shown.input, np.ndarray) and shown.input.ndim >= 2:
         image = axis.inset_axes((0.0, 0.0, 0.3, 0.98))
-        image.imshow(_as_image(shown), cmap="gray")
+        image.imshow(_as_image(shown.input), cmap="gray")
         image.set_axis_off()
         left = 0.33
     y = 0.97
-    if isinstance(shown, str):
-        for part in textwrap.wrap(clean(shown), 62)[:2]:
+    if isinstance(shown.input, str):
+        for part in textwrap.wrap(clean(shown.input), 62)[:2]:
             axis.text(0, y, part, fontsize=7.5, va="top", transform=axis.transAxes)
             y -= 0.13
-    wrapped = textwrap.shorten(
-        clean(true), 60 if not left else 40, placeholder=" …", break_on_hyphens=False
+    true = textwrap.shorten(
+        clean(f"true: {', '.join(shown.true) or 'none'}"),
+        60 if not left else 40,
+        placeholder=" …",
+        break_on_hyphens=False,
     )
-    axis.text(left, y, wrapped, fontsize=8.5, va="top", fontweight="bold", transform=axis.transAxes)
-    for method, top in lines:
+    axis.text(left, y, true, fontsize=8.5, va="top", fontweight="bold", transform=axis.transAxes)
+    for method, best in shown.best.items():
         y -= 0.19
-        colour = HUES[2] if all(ok for _, _, ok in top) else INK
         axis.text(
             left,
             y,
-            fitted_line(method, top, 66 if not left else 46),
+            fitted_line(method, best, 66 if not left else 46),
             fontsize=8,
             va="top",
-            color=colour,
+            color=HUES[2] if all(right for _, _, right in best) else INK,
             transform=axis.transAxes,
         )
 
 
-def fitted_line(method: str, top: Sequence[tuple[str, float, bool]], width: int) -> str:
+def fitted_line(method: str, top: Sequence[ScoredLabel], width: int) -> str:
     """A method's best labels with scores in `width` characters; long names are cut, each alike.
 
     Labels for which too few characters would be left are not written.
