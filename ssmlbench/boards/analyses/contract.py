@@ -193,6 +193,8 @@ class Missing:
 
 ScoredRuns = Mapping[str, Sequence[tuple[Finished, StoredScores]]]
 """Row → its runs that have scores, with them."""
+NotedRuns = Mapping[str, Sequence[tuple[Finished, Diagnostics]]]
+"""Row → its runs that have a side file, with what they noted."""
 
 
 def with_scores(cell: RunCell) -> tuple[ScoredRuns, Missing]:
@@ -210,9 +212,7 @@ def with_scores(cell: RunCell) -> tuple[ScoredRuns, Missing]:
     return found, missing
 
 
-def with_diagnostics(
-    cell: RunCell, array: str
-) -> tuple[dict[str, list[tuple[Finished, Diagnostics]]], Missing]:
+def with_diagnostics(cell: RunCell, array: str) -> tuple[NotedRuns, Missing]:
     """The runs of each row whose side file has an array; rows without any are noted as missing."""
     found: dict[str, list[tuple[Finished, Diagnostics]]] = {}
     missing = Missing(array)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ssmlbench.boards.analyses.contract import (
     Analysis,
     Findings,
+    NotedRuns,
     Option,
     RunCell,
     cells_with,
@@ -138,8 +139,6 @@ def scale_and_margin(run: Finished) -> tuple[float, float]:
     return float(numbers[0] or SCALE), float(MARGIN if numbers[1] is None else numbers[1])
 
 
-NotedRuns = Mapping[str, Sequence[tuple[Finished, Diagnostics]]]
-"""Row → its runs that noted weights and pairs, with what they noted."""
 Ranks = Mapping[str, Sequence[tuple[int, float]]]
 """Row → the seed and Spearman's ρ of each run."""
 

@@ -12,6 +12,7 @@ from ssmlbench.boards.analyses.contract import (
     MOST_LINES,
     Analysis,
     Findings,
+    NotedRuns,
     RunCell,
     label_names,
     left_out,
@@ -192,7 +193,7 @@ def reliability_records(counts: NDArray[Any], row: str, seed: int) -> list[dict[
 def _figure(
     cell: RunCell,
     curves: Mapping[str, Mapping[str, list[tuple[Any, Any]]]],
-    found: Mapping[str, list[tuple[Finished, Diagnostics]]],
+    found: NotedRuns,
 ) -> Figure:
     shown = list(curves)[:MOST_LINES]
     styles = styles_for(shown)

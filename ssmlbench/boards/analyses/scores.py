@@ -26,6 +26,8 @@ from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import numbered_style
 from ssmlbench.protocol.diagnostics import GROUPS, HISTOGRAM_BINS
 from ssmlbench.protocol.metrics import Values
+from ssmlbench.runs.diagnostics import Diagnostics
+from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.scores import StoredScores
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 MOST_PANELS = 8
 """Panels of a figure: one for each method, or two (of training entries)."""
+LOWEST = {"score": 0.0, "gradient": 0.0, "cosine": -1.0}
+"""Where the histograms of training entries begin; all end at 1."""
 
 
 class ScoresAnalysis(Analysis):
@@ -70,58 +74,87 @@ def distances(scores: NDArray[Any], truth: NDArray[np.bool_]) -> Values:
 
 def _test_scores(cell: RunCell, stored: ScoredRuns, lost: str) -> Findings:
     names = label_names(cell, next(iter(stored.values()))[0][1].truth.shape[1])
-    records: list[dict[str, Any]] = []
-    body: list[list[object]] = []
-    for row, runs in stored.items():
-        averages = []
-        for run, one in runs:
-            apart = distances(one.scores, one.truth)
-            averages.append(float(np.nanmean(apart)) if np.isfinite(apart).any() else np.nan)
-            for k, name in enumerate(names):
-                positive = one.scores[one.truth[:, k], k]
-                negative = one.scores[~one.truth[:, k], k]
-                means = [
-                    float(part.mean()) if part.size else np.nan for part in (positive, negative)
-                ]
-                facts = {"kind": "label", "method": row, "seed": run.spec.seed, "label": name}
-                facts |= {"wasserstein": apart[k], "mean_positive": means[0]}
-                records.append({**facts, "mean_negative": means[1]})
-        spread = (
-            f" ± {np.std(averages, ddof=1):.4f}"
-            if len(averages) > 1 and np.isfinite(averages).all()
-            else ""
-        )
-        body.append([row, len(averages), f"{mean_text(averages)}{spread}"])
+    apart = {
+        row: [distances(one.scores, one.truth) for _, one in runs] for row, runs in stored.items()
+    }
     densities = {row: _score_histograms([one for _, one in runs]) for row, runs in stored.items()}
-    for row, by_class in densities.items():
-        for label, counts in by_class.items():
-            facts = {"kind": "density", "method": row, "entries": label}
-            records += _histogram_records(facts, counts, 0.0)
+    label_records = [
+        record
+        for row, runs in stored.items()
+        for (run, one), by_label in zip(runs, apart[row], strict=True)
+        for record in _label_records(row, run.spec.seed, one, by_label, names)
+    ]
+    density_records = [
+        record
+        for row, by_class in densities.items()
+        for entries, counts in by_class.items()
+        for record in _histogram_records(
+            {"kind": "density", "method": row, "entries": entries}, counts, 0.0
+        )
+    ]
     section = table(
         f"{cell.where} · scores of positives and negatives",
         ["method", "seeds", "1-Wasserstein distance"],
-        body,
+        [[row, len(by_seed), _mean_distance(by_seed)] for row, by_seed in apart.items()],
         "Between the test scores of a label's positives and negatives, averaged over labels with both. It "
         "grows with separation and with the spread of the scores: compare methods whose scores mean "
         "the same.",
         lost,
         left_out(stored, MOST_PANELS),
     )
+    return Findings(
+        "scores",
+        cell.where,
+        section,
+        [*label_records, *density_records],
+        lambda: _test_figure(cell.where, densities),
+        "Densities of test scores.",
+    )
 
-    def draw() -> Figure:
-        shown = list(stored)[:MOST_PANELS]
-        figure, axes = panels(len(shown), height=140)
-        for axis, row in zip(axes, shown, strict=True):
-            for i, (label, counts) in enumerate(densities[row].items()):
-                _density(axis, counts, 0, 1, label, i)
-            axis.set_yscale("log")
-            place = f", {cell.where}" if axis is axes[0] else ""
-            finish(axis, f"{row}: test scores{place}", "", "density (log)")
-        axes[-1].set_xlabel("score, all labels and seeds together")
-        legend(axes[-1])
-        return figure
 
-    return Findings("scores", cell.where, section, records, draw, "Densities of test scores.")
+def _label_records(
+    row: str, seed: int, stored: StoredScores, apart: Values, names: Sequence[str]
+) -> list[dict[str, Any]]:
+    records = []
+    for k, name in enumerate(names):
+        positive = stored.scores[stored.truth[:, k], k]
+        negative = stored.scores[~stored.truth[:, k], k]
+        records.append(
+            {
+                "kind": "label",
+                "method": row,
+                "seed": seed,
+                "label": name,
+                "wasserstein": apart[k],
+                "mean_positive": float(positive.mean()) if positive.size else np.nan,
+                "mean_negative": float(negative.mean()) if negative.size else np.nan,
+            }
+        )
+    return records
+
+
+def _mean_distance(by_seed: Sequence[Values]) -> str:
+    """The mean over labels and seeds, and its deviation over seeds where all have one."""
+    averages = [
+        float(np.nanmean(apart)) if np.isfinite(apart).any() else np.nan for apart in by_seed
+    ]
+    several = len(averages) > 1 and np.isfinite(averages).all()
+    spread = f" ± {np.std(averages, ddof=1):.4f}" if several else ""
+    return f"{mean_text(averages)}{spread}"
+
+
+def _test_figure(where: str, densities: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figure:
+    """A panel for each method: the densities of positives and of negatives."""
+    shown = list(densities)[:MOST_PANELS]
+    figure, axes = panels(len(shown), height=140)
+    for axis, row in zip(axes, shown, strict=True):
+        _draw_densities(axis, densities[row], 0)
+        axis.set_yscale("log")
+        place = f", {where}" if axis is axes[0] else ""
+        finish(axis, f"{row}: test scores{place}", "", "density (log)")
+    axes[-1].set_xlabel("score, all labels and seeds together")
+    legend(axes[-1])
+    return figure
 
 
 def _score_histograms(runs: Sequence[StoredScores]) -> dict[str, NDArray[Any]]:
@@ -144,20 +177,22 @@ def _histogram_records(
     ]
 
 
-def _density(axis: Axes, counts: NDArray[Any], low: float, high: float, label: str, i: int) -> None:
-    edges = np.linspace(low, high, len(counts) + 1)
-    total = counts.sum() * (edges[1] - edges[0])
-    if total > 0:
-        style = numbered_style(i)
-        axis.stairs(
-            counts / total,
-            edges,
-            color=style.colour,
-            linestyle=style.dash,
-            linewidth=1.4,
-            fill=False,
-            label=label,
-        )
+def _draw_densities(axis: Axes, histograms: Mapping[str, NDArray[Any]], low: float) -> None:
+    """A line for each histogram over [low, 1] that has entries, by its name."""
+    for number, (name, counts) in enumerate(histograms.items()):
+        edges = np.linspace(low, 1, len(counts) + 1)
+        total = counts.sum() * (edges[1] - edges[0])
+        if total > 0:
+            style = numbered_style(number)
+            axis.stairs(
+                counts / total,
+                edges,
+                color=style.colour,
+                linestyle=style.dash,
+                linewidth=1.4,
+                fill=False,
+                label=name,
+            )
 
 
 def gradient_histograms(scores: NDArray[Any]) -> NDArray[Any]:
@@ -182,63 +217,76 @@ def mean_gradients(histograms: NDArray[Any], sums: NDArray[Any] | None) -> Value
 
 def _training_entries(cell: RunCell) -> Findings | None:
     """HML's Figure 2: cosines (or scores) and gradient magnitudes of the training entries."""
-    found, missing = with_diagnostics(cell, "scores")
-    if not found:
+    rows, missing = with_diagnostics(cell, "scores")
+    if not rows:
         return None
     records: list[dict[str, Any]] = []
-    sums: dict[tuple[str, str], NDArray[Any]] = {}
-    exact: dict[str, list[NDArray[Any]]] = {}
-    for row, members in found.items():
-        for run, noted in members:
-            if "score_sums" in noted:
-                exact.setdefault(row, []).append(noted["score_sums"][-1].astype(np.float64))
-            kinds = {
-                "score": (noted["scores"][-1], 0.0),
-                "gradient": (gradient_histograms(noted["scores"][-1]), 0.0),
-                "cosine": (noted.arrays.get("cosines"), -1.0),
-            }
-            for kind, (counts, low) in kinds.items():
-                if counts is None:
-                    continue
-                last = counts if counts.ndim == 2 else counts[-1]
-                sums[row, kind] = sums.get((row, kind), 0) + last
-                for group, bins in zip(GROUPS, last, strict=True):
+    sums: dict[str, dict[str, NDArray[Any]]] = {row: {} for row in rows}  # row → kind → over seeds
+    for row, runs in rows.items():
+        for run, noted in runs:
+            for kind, histograms in _entry_histograms(noted).items():
+                sums[row][kind] = sums[row].get(kind, 0) + histograms
+                for group, counts in zip(GROUPS, histograms, strict=True):
                     facts = {"method": row, "seed": run.spec.seed, "kind": kind, "entries": group}
-                    records += _histogram_records(facts, bins, low)
-    body = []
-    for row, members in found.items():
-        whole = np.sum(exact[row], axis=0) if len(exact.get(row, ())) == len(members) else None
-        means = mean_gradients(sums[row, "score"].astype(np.float64), whole)
-        body.append([row, *(f"{mean:.4f}" if np.isfinite(mean) else "–" for mean in means)])
-        records += [
-            {"method": row, "kind": "mean gradient", "entries": group, "mean": float(mean)}
-            for group, mean in zip(GROUPS, means, strict=True)
-        ]
+                    records += _histogram_records(facts, counts, LOWEST[kind])
+    means = {
+        row: mean_gradients(sums[row]["score"].astype(np.float64), _score_sums(runs))
+        for row, runs in rows.items()
+    }
+    records += [
+        {"method": row, "kind": "mean gradient", "entries": group, "mean": float(mean)}
+        for row, by_group in means.items()
+        for group, mean in zip(GROUPS, by_group, strict=True)
+    ]
     section = table(
         f"{cell.where} · training entries",
         ["method", *(f"mean |p−y|, {group}" for group in GROUPS)],
-        body,
+        [[row, *(mean_text([mean]) for mean in by_group)] for row, by_group in means.items()],
         "Of at most 2,048 training rows after the last epoch. y is 1 for observed positives and 0 for all "
         "others, so that hidden positives are false negatives of a method that assumes them negative.",
         missing.text,
-        left_out(found, MOST_PANELS // 2),
+        left_out(rows, MOST_PANELS // 2),
+    )
+    return Findings(
+        "scores-training",
+        cell.where,
+        section,
+        records,
+        lambda: _training_figure(cell.where, sums),
+        "Training entries.",
     )
 
-    def draw() -> Figure:
-        shown = list(found)[: MOST_PANELS // 2]
-        figure, axes = panels(2 * len(shown), height=135)
-        for i, row in enumerate(shown):
-            kind = "cosine" if (row, "cosine") in sums else "score"
-            for number, (group, counts) in enumerate(zip(GROUPS, sums[row, kind], strict=True)):
-                _density(axes[2 * i], counts, -1 if kind == "cosine" else 0, 1, group, number)
-            place = f", {cell.where}" if i == 0 else ""
-            finish(axes[2 * i], f"{row}: training entries{place}", kind, "density")
-            magnitudes = sums[row, "gradient"]
-            for number, (group, counts) in enumerate(zip(GROUPS, magnitudes, strict=True)):
-                _density(axes[2 * i + 1], counts, 0, 1, group, number)
-            axes[2 * i + 1].set_yscale("log")
-            finish(axes[2 * i + 1], f"{row}: gradients", "|p − y|", "density (log)")
-        legend(axes[-1])
-        return figure
 
-    return Findings("scores-training", cell.where, section, records, draw, "Training entries.")
+def _entry_histograms(noted: Diagnostics) -> dict[str, NDArray[Any]]:
+    """Kind → the histograms of GROUPS after the last epoch; cosines only of a method that has them."""
+    scores = noted["scores"][-1]
+    histograms = {"score": scores, "gradient": gradient_histograms(scores)}
+    cosines = noted.arrays.get("cosines")
+    if cosines is not None:
+        histograms["cosine"] = cosines if cosines.ndim == 2 else cosines[-1]
+    return histograms
+
+
+def _score_sums(runs: Sequence[tuple[Finished, Diagnostics]]) -> NDArray[Any] | None:
+    """The sums of the scores of GROUPS after the last epoch, over all runs; None if a run lacks them."""
+    if not all("score_sums" in noted for _, noted in runs):
+        return None
+    by_run = [noted["score_sums"][-1].astype(np.float64) for _, noted in runs]
+    return np.asarray(np.sum(by_run, axis=0))
+
+
+def _training_figure(where: str, sums: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figure:
+    """Two panels for each method: its cosines (or scores), and its gradients."""
+    shown = list(sums)[: MOST_PANELS // 2]
+    figure, axes = panels(2 * len(shown), height=135)
+    for i, row in enumerate(shown):
+        entries, gradients = axes[2 * i], axes[2 * i + 1]
+        kind = "cosine" if "cosine" in sums[row] else "score"
+        _draw_densities(entries, dict(zip(GROUPS, sums[row][kind], strict=True)), LOWEST[kind])
+        place = f", {where}" if i == 0 else ""
+        finish(entries, f"{row}: training entries{place}", kind, "density")
+        _draw_densities(gradients, dict(zip(GROUPS, sums[row]["gradient"], strict=True)), 0)
+        gradients.set_yscale("log")
+        finish(gradients, f"{row}: gradients", "|p − y|", "density (log)")
+    legend(axes[-1])
+    return figure

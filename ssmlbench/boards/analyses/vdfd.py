@@ -12,6 +12,7 @@ from ssmlbench.boards.analyses.contract import (
     MOST_LINES,
     Analysis,
     Findings,
+    NotedRuns,
     Option,
     RunCell,
     cells_with,
@@ -34,12 +35,16 @@ from ssmlbench.boards.analyses.drawing import (
     whole_epochs,
 )
 from ssmlbench.boards.query import Query
+from ssmlbench.boards.render.document import TableSection
 from ssmlbench.boards.report.style import MUTED, styles_for
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.diagnostics import ANGLE_COLUMNS
+from ssmlbench.runs.diagnostics import Diagnostics
+from ssmlbench.runs.finished import Finished
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MANNERS = {"supervised": "by the true labels", "trained_on": "by labels and pseudo-labels"}
@@ -99,27 +104,50 @@ def summary_curve(statistics: NDArray[Any]) -> NDArray[np.float64]:
     return np.where(counts > 0, np.nansum(sizes, axis=1) / np.maximum(counts, 1), np.nan)
 
 
+Curve = tuple[NDArray[Any], NDArray[np.float64]]
+"""Epochs and the values after each."""
+Curves = Mapping[str, Mapping[str, Sequence[Curve]]]
+"""Row → manner → mean |VDFD| over epochs of each run."""
+
+
 def _of_cell(cell: RunCell, labels: str, of: str) -> list[Findings]:
-    found, missing = with_diagnostics(cell, "supervised")
-    if not found:
+    rows, missing = with_diagnostics(cell, "supervised")
+    if not rows:
         return []
-    first = next(iter(found.values()))[0][1]
+    first = next(iter(rows.values()))[0][1]
     names = label_names(cell, first["supervised"].shape[2])
-    records: list[dict[str, Any]] = []
-    curves: dict[str, dict[str, list[tuple[Any, Any]]]] = {}
-    for row, members in found.items():
-        for run, noted in members:
-            for manner in MANNERS:
-                records += _records(row, run.spec.seed, manner, noted.arrays, names)
-                curve = (noted["sample_epochs"], summary_curve(noted[manner]))
-                curves.setdefault(row, {}).setdefault(manner, []).append(curve)
+    curves = {
+        row: {
+            manner: [(noted["sample_epochs"], summary_curve(noted[manner])) for _, noted in runs]
+            for manner in MANNERS
+        }
+        for row, runs in rows.items()
+    }
+    whole = Findings(
+        "vdfd",
+        cell.where,
+        _summary_table(cell.where, curves, missing.text),
+        [
+            record
+            for row, runs in rows.items()
+            for run, noted in runs
+            for manner in MANNERS
+            for record in _label_records(row, run.spec.seed, manner, noted, names)
+        ],
+        lambda: _summary_figure(cell.where, curves),
+        "Mean |VDFD| over epochs.",
+    )
+    return [whole, _few_labels(cell, rows, names, labels, of)]
+
+
+def _summary_table(where: str, curves: Curves, lost: str) -> TableSection:
     body = []
     for row, by_manner in curves.items():
         last = [mean_text([float(ys[-1]) for _, ys in by_manner[m]], 5) for m in MANNERS]
         epochs = by_manner["supervised"][0][0]
         body.append([row, len(by_manner["supervised"]), len(epochs), *last])
-    section = table(
-        f"{cell.where} · VDFD",
+    return table(
+        f"{where} · VDFD",
         ["method", "seeds", "noted epochs", "mean |VDFD|, true labels", "mean |VDFD|, trained on"],
         body,
         "VDFD = var_pos − var_neg of the angles (radians) between features and the label's prototype, the "
@@ -127,108 +155,140 @@ def _of_cell(cell: RunCell, labels: str, of: str) -> list[Findings]:
         "training rows. After the last epoch, mean over labels and seeds.",
         "True labels: the supervised manner, which only the judge can compute. Trained on: labels and "
         "trusted pseudo-labels; for a method that decides them in each batch, labelled rows only.",
-        missing.text,
+        lost,
         left_out(curves),
     )
 
-    def draw() -> Figure:
-        shown = list(curves)[:MOST_LINES]
-        styles = styles_for(shown)
-        figure, axes = panels(2, height=205)
-        for axis, (manner, about) in zip(axes, MANNERS.items(), strict=True):
-            for row in shown:
-                at, values = common_x(curves[row][manner])
-                line(axis, at, values, styles[row], row)
-            place = f", {cell.where}" if axis is axes[0] else ""
-            finish(axis, f"|VDFD| {about}{place}", EPOCHS, "mean |VDFD| (rad²)")
-            axis.set_ylim(bottom=0)
-        legend(axes[1])
-        return figure
 
-    whole = Findings("vdfd", cell.where, section, records, draw, "Mean |VDFD| over epochs.")
-    return [whole, _few_labels(cell, found, names, labels, of)]
+def _summary_figure(where: str, curves: Curves) -> Figure:
+    """A panel for each manner, with a line for each method."""
+    shown = list(curves)[:MOST_LINES]
+    styles = styles_for(shown)
+    figure, axes = panels(2, height=205)
+    for axis, (manner, about) in zip(axes, MANNERS.items(), strict=True):
+        for row in shown:
+            at, values = common_x(curves[row][manner])
+            line(axis, at, values, styles[row], row)
+        place = f", {where}" if axis is axes[0] else ""
+        finish(axis, f"|VDFD| {about}{place}", EPOCHS, "mean |VDFD| (rad²)")
+        axis.set_ylim(bottom=0)
+    legend(axes[1])
+    return figure
 
 
-def _records(
-    row: str, seed: int, manner: str, arrays: Mapping[str, NDArray[Any]], names: Sequence[str]
+def _label_records(
+    row: str, seed: int, manner: str, noted: Diagnostics, names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    found = []
-    statistics = arrays[manner]
+    """The angles' statistics of one run, of each epoch and label."""
+    statistics = noted[manner]
     vdfd = variance_difference(statistics)
-    for e, epoch in enumerate(arrays["sample_epochs"]):
-        for k, name in enumerate(names):
-            facts = {"method": row, "seed": seed, "epoch": int(epoch), "label": name}
-            values = dict(zip(ANGLE_COLUMNS, map(float, statistics[e, :, k]), strict=True))
-            facts["manner"] = MANNER_NAMES[manner]
-            found.append({**facts, "vdfd": vdfd[e, k], **values})
-    return found
+    return [
+        {
+            "method": row,
+            "seed": seed,
+            "epoch": int(epoch),
+            "label": name,
+            "manner": MANNER_NAMES[manner],
+            "vdfd": vdfd[e, k],
+            **dict(zip(ANGLE_COLUMNS, map(float, statistics[e, :, k]), strict=True)),
+        }
+        for e, epoch in enumerate(noted["sample_epochs"])
+        for k, name in enumerate(names)
+    ]
 
 
 def _few_labels(
-    cell: RunCell, found: Mapping[str, Any], names: Sequence[str], labels: str, of: str
+    cell: RunCell, rows: NotedRuns, names: Sequence[str], labels: str, of: str
 ) -> Findings:
-    if of and of not in found:
+    """VDFD of a few labels of one method, in both manners."""
+    if of and of not in rows:
         raise UserError(
-            f"--of {of}: its runs in {cell.where} have noted no angles; {', '.join(found)} have"
+            f"--of {of}: its runs in {cell.where} have noted no angles; {', '.join(rows)} have"
         )
-    giving = [name for name, runs in found.items() if "pseudo_counts" in runs[0][1]]
-    row = of or next(iter([*giving, *found]))
-    members = found[row]
-    chosen = chosen_labels(labels, names, members[0][1]["supervised"][-1, 4])
-    body, records = [], []
-    for k in chosen:
+    giving = [name for name, runs in rows.items() if "pseudo_counts" in runs[0][1]]
+    row = of or next(iter([*giving, *rows]))
+    chosen = chosen_labels(labels, names, rows[row][0][1]["supervised"][-1, 4])
+    by_label = [(names[k], _label_curves(rows[row], k)) for k in chosen]
+    return Findings(
+        "vdfd-labels",
+        cell.where,
+        _few_labels_table(cell.where, row, by_label),
+        [
+            {
+                "method": row,
+                "seed": seed,
+                "epoch": int(epoch),
+                "label": label,
+                "manner": MANNER_NAMES[manner],
+                "vdfd": float(value),
+            }
+            for label, by_manner in by_label
+            for manner, by_seed in by_manner.items()
+            for seed, curve in by_seed
+            for epoch, value in zip(*curve, strict=True)
+        ],
+        lambda: _few_labels_figure(cell.where, row, by_label),
+        f"VDFD of single labels of {row}.",
+    )
+
+
+LabelCurves = Mapping[str, Sequence[tuple[int, Curve]]]
+"""Manner → the seed and the curve of each run, of one label."""
+
+
+def _label_curves(runs: Sequence[tuple[Finished, Diagnostics]], k: int) -> LabelCurves:
+    return {
+        manner: [
+            (run.spec.seed, (noted["sample_epochs"], variance_difference(noted[manner])[:, k]))
+            for run, noted in runs
+        ]
+        for manner in MANNERS
+    }
+
+
+def _few_labels_table(
+    where: str, row: str, by_label: Sequence[tuple[str, LabelCurves]]
+) -> TableSection:
+    body = []
+    for label, by_manner in by_label:
         for manner, about in MANNERS.items():
-            ends = [variance_difference(noted[manner])[-1, k] for _, noted in members]
-            end = float(np.mean(ends))
-            body.append([names[k], about, f"{end:+.5f}" if np.isfinite(end) else "–"])
-            records += [
-                {
-                    "method": row,
-                    "seed": run.spec.seed,
-                    "epoch": int(epoch),
-                    "label": names[k],
-                    "manner": MANNER_NAMES[manner],
-                    "vdfd": float(value),
-                }
-                for run, noted in members
-                for epoch, value in zip(
-                    noted["sample_epochs"], variance_difference(noted[manner])[:, k], strict=True
-                )
-            ]
-    section = table(
-        f"{cell.where} · VDFD of single labels, {row}",
+            end = float(np.mean([values[-1] for _, (_, values) in by_manner[manner]]))
+            body.append([label, about, f"{end:+.5f}" if np.isfinite(end) else "–"])
+    return table(
+        f"{where} · VDFD of single labels, {row}",
         ["label", "manner", "VDFD after the last epoch"],
         body,
         left=2,
     )
 
-    def draw() -> Figure:
-        styles = styles_for(list(MANNERS))
-        figure, axes = panels(len(chosen), height=130)
-        for axis, k in zip(axes, chosen, strict=True):
-            undefined = []
-            for manner, about in MANNERS.items():
-                noted_curves = [
-                    (n["sample_epochs"], variance_difference(n[manner])[:, k]) for _, n in members
-                ]
-                at, values = common_x(noted_curves)
-                line(axis, at, values, styles[manner], about)
-                if not np.isfinite(np.mean(values, axis=0)).any():
-                    undefined.append(about)
-            if len(undefined) == len(MANNERS):
-                empty_panel(axis, "not defined: too few positives or negatives")
-            elif undefined:
-                remark(axis, f"{undefined[0]}: too few positives")
-            place = f" of {row}, {cell.where}" if axis is axes[0] else ""
-            axis.axhline(0, color=MUTED, linewidth=0.8, zorder=0)
-            finish(axis, f"Label {names[k]}{place}", "", "VDFD (rad²)")
-            whole_epochs(axis)
-        axes[-1].set_xlabel(EPOCHS)
-        legend(axes[-1])
-        return figure
 
-    title = f"VDFD of single labels of {row}."
-    return Findings("vdfd-labels", cell.where, section, records, draw, title)
+def _few_labels_figure(where: str, row: str, by_label: Sequence[tuple[str, LabelCurves]]) -> Figure:
+    """A panel for each label, with a line for each manner."""
+    figure, axes = panels(len(by_label), height=130)
+    for axis, (label, by_manner) in zip(axes, by_label, strict=True):
+        _draw_manners(axis, by_manner)
+        place = f" of {row}, {where}" if axis is axes[0] else ""
+        axis.axhline(0, color=MUTED, linewidth=0.8, zorder=0)
+        finish(axis, f"Label {label}{place}", "", "VDFD (rad²)")
+        whole_epochs(axis)
+    axes[-1].set_xlabel(EPOCHS)
+    legend(axes[-1])
+    return figure
+
+
+def _draw_manners(axis: Axes, by_manner: LabelCurves) -> None:
+    """A line for each manner; a remark on one that is defined after no epoch."""
+    styles = styles_for(list(MANNERS))
+    undefined = []
+    for manner, about in MANNERS.items():
+        at, values = common_x([curve for _, curve in by_manner[manner]])
+        line(axis, at, values, styles[manner], about)
+        if not np.isfinite(np.mean(values, axis=0)).any():
+            undefined.append(about)
+    if len(undefined) == len(MANNERS):
+        empty_panel(axis, "not defined: too few positives or negatives")
+    elif undefined:
+        remark(axis, f"{undefined[0]}: too few positives")
 
 
 def chosen_labels(text: str, names: Sequence[str], counts: NDArray[Any]) -> list[int]:
