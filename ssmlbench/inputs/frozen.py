@@ -39,7 +39,7 @@ from ssmlbench.inputs.feature_cache import FeatureFolder, features_root
 from ssmlbench.inputs.mapped import MAPPED_BYTES, MappedFeatures, MappedRows, mapped_array
 from ssmlbench.inputs.prepared import Reading, prepared_inputs
 from ssmlbench.inputs.shards import folder_name
-from ssmlbench.inputs.splits import LaterView, SplitInputs
+from ssmlbench.inputs.splits import DeferredView, SplitInputs
 from ssmlbench.inputs.transfer import Transfer
 from ssmlbench.inputs.views import PATCHES, View, is_identity
 
@@ -266,7 +266,7 @@ class FrozenEncoder:
 
         transfer = Transfer(self.device)
 
-        def load(i: int) -> list[dict[str, Tensor | LaterView]]:
+        def load(i: int) -> list[dict[str, Tensor | DeferredView]]:
             _, start, stop = batches[i]
             generator = stream(0, "frozen", view, draw, start)
             return transfer.pinned([{view: inputs.view(np.arange(start, stop), view, generator)}])

@@ -18,18 +18,21 @@ RowNumbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class LaterView:
-    """A view of prepared rows whose parameters are drawn, and which the device will apply."""
+class DeferredView:
+    """A view of prepared rows whose parameters are drawn; applying it is deferred until they are on a GPU.
+
+    So the CPU has less to compute, and rows with several views are copied to the GPU once.
+    """
 
     prepared: Tensor
     view: DrawnView
     drawn: Any
 
-    def seen(self, prepared: Tensor) -> Tensor:
-        """The view of the rows, which are on the device by now."""
+    def applied_to(self, prepared: Tensor) -> Tensor:
+        """The view of the rows. prepared: their copy on the device."""
         return self.view.on_device(prepared, self.drawn)
 
-    def of(self, prepared: Tensor) -> LaterView:
+    def with_rows(self, prepared: Tensor) -> DeferredView:
         """The same view of a copy of the rows."""
         return replace(self, prepared=prepared)
 
@@ -41,8 +44,8 @@ class ReadRows(Protocol):
         """One view of the rows, as a network takes them."""
         ...
 
-    def later(self, view: str, generator: Generator) -> Tensor | LaterView:
-        """The same, but for a view that can be applied on a device: it is only drawn."""
+    def deferred(self, view: str, generator: Generator) -> Tensor | DeferredView:
+        """The same; a view that a device can apply is only drawn, in the same order of draws."""
         ...
 
 
@@ -106,13 +109,13 @@ class _PreparedOnce:
             self._prepared = None
         return seen
 
-    def later(self, view: str, generator: Generator) -> Tensor | LaterView:
+    def deferred(self, view: str, generator: Generator) -> Tensor | DeferredView:
         drawn_view = self.inputs.views[view]
         if not isinstance(drawn_view, DrawnView) or not len(self.rows):
             return self.view(view, generator)
         if self._prepared is None:
             self._prepared = self.inputs.prepared(self.rows)
-        return LaterView(self._prepared, drawn_view, drawn_view.draw(len(self.rows), generator))
+        return DeferredView(self._prepared, drawn_view, drawn_view.draw(len(self.rows), generator))
 
 
 def _version(tensor: Tensor) -> int:
@@ -130,7 +133,7 @@ class _ViewByView:
     def view(self, view: str, generator: Generator) -> Tensor:
         return self.inputs.view(self.rows, view, generator)
 
-    def later(self, view: str, generator: Generator) -> Tensor | LaterView:
+    def deferred(self, view: str, generator: Generator) -> Tensor | DeferredView:
         return self.view(view, generator)
 
 

@@ -1,7 +1,7 @@
-"""Inputs on their way to the device: from pinned memory, a batch ahead on a side stream, seen there.
+"""Inputs on their way to the device: from pinned memory, a batch ahead on a side stream.
 
-What the device has computed comes back without a wait for it. On the CPU nothing is moved. Which rows and
-views a batch has is decided elsewhere.
+Deferred views are applied there. What the device has computed comes back without a wait for it. On the CPU
+nothing is moved. Which rows and views a batch has is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from ssmlbench.inputs.encoders import Encoder
-from ssmlbench.inputs.splits import LaterView
+from ssmlbench.inputs.splits import DeferredView
 
 PartName = TypeVar("PartName", bound=Hashable)
-Parts = Mapping[PartName, Tensor | LaterView]
-"""Inputs by name; views that the device applies are not applied yet."""
+Parts = Mapping[PartName, Tensor | DeferredView]
+"""Inputs by name; deferred views are applied when they are moved."""
 Moved = list[dict[PartName, Tensor]]
 
-SEEN_ON_CPU = ("cpu", "mps")
+VIEWS_ON_CPU = ("cpu", "mps")
 """Devices whose views are applied on the CPU, from memory that is not pinned."""
 
 
@@ -84,24 +84,28 @@ class Transfer:
         self.side = side or (CudaSideStream(device) if device.type == "cuda" else None)
 
     @property
-    def sees(self) -> bool:
+    def applies_views(self) -> bool:
         """Whether the device applies the views that can be applied there."""
-        return self.device.type not in SEEN_ON_CPU
+        return self.device.type not in VIEWS_ON_CPU
 
-    def cut(
-        self, encoder: Encoder, parts: dict[PartName, Tensor | LaterView]
-    ) -> dict[PartName, Tensor | LaterView]:
-        """The inputs of one pass as small as the encoder needs them; as they are on the CPU."""
-        seen = {key: part for key, part in parts.items() if isinstance(part, Tensor)}
-        if self.device.type == "cpu" or len(seen) < len(parts):
+    def trimmed(
+        self, encoder: Encoder, parts: dict[PartName, Tensor | DeferredView]
+    ) -> dict[PartName, Tensor | DeferredView]:
+        """The inputs of one pass without the padding that `Encoder.cut` removes.
+
+        On the CPU they stay as they are: there an encoder can read the lengths itself without a wait.
+        They do so also if a view is deferred: its inputs are not known yet.
+        """
+        tensors = {key: part for key, part in parts.items() if isinstance(part, Tensor)}
+        if self.device.type == "cpu" or len(tensors) < len(parts):
             return parts
-        return dict(zip(seen, encoder.cut(list(seen.values())), strict=True))
+        return dict(zip(tensors, encoder.cut(list(tensors.values())), strict=True))
 
     def pinned(
-        self, batch: list[dict[PartName, Tensor | LaterView]]
-    ) -> list[dict[PartName, Tensor | LaterView]]:
+        self, batch: list[dict[PartName, Tensor | DeferredView]]
+    ) -> list[dict[PartName, Tensor | DeferredView]]:
         """The batch in memory that can be copied while the CPU goes on; as it is without a GPU."""
-        if self.device.type in SEEN_ON_CPU:
+        if self.device.type in VIEWS_ON_CPU:
             return batch
         copies: dict[int, Tensor] = {}
 
@@ -112,7 +116,7 @@ class Transfer:
 
         return [
             {
-                key: pin(part) if isinstance(part, Tensor) else part.of(pin(part.prepared))
+                key: pin(part) if isinstance(part, Tensor) else part.with_rows(pin(part.prepared))
                 for key, part in parts.items()
             }
             for parts in batch
@@ -141,7 +145,7 @@ class Transfer:
 
     def fetched(self, tensor: Tensor) -> Callable[[], Tensor]:
         """Start to copy a tensor to the host; what is returned waits for the copy, and gives it."""
-        if self.device.type in SEEN_ON_CPU:
+        if self.device.type in VIEWS_ON_CPU:
             return tensor.cpu
         copy = torch.empty(tensor.shape, dtype=tensor.dtype).pin_memory()
         copy.copy_(tensor, non_blocking=True)
@@ -164,7 +168,9 @@ class Transfer:
 
         return [
             {
-                key: move(part) if isinstance(part, Tensor) else part.seen(move(part.prepared))
+                key: move(part)
+                if isinstance(part, Tensor)
+                else part.applied_to(move(part.prepared))
                 for key, part in parts.items()
             }
             for parts in batch

@@ -12,7 +12,7 @@ from torch import Tensor
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.inputs.splits import LaterView, ReadRows
+from ssmlbench.inputs.splits import DeferredView, ReadRows
 from ssmlbench.inputs.transfer import Moved, Transfer
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Batch, Forward, Pools
@@ -22,7 +22,7 @@ from ssmlbench.training.run_data import RunData
 LEAST_EPOCH_STEPS, MOST_EPOCH_STEPS = 25, 150
 """Bounds of an epoch's steps on fixed features: 1,000 to 6,000 in a run of 40 epochs (docs/recipe.md)."""
 
-StepInputs = dict[tuple[str, str], Tensor | LaterView]
+StepInputs = dict[tuple[str, str], Tensor | DeferredView]
 """Inputs by (pool, view)."""
 ROWS = "rows"
 """The key of the rows' positions: (pool, ROWS), where inputs have (pool, view)."""
@@ -102,11 +102,11 @@ def _views(
     read: Mapping[str, ReadRows],
     views: Mapping[str, tuple[str, ...]],
     generator: torch.Generator,
-    later: bool,
+    deferred: bool,
 ) -> StepInputs:
-    """The views of each pool's rows. later: leave it to the device to compute them."""
+    """The views of each pool's rows. deferred: views that the device can apply are only drawn."""
     return {
-        (pool, view): rows.later(view, generator) if later else rows.view(view, generator)
+        (pool, view): rows.deferred(view, generator) if deferred else rows.view(view, generator)
         for pool, rows in read.items()
         for view in views[pool]
     }
@@ -171,11 +171,11 @@ class Batching:
         }
         views = {"labelled": method.labelled_views, "unlabelled": method.unlabelled_views}
         averaged = {"labelled": (), "unlabelled": method.unlabelled_ema_views}
-        later = self.transfer.sees
-        seen = [_views(read, names, generator, later) for names in (views, averaged)]
-        seen = [self.transfer.cut(self.model.encoder, one) for one in seen]
+        deferred = self.transfer.applies_views
+        inputs = [_views(read, names, generator, deferred) for names in (views, averaged)]
+        inputs = [self.transfer.trimmed(self.model.encoder, one) for one in inputs]
         return self.transfer.pinned(
-            [*seen, {(pool, ROWS): where for pool, where in positions.items()}]
+            [*inputs, {(pool, ROWS): where for pool, where in positions.items()}]
         )
 
     def step_batches(self, inputs: Moved[tuple[str, str]]) -> tuple[Batch, Batch | None]:

@@ -19,7 +19,7 @@ from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.suggestions import did_you_mean
-from ssmlbench.inputs.splits import LaterView, RowNumbers, SplitInputs
+from ssmlbench.inputs.splits import DeferredView, RowNumbers, SplitInputs
 from ssmlbench.inputs.transfer import Transfer
 from ssmlbench.kit.contract import check_pseudo_labels
 from ssmlbench.kit.heads import Network
@@ -145,12 +145,12 @@ class Scorer:
             raise no_such_view(view, inputs.views)
         size = self.model.batch_rows
 
-        def load(i: int) -> list[dict[str, Tensor | LaterView]]:
+        def load(i: int) -> list[dict[str, Tensor | DeferredView]]:
             generator = stream(self.spec.seed, *purpose, i)
             read = inputs.read(rows[i * size : (i + 1) * size])
-            take = read.later if self.transfer.sees else read.view
-            seen = self.transfer.cut(self.model.encoder, {view: take(view, generator)})
-            return self.transfer.pinned([seen])
+            take = read.deferred if self.transfer.applies_views else read.view
+            batch = self.transfer.trimmed(self.model.encoder, {view: take(view, generator)})
+            return self.transfer.pinned([batch])
 
         threads = self.workers if inputs.on_the_fly else 0
         batches = ahead(load, max(math.ceil(len(rows) / size), 1), threads)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ssmlbench.core.seeds import stream
-from ssmlbench.inputs.splits import Inputs, LaterView
+from ssmlbench.inputs.splits import DeferredView, Inputs
 from ssmlbench.inputs.transfer import CudaSideStream, Transfer
 from ssmlbench.inputs.views import natural_views
 
@@ -50,7 +50,7 @@ class LoggedStream:
         return lambda: self.log.append("waited")
 
 
-def batches(count: int) -> Iterator[list[dict[str, Tensor | LaterView]]]:
+def batches(count: int) -> Iterator[list[dict[str, Tensor | DeferredView]]]:
     for number in range(count):
         yield [{"a": torch.full((2,), number)}, {}]
 
@@ -82,10 +82,10 @@ def photographs() -> Inputs:
 def test_rows_are_copied_once_for_all_their_views(monkeypatch: pytest.MonkeyPatch) -> None:
     read, generator = photographs().read(np.arange(4)), stream(0, "views")
     parts: dict[str, Any] = {
-        name: read.later(name, generator) for name in ("plain", "weak", "strong")
+        name: read.deferred(name, generator) for name in ("plain", "weak", "strong")
     }
     assert isinstance(parts["plain"], Tensor)
-    assert isinstance(parts["weak"], LaterView)
+    assert isinstance(parts["weak"], DeferredView)
     moved: list[int] = []
     real = Tensor.to
 
@@ -107,22 +107,22 @@ def test_rows_are_copied_once_for_all_their_views(monkeypatch: pytest.MonkeyPatc
 
 def test_the_cpu_applies_views_itself_and_pins_nothing() -> None:
     transfer = Transfer(CPU)
-    assert not transfer.sees
+    assert not transfer.applies_views
     assert transfer.side is None
-    batch: list[dict[str, Tensor | LaterView]] = [{"a": torch.zeros(2)}]
+    batch: list[dict[str, Tensor | DeferredView]] = [{"a": torch.zeros(2)}]
     assert transfer.pinned(batch) is batch
 
 
 def test_a_device_is_given_rows_and_drawn_parameters() -> None:
-    assert Transfer(torch.device("meta")).sees
-    assert not Transfer(torch.device("mps")).sees
+    assert Transfer(torch.device("meta")).applies_views
+    assert not Transfer(torch.device("mps")).applies_views
     rows = photographs().read(np.arange(3))
-    weak = rows.later("weak", stream(0, "a"))
-    strong = rows.later("strong", stream(0, "b"))
-    assert isinstance(weak, LaterView)
-    assert isinstance(strong, LaterView)
+    weak = rows.deferred("weak", stream(0, "a"))
+    strong = rows.deferred("strong", stream(0, "b"))
+    assert isinstance(weak, DeferredView)
+    assert isinstance(strong, DeferredView)
     assert weak.prepared is strong.prepared  # one read of the rows
-    assert weak.of(torch.zeros(1)).drawn is weak.drawn
+    assert weak.with_rows(torch.zeros(1)).drawn is weak.drawn
 
 
 def test_pinned_rows_stay_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ def test_pinned_rows_stay_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = photographs().read(np.arange(3))
     generator = stream(0, "a")
     batch: list[dict[str, Any]] = [
-        {name: rows.later(name, generator) for name in ("plain", "weak", "strong")}
+        {name: rows.deferred(name, generator) for name in ("plain", "weak", "strong")}
     ]
     (pinned,) = transfer.pinned(batch)
     assert pinned["weak"].prepared is pinned["strong"].prepared is pinned["plain"]
