@@ -27,7 +27,7 @@ UNSTAMPED = "0" * 64
 
 TRAILER = b"\nplaced="
 OLDER_TRAILER = b"\nsha256="
-"""Of a checksum without the place."""
+"""The mark before a file's checksum; the older one: of a checksum that does not cover the place."""
 TRAILER_BYTES = len(TRAILER) + 64
 
 OLDER = "an older version wrote it, which did not record where it belongs"
@@ -45,7 +45,7 @@ CLOCK_TICK = 20_000_000
 
 
 class FileFacts(TypedDict):
-    """What is recorded of a file."""
+    """Size and digest of a file, as the JSON file of its folder records them."""
 
     bytes: int
     sha256: str
@@ -108,10 +108,10 @@ def verify_beside(
         file = record.parent / name
         if needed is not None and name not in needed and not os.path.lexists(file):
             continue
-        found = _stat(file)
-        if found.st_size != facts["bytes"]:
-            raise DamagedFile(file, f"it has {found.st_size:,} bytes, not {facts['bytes']:,}")
-        if found.st_mtime_ns > written:
+        status = _stat(file)
+        if status.st_size != facts["bytes"]:
+            raise DamagedFile(file, f"it has {status.st_size:,} bytes, not {facts['bytes']:,}")
+        if status.st_mtime_ns > written:
             verify_file(file, facts)
 
 
@@ -200,8 +200,8 @@ def _start_of_checksum(opened: BinaryIO) -> int | None:
     if length > LARGEST_HEADER:
         return None
     key = f'"{FIELD}":"'.encode()
-    found = opened.read(length).find(key)
-    return None if found < 0 else 8 + found + len(key)
+    offset = opened.read(length).find(key)
+    return None if offset < 0 else 8 + offset + len(key)
 
 
 # ---------------------------------------------------------------------------------------- trailers
@@ -241,7 +241,7 @@ def _compare_trailer(file: Path) -> None:
 
 
 def failures(verify: Callable[[Path], object], file: Path) -> list[DamagedFile]:
-    """What one of the functions here raises of a file, as a list of one or none."""
+    """The DamagedFile that `verify` raises for a file, in a list; the list is empty if it raises none."""
     try:
         verify(file)
     except DamagedFile as damaged:
@@ -254,30 +254,30 @@ def _compare(file: Path, found: object, expected: object) -> None:
         raise DamagedFile(file, "its content is not what was written")
 
 
-def _once(file: Path, what: str, verify: Callable[[], None]) -> None:
-    """Call `verify`, unless this process did so and the file has not been touched since."""
-    facts = _stat(file)
-    if _key(file, what, facts) in _verified:
+def _once(file: Path, check: str, verify: Callable[[], None]) -> None:
+    """Call `verify`, unless this process did so and the file is unchanged. check: which check it is."""
+    status = _stat(file)
+    if _key(file, check, status) in _verified:
         return
     try:
         verify()
     except OSError as error:
         raise _unreadable(file, error) from None
-    _remember(file, what, facts)
+    _remember(file, check, status)
 
 
-def _remember(file: Path, what: str, facts: os.stat_result) -> None:
+def _remember(file: Path, check: str, status: os.stat_result) -> None:
     """Do not read the file again. Not if it is so young that a change could leave its time the same."""
-    if time.time_ns() - facts.st_mtime_ns > CLOCK_TICK:
-        _verified.add(_key(file, what, facts))
+    if time.time_ns() - status.st_mtime_ns > CLOCK_TICK:
+        _verified.add(_key(file, check, status))
 
 
-def _key(file: Path, what: str, facts: os.stat_result) -> tuple[object, ...]:
-    return file.absolute(), what, facts.st_ino, facts.st_size, facts.st_mtime_ns
+def _key(file: Path, check: str, status: os.stat_result) -> tuple[object, ...]:
+    return file.absolute(), check, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def stat_of(file: Path) -> os.stat_result:
-    """The facts of a file of ours; FileNotFoundError if there is none, DamagedFile if it is no file."""
+    """The `stat` of a file; FileNotFoundError if there is none, DamagedFile if it is no file."""
     try:
         return file.stat()
     except FileNotFoundError:
@@ -294,7 +294,7 @@ def _stat(file: Path) -> os.stat_result:
 
 
 def _unreadable(file: Path, error: OSError) -> Exception:
-    """Say that something else than our file is there: a folder, a loop of links, a bad sector."""
+    """The error of a file that cannot be read: a folder in its place, a loop of links, a bad sector."""
     if isinstance(error, FileNotFoundError):
         return DamagedFile(file, "it is missing")
     if error.errno in EXHAUSTED:

@@ -37,7 +37,7 @@ class ShardFolder:
 
     @property
     def about_file(self) -> Path:
-        """What the rows are; written last."""
+        """The JSON file that describes the rows; it is written after all shards."""
         return self.path / "about.json"
 
     @property
@@ -52,7 +52,7 @@ class ShardFolder:
 
     @property
     def about(self) -> dict[str, Any] | None:
-        """What about.json says; None if it is missing, damaged or of another folder."""
+        """The content of about.json; None if the file is missing, damaged or of another folder."""
         try:
             return read_placed_json(self.about_file)
         except (DamagedFile, FileNotFoundError):
@@ -72,15 +72,15 @@ class ShardFolder:
         return [self.shard_file(number) for number in range((self.about or {}).get("shards", 0))]
 
     def damaged(self) -> list[DamagedFile]:
-        """Find what is not as it was written: about.json, or a shard that is there or should be."""
-        found = failures(read_placed_json, self.about_file) if self.about_file.is_file() else []
+        """Verify about.json and the shards, those too that are missing: the error of each damaged file."""
+        errors = failures(read_placed_json, self.about_file) if self.about_file.is_file() else []
         begun = self.path.glob("*.npy")
         for file in self.shards() or sorted(begun):
-            found += failures(verify_trailer, file)
-        return found
+            errors += failures(verify_trailer, file)
+        return errors
 
     def discard(self, damaged: list[DamagedFile], notify: Notify, again: str) -> bool:
-        """Delete damaged files, which the caller makes again; whether there are any."""
+        """Delete damaged files, which the caller makes again; return whether there are any."""
         if not damaged:
             return False
         others = f", as are {len(damaged) - 1} other files beside it" if damaged[1:] else ""
@@ -92,7 +92,7 @@ class ShardFolder:
 
     @contextmanager
     def locked(self, notify: Notify, waits: str) -> Iterator[None]:
-        """Make the folder, and hold it for this process. waits: what is said if another has it."""
+        """Make the folder, and hold it for this process. waits: shown while another holds it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -116,7 +116,7 @@ class ShardFolder:
         remember_trailer(self.shard_file(number))
 
     def write_about(self, about: Mapping[str, Any]) -> None:
-        """Say what the rows are; all shards are written."""
+        """Write about.json, which makes the folder complete: all shards are written."""
         write_placed_json(self.about_file, about)
 
     def belongs_to(self, dataset: str) -> bool:
@@ -142,7 +142,7 @@ class ShardFolder:
 
 
 def folder_name(dataset: str, *parts: str) -> str:
-    """The name of a folder of the cache, from a data set's name and what else tells it apart."""
+    """The name of a folder of the cache: the data set's name, then the parts of its key."""
     stem = "".join(c if c.isalnum() or c in "-_" else "_" for c in dataset)
     return "-".join((stem, *parts))
 

@@ -87,34 +87,34 @@ def _copies(source: str) -> list[Path]:
     """The index of results, and what Hugging Face's library keeps of a data set from the hub."""
     from huggingface_hub import constants
 
-    found = [cache_root() / INDEX, cache_root() / "hub"]
+    places = [cache_root() / INDEX, cache_root() / "hub"]
     hub, folder = Path(constants.HF_HUB_CACHE), Path(source)
     if folder.is_relative_to(hub):  # its files are links to the repository's `blobs`
-        found.append(hub / folder.relative_to(hub).parts[0])
+        places.append(hub / folder.relative_to(hub).parts[0])
     elif source and not folder.is_absolute():
         repository = source.partition("@")[0].replace("/", "--")
         kept = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME) / "datasets"
-        found += [hub / f"datasets--{repository}", Path(kept)]
-    return [path for path in found if path.exists()]
+        places += [hub / f"datasets--{repository}", Path(kept)]
+    return [path for path in places if path.exists()]
 
 
 def _linked_from(raw_folder: str) -> list[Path]:
-    """The targets of links in the raw folder."""
-    found: list[Path] = []
+    """The links in the raw folder, whose targets are sealed too."""
+    links: list[Path] = []
     if raw_folder:
         with suppress(OSError), os.scandir(raw_folder) as entries:
             for _, entry in zip(range(MOST_ENTRIES), entries, strict=False):
                 if entry.is_symlink():
-                    found.append(Path(entry.path))
-    return found
+                    links.append(Path(entry.path))
+    return links
 
 
 def _inode(file: Path) -> tuple[int, int] | None:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def set_tripwire(
@@ -169,27 +169,35 @@ def set_tripwire(
 
 
 def _sealed(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[Any], bool]:
-    """The function that tells whether a path, as `open` takes it, is sealed."""
-    raw, tasks, results, inodes = places.raw, places.tasks, places.results, places.inodes
-    own, copies = ("self", "thread-self", str(os.getpid())), places.copies
-    copied = tuple(f"{place}{os.sep}" for place in copies)
-    inside_raw = [place for path in needed if (place := _real(path)).startswith(f"{raw}{os.sep}")]
-    open_places, open_folders = frozenset(inside_raw), tuple(f"{p}{os.sep}" for p in inside_raw)
-    realpath, fsdecode, basename, isabs = (
-        *(os.path.realpath, os.fsdecode, os.path.basename, os.path.isabs),
-    )
-    join, stat, listdir, readlink = os.path.join, os.stat, os.listdir, os.readlink
-    separator, memory, holds_labels, holds_results = os.sep, MEMORY, HOLDS_LABELS, HOLDS_RESULTS
-    sealed_in_tasks, labels_folder, card, is_a = in_tasks, LABELS, CARD, isinstance
+    """The function that tells whether a path, as `open` takes it, is sealed.
+
+    It is made of the two functions below. Each binds what it uses when it is made, as the hook does.
+    """
+    sealed_place = _sealed_place(places, needed)
+    sealed_in_open_folder = _sealed_in_open_folder(sealed_place)
+    realpath, fsdecode, isabs, is_a = os.path.realpath, os.fsdecode, os.path.isabs, isinstance
 
     def sealed(path: Any) -> bool:
         if path is None or is_a(path, int):
             return False
         try:
             text = fsdecode(path)
-            return sealed_place(realpath(text)) or (not isabs(text) and relative_to_a_folder(text))
+            return sealed_place(realpath(text)) or (not isabs(text) and sealed_in_open_folder(text))
         except Exception:  # another process's files may not be looked at; or builtins are changed
             return True
+
+    return sealed
+
+
+def _sealed_place(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[str], bool]:
+    """The function that tells whether a real path is sealed, by its folder, its name or its inode."""
+    raw, tasks, results, inodes = places.raw, places.tasks, places.results, places.inodes
+    own, copies = ("self", "thread-self", str(os.getpid())), places.copies
+    copied = tuple(f"{place}{os.sep}" for place in copies)
+    inside_raw = [place for path in needed if (place := _real(path)).startswith(f"{raw}{os.sep}")]
+    open_places, open_folders = frozenset(inside_raw), tuple(f"{p}{os.sep}" for p in inside_raw)
+    basename, stat, separator, memory = os.path.basename, os.stat, os.sep, MEMORY
+    sealed_in_tasks, holds_labels, holds_results = in_tasks, HOLDS_LABELS, HOLDS_RESULTS
 
     def sealed_place(place: str) -> bool:
         name = basename(place)
@@ -205,17 +213,27 @@ def _sealed(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[Any], boo
         if raw and place.startswith(raw + separator):
             is_open = place in open_places or place.startswith(open_folders)
             return not (name.endswith((".py", ".pyc")) or is_open)
-        return same_file(place)
+        return is_label_file(place)
 
-    def same_file(place: str) -> bool:
+    def is_label_file(place: str) -> bool:
         try:
-            found = stat(place)
+            status = stat(place)
         except (OSError, ValueError):
             return False
-        return (found.st_dev, found.st_ino) in inodes
+        return (status.st_dev, status.st_ino) in inodes
 
-    def relative_to_a_folder(path: str) -> bool:
-        # `os.open` takes paths that are relative to an open folder, which the hook is not told.
+    return sealed_place
+
+
+def _sealed_in_open_folder(sealed_place: Callable[[str], bool]) -> Callable[[str], bool]:
+    """The function that tells whether a relative path is sealed in any folder that is open.
+
+    `os.open` takes paths that are relative to an open folder, which the hook is not told.
+    """
+    realpath, join, listdir, readlink = os.path.realpath, os.path.join, os.listdir, os.readlink
+    separator, labels_folder, card, holds_results = os.sep, LABELS, CARD, HOLDS_RESULTS
+
+    def sealed_in_open_folder(path: str) -> bool:
         try:
             opened = listdir("/proc/self/fd")
         except OSError:  # this system has no such list
@@ -229,7 +247,7 @@ def _sealed(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[Any], boo
         except OSError:  # it was closed meanwhile
             return ""
 
-    return sealed
+    return sealed_in_open_folder
 
 
 def places_to_read() -> list[Path]:
