@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ssmlbench.core.events import Event, Listener
     from ssmlbench.core.spec import RunSpec
     from ssmlbench.data.task import Card
-    from ssmlbench.grid.recommend import Recommendation, Recommended
+    from ssmlbench.grid.recommend import LearnerSearch, Recommended
     from ssmlbench.plugins.loader import Plugins
     from ssmlbench.runs.finished import Finished
 
@@ -63,7 +63,7 @@ def recommend(
     began = time.monotonic()  # the imports take their time too
     from ssmlbench.grid.dispatch import Dispatch
     from ssmlbench.grid.loggers import logger_names
-    from ssmlbench.grid.recommend import CANDIDATES, Recommendation, TimeBudget
+    from ssmlbench.grid.recommend import CANDIDATES, LearnerSearch, TimeBudget
     from ssmlbench.grid.request import GridRequest
     from ssmlbench.runs.context import RunContext
     from ssmlbench.runs.execute import quieten
@@ -86,7 +86,7 @@ def recommend(
         tuple(dict.fromkeys(name.strip() for name in method.split(","))) if method else CANDIDATES
     )
     dispatch = dispatch.typed(GridRequest(options).words)
-    search = Recommendation(name, plugins, dispatch, options, time_, candidates)
+    search = LearnerSearch(name, plugins, dispatch, options, time_, candidates)
     lines = _about(task.card, folds)
     if backbone is None:
         lines += default_encoder_notes(search.specs(candidates[0], folds=folds), plugins)
@@ -121,7 +121,7 @@ def _about(card: Card, folds: int) -> list[str]:
 
 
 def _search(
-    search: Recommendation, folds: int, loggers: list[str], console: Console, quiet: bool
+    search: LearnerSearch, folds: int, loggers: list[str], console: Console, quiet: bool
 ) -> Recommended:
     """Compare the learners, with progress."""
     from ssmlbench.core.events import Warned
@@ -131,15 +131,15 @@ def _search(
     def without_data_warnings(listener: Listener) -> Listener:
         """Drop what `_about` has told, which would be told again for every fold."""
 
-        def heard(spec: RunSpec, event: Event) -> None:
+        def pass_on(spec: RunSpec, event: Event) -> None:
             if not (isinstance(event, Warned) and event.of_data):
                 listener(spec, event)
 
-        return heard
+        return pass_on
 
-    search.say = lambda line: _print(console, line)
+    search.report = lambda line: _print(console, line)
     logs = LoggingThread(
-        loggers, search.dispatch.context.results, lambda line: search.say(f"warning: {line}")
+        loggers, search.dispatch.context.results, lambda line: search.report(f"warning: {line}")
     )
     with logs, Display(console, folds * len(search.candidates), quiet) as display:
         search.ended, search.expect = display.drop, display.expect
@@ -148,14 +148,14 @@ def _search(
 
 def _show(found: Recommended, console: Console) -> None:
     """Print what wins, by how much, how sure that is, and what to expect of it."""
-    from ssmlbench.grid.tried import fold_difference
+    from ssmlbench.grid.judged_learner import fold_difference
 
-    best, tried = found.winner, found.tried
+    best = found.winner
     folds = f"{len(best.runs)} of {best.folds}" if len(best.runs) < best.folds else f"{best.folds}"
     table = Table(title=f"mAP over {folds} folds of the labelled rows", title_justify="left")
     for column in ("learner", "learns from", "mAP", "less than the winner by (95 %)", "seconds"):
         table.add_column(column, justify="left" if column.startswith("lea") else "right")
-    for one in tried:
+    for one in found.learners:
         gap = fold_difference(best, one)
         low, high = gap.interval
         behind = "" if one.name == best.name else f"{gap.mean:.4f} [{low:+.4f}, {high:+.4f}]"
@@ -174,11 +174,11 @@ def _show(found: Recommended, console: Console) -> None:
 
 
 def _certainty(found: Recommended) -> str:
+    from ssmlbench.grid.judged_learner import fold_difference
     from ssmlbench.grid.recommend import FLOOR
-    from ssmlbench.grid.tried import fold_difference
 
     best = found.winner
-    others = [one for one in found.tried if one.name != best.name]
+    others = [one for one in found.learners if one.name != best.name]
     if best.name == FLOOR:
         return "nothing else was judged, and it scores every row alike: it is of no use."
     if not others:

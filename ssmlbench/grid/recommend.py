@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Closing, EpochEnded, Event, Failed
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.grid.judged_learner import JudgedLearner, training_seconds
 from ssmlbench.grid.request import GridRequest, expand
-from ssmlbench.grid.tried import Tried, training_seconds
 from ssmlbench.runs.finished import Finished, Unreadable, read_result
 from ssmlbench.runs.folder import RunFolder
 
@@ -73,13 +73,13 @@ class TimeBudget:
 class Recommended:
     """What a search has found."""
 
-    tried: list[Tried]  # best first
-    winner: Tried
+    learners: list[JudgedLearner]  # best first
+    winner: JudgedLearner
     run: Finished  # of the winner, on every labelled row
 
 
 @dataclass
-class Recommendation:
+class LearnerSearch:
     """Tries learners one after the other while the budget lasts. Finished runs cost nothing."""
 
     dataset: str
@@ -90,16 +90,16 @@ class Recommendation:
     candidates: Sequence[str] = CANDIDATES
     ended: Callable[[RunSpec], None] = lambda spec: None  # called for a run that the budget ended
     expect: Callable[[int], None] = lambda runs: None  # called with how many runs are to come
-    say: Callable[[str], None] = lambda line: None
+    report: Callable[[str], None] = lambda line: None  # called with a line for the user
 
     def search(self, folds: int, listener: Listener) -> Recommended:
         """Judge the learners that fit into the budget; train the best of them on everything."""
-        found, best = list[Tried](), None
+        learners, best = list[JudgedLearner](), None
         judged = folds
         for number, name in enumerate(self.candidates):
             if best is not None and self.budget.left <= 0:
                 left = ", ".join(self.candidates[number:])
-                self.say(f"the budget is used up; not tried: {left}")
+                self.report(f"the budget is used up; not tried: {left}")
                 break
             self.expect(judged * (len(self.candidates) - number))
             one = self._judge(name, folds, judged, listener, urgent=best is None)
@@ -107,20 +107,22 @@ class Recommendation:
                 continue
             if len(one.runs) < judged:
                 judged = len(one.runs)
-                self.say(f"{name}: the budget has time for {judged} of {folds} folds; so for all")
-                found = [other.first(judged) for other in found]
+                self.report(
+                    f"{name}: the budget has time for {judged} of {folds} folds; so for all"
+                )
+                learners = [other.first(judged) for other in learners]
                 best = best and (best[0].first(judged), best[1])
-            found.append(one)
+            learners.append(one)
             leads = best is None or math.isnan(best[0].mean) or one.mean > best[0].mean
             if name != FLOOR and leads:
                 trained = self._train(one, listener, urgent=best is None)
                 best = best if trained is None else (one, trained)
-        if best is None and found:  # the floor is better than nothing
-            trained = self._train(found[0], listener, urgent=True)
-            best = None if trained is None else (found[0], trained)
+        if best is None and learners:  # the floor is better than nothing
+            trained = self._train(learners[0], listener, urgent=True)
+            best = None if trained is None else (learners[0], trained)
         if best is None:
             raise UserError("no learner could be run on this data set")
-        by_mean = sorted(found, key=lambda one: (math.isnan(one.mean), -one.mean))
+        by_mean = sorted(learners, key=lambda one: (math.isnan(one.mean), -one.mean))
         return Recommended(by_mean, *best)
 
     def specs(self, method: str, folds: int) -> list[RunSpec]:
@@ -143,7 +145,7 @@ class Recommendation:
 
     def _judge(
         self, name: str, folds: int, judged: int, listener: Listener, urgent: bool
-    ) -> Tried | None:
+    ) -> JudgedLearner | None:
         """Judge a learner on the first folds; None, and a line, if it does not work or not fit.
 
         folds: into how many the rows are divided. judged: how many of them are to be judged.
@@ -155,7 +157,7 @@ class Recommendation:
         except UserError as error:
             if name == self.candidates[0]:
                 raise
-            self.say(f"{name}: left out ({error})")
+            self.report(f"{name}: left out ({error})")
             return None
         at_once = self.dispatch.plan(specs, self.plugins).jobs or 1
         fewer = urgent or name == BASELINE
@@ -167,7 +169,7 @@ class Recommendation:
                 if fewer and len(runs) >= LEAST_FOLDS:
                     break
                 if not urgent:
-                    self.say(f"{name}: left out, the budget has no time for all its folds")
+                    self.report(f"{name}: left out, the budget has no time for all its folds")
                     return None
             # All its folds, or the fewest that do, and its training on all rows must fit.
             least = math.ceil(max(1, LEAST_FOLDS - len(runs)) / at_once)
@@ -182,18 +184,20 @@ class Recommendation:
             runs += made or []
             if not made or len(made) < len(part):
                 late = made is None or (limit is not None and self.budget.used >= began + limit)
-                self.say(f"{name}: {OUT_OF_TIME if late else 'left out, some of its runs failed'}")
+                self.report(
+                    f"{name}: {OUT_OF_TIME if late else 'left out, some of its runs failed'}"
+                )
                 return None
-        return Tried.of(name, runs, folds)
+        return JudgedLearner.of(name, runs, folds)
 
-    def _train(self, one: Tried, listener: Listener, urgent: bool) -> Finished | None:
+    def _train(self, one: JudgedLearner, listener: Listener, urgent: bool) -> Finished | None:
         """Train a learner on every labelled row; None, and a line, if the budget is over before."""
         self.expect(1)
         limit = None if urgent else max(self.budget.left, 0.0)
         made = self._made_within(self.specs(one.name, folds=0), listener, limit)
         if made:
             return made[0]
-        self.say(
+        self.report(
             f"{one.name}: the best on folds, but its training on every labelled row failed or did not "
             "end within the budget; it is not used"
         )
@@ -209,15 +213,15 @@ class Recommendation:
             return None
 
     def _within(self, part: Sequence[RunSpec], listener: Listener, limit: float | None) -> Listener:
-        """The listener of runs that must end in time; _OutOfTime as soon as one cannot.
+        """A listener that passes events on, and raises _OutOfTime as soon as a run cannot end in time.
 
-        A run that the budget ends has not failed: the search tells of it.
+        A run that the budget ends has not failed: `report` tells the user about it.
         """
         if limit is None:
             return listener
         end, running = self.budget.used + limit, list(part)  # a spec has no hash of its own
 
-        def heard(spec: RunSpec, event: Event) -> None:
+        def pass_on(spec: RunSpec, event: Event) -> None:
             late = self.budget.used >= end
             if isinstance(event, Failed) and late:
                 self.ended(spec)
@@ -230,7 +234,7 @@ class Recommendation:
                     self.ended(other)
                 raise _OutOfTime
 
-        return heard
+        return pass_on
 
 
 class _OutOfTime(Exception):

@@ -18,14 +18,14 @@ from sklearn.metrics import average_precision_score, f1_score
 from ssmlbench.cli.options import seconds
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import EpochEnded, Failed
-from ssmlbench.grid.recommend import Recommendation, Recommended, TimeBudget
-from ssmlbench.grid.tried import (
-    Tried,
+from ssmlbench.grid.judged_learner import (
+    JudgedLearner,
     fold_difference,
     map_of_all,
     micro_f1_of_all,
     on_one_scale,
 )
+from ssmlbench.grid.recommend import LearnerSearch, Recommended, TimeBudget
 from ssmlbench.protocol.decisions import calibrated_thresholds
 from ssmlbench.runs.finished import Finished, read_finished
 from ssmlbench.runs.scores import StoredScores
@@ -98,8 +98,8 @@ def test_a_difference_has_an_interval_that_knows_of_shared_training_rows() -> No
     assert found.interval == pytest.approx(stats.t.interval(0.95, 1, each[:2].mean(), scale))
 
 
-def judged(values: tuple[float, ...], folds: int) -> Tried:
-    return Tried("a", "", (), folds, values, values)
+def judged(values: tuple[float, ...], folds: int) -> JudgedLearner:
+    return JudgedLearner("a", "", (), folds, values, values)
 
 
 def test_folds_without_a_positive_do_not_count() -> None:
@@ -252,7 +252,7 @@ def stored_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 FOLD_FOLDER = Path("fold")
 
 
-class FakeMachine(Recommendation):
+class FakeMachine(LearnerSearch):
     """Learners that take a known time on a clock of their own."""
 
     now = 0.0
@@ -317,7 +317,7 @@ def fake_search(
     said: list[str] = []
     events: list[Any] = []
     ended: list[Any] = []
-    search.ended, search.say = ended.append, said.append
+    search.ended, search.report = ended.append, said.append
     found = search.search(5, lambda spec, event: events.append(event))
     assert (found.winner.name, -1) in Machine.done
     assert bool(ended) == any("no time for it" in line or "not used" in line for line in said)
@@ -325,7 +325,7 @@ def fake_search(
 
 
 def names(found: Recommended) -> list[str]:
-    return [one.name for one in found.tried]
+    return [one.name for one in found.learners]
 
 
 LEFT_OUT = "left out, the budget has no time for it"
@@ -359,14 +359,14 @@ def test_the_budget_holds_folds_and_the_last_training(
     assert heard == said
     assert now == pytest.approx(end, abs=1)
     assert not events  # a learner that is ended has not failed
-    assert len({len(one.runs) for one in found.tried}) == 1
+    assert len({len(one.runs) for one in found.learners}) == 1
 
 
 def test_the_baseline_is_judged_on_fewer_folds_rather_than_left_out() -> None:
     # 27 s of the machine are gone; two folds of 20 at a time and its last training fit into 72.
     found, heard, now, _ = fake_search(100, "prior", "knn", "logistic")
     assert heard == ["logistic: the budget has time for 2 of 5 folds; so for all"]
-    assert [(one.name, len(one.runs)) for one in found.tried] == [
+    assert [(one.name, len(one.runs)) for one in found.learners] == [
         *(("logistic", 2), ("knn", 2), ("prior", 2))
     ]
     assert now <= 90

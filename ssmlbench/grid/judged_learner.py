@@ -33,7 +33,7 @@ Expected = tuple[float, LowHigh]
 
 
 @dataclass(frozen=True)
-class Tried:
+class JudgedLearner:
     """One learner, judged on every fold."""
 
     name: str
@@ -44,17 +44,17 @@ class Tried:
     seconds: tuple[float, ...]  # of each fold, also of those that an earlier command has made
 
     @classmethod
-    def of(cls, name: str, runs: Sequence[Finished], folds: int) -> Tried:
+    def of(cls, name: str, runs: Sequence[Finished], folds: int) -> JudgedLearner:
         """Read how good a learner is from its runs."""
         values = tuple(metric_value(run, METRIC, "calibrated", "default") for run in runs)
         seconds = tuple(training_seconds(run) for run in runs)
         uses = str(runs[0].result.get("uses", ""))
         return cls(name, uses, tuple(runs), folds, values, seconds)
 
-    def first(self, count: int) -> Tried:
+    def first(self, count: int) -> JudgedLearner:
         """The same learner on the first folds only."""
-        cut = {name: getattr(self, name)[:count] for name in ("runs", "values", "seconds")}
-        return replace(self, **cut)
+        by_fold = {name: getattr(self, name)[:count] for name in ("runs", "values", "seconds")}
+        return replace(self, **by_fold)
 
     @property
     def mean(self) -> float:
@@ -101,7 +101,7 @@ class FoldDifference:
         return self.interval[0] > 0 or self.interval[1] < 0
 
 
-def fold_difference(ours: Tried, theirs: Tried) -> FoldDifference:
+def fold_difference(ours: JudgedLearner, theirs: JudgedLearner) -> FoldDifference:
     """The mean difference over folds, with its paired t interval."""
     each = [a - b for a, b in zip(ours.values, theirs.values, strict=True)]
     return FoldDifference(*mean_over_folds(each, ours.folds))
@@ -130,13 +130,13 @@ def micro_f1_of_all(folds: Sequence[StoredScores], divided: int) -> Expected:
     import numpy as np
     from scipy.special import stdtrit
 
-    found = np.concatenate([_found(fold) for fold in folds])
-    if not found.any():
+    counts = np.concatenate([_label_counts(fold) for fold in folds])
+    if not counts.any():
         return math.nan, (0.0, 1.0)
-    values = np.array([_f1(_found(fold)) for fold in folds])
+    values = np.array([_f1(_label_counts(fold)) for fold in folds])
     values = values[np.isfinite(values)]
-    without = np.array([_f1(found[kept]) for kept in _blocks_left_out(len(found))])
-    value = _f1(found)
+    without = np.array([_f1(counts[kept]) for kept in _blocks_left_out(len(counts))])
+    value = _f1(counts)
     if len(values) < 2 or not np.isfinite(without).all():
         return value, (0.0, 1.0)
     of_folds = float(values.var(ddof=1)) * (1 / len(values) + fold_overlap(divided))
@@ -146,18 +146,18 @@ def micro_f1_of_all(folds: Sequence[StoredScores], divided: int) -> Expected:
     return value, (max(0.0, value - reach), min(1.0, value + reach))
 
 
-def _found(fold: StoredScores) -> NDArray[Any]:
-    """Of each row: its labels that the calibrated rule finds, those that it chooses and those it has."""
+def _label_counts(fold: StoredScores) -> NDArray[Any]:
+    """Three counts of labels for each row: rightly chosen by the calibrated rule, chosen, and true."""
     import numpy as np
 
     chosen = decide(fold.scores, "calibrated", parameters=fold.parameters)
     return np.stack([part.sum(axis=1) for part in (chosen & fold.truth, chosen, fold.truth)], 1)
 
 
-def _f1(found: NDArray[Any]) -> float:
-    """Micro-F1 of such rows; NaN if no label is chosen or there."""
-    right, chosen, there = found.sum(axis=0)
-    return float(2 * right / (chosen + there)) if chosen + there else math.nan
+def _f1(counts: NDArray[Any]) -> float:
+    """Micro-F1 from the label counts of rows; NaN if no label is chosen or true."""
+    right, chosen, true = counts.sum(axis=0)
+    return float(2 * right / (chosen + true)) if chosen + true else math.nan
 
 
 def _blocks_left_out(rows: int) -> list[NDArray[Any]]:
