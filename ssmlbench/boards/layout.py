@@ -28,8 +28,8 @@ class TableColumn:
 
     def cell(self, row: str) -> Cell | None:
         """The cell of a row."""
-        found = self.row(row)
-        return found.cells.get((self.metric.key, self.level)) if found else None
+        board_row = self.row(row)
+        return board_row.cells.get((self.metric.key, self.level)) if board_row else None
 
     def row(self, name: str) -> BoardRow | None:
         """The board's row of this name."""
@@ -37,8 +37,8 @@ class TableColumn:
 
     def difference(self, row: str) -> Difference | None:
         """The difference of a row to the board's baseline, where the metric is the compared one."""
-        found = self.row(row)
-        return found.differences.get(self.level) if found and self.is_compared else None
+        board_row = self.row(row)
+        return board_row.differences.get(self.level) if board_row and self.is_compared else None
 
     @property
     def is_compared(self) -> bool:

@@ -210,15 +210,15 @@ class _PaperFile:
         values = dict(self.values.get("label_density", {}))
         source = values.pop("source", self.file.stem)
         self.check(source, str, "[label_density] source", "a text")
-        found = {}
+        densities = {}
         for name, value in values.items():
             where = f"[label_density] {name!r}"
             if name not in datasets:
                 raise self.error(f"{where}: not in [datasets].{did_you_mean(name, datasets)}")
             self.check(value, dict, where, "a table")
             self.check_keys(value, ("positives_per_row", "labels"), f"{where} ")
-            found[datasets[name]] = LabelDensity(self.density(value, where), source)
-        return found
+            densities[datasets[name]] = LabelDensity(self.density(value, where), source)
+        return densities
 
     def density(self, value: Mapping[str, Any], where: str) -> Interval:
         """`1.44` positives of 20 labels, rounded to 0.01: 1.435 / 20 to 1.445 / 20."""

@@ -103,7 +103,7 @@ def _paper_files(folder: Path) -> list[Path]:
 
 def _read_values(paper: Paper, file: Path) -> list[PublishedValue]:
     """The numbers of one paper in the file's order; a number that two tables print is there once."""
-    found: dict[tuple[str, ...], PublishedValue] = {}
+    values_by_key: dict[tuple[str, ...], PublishedValue] = {}
     try:
         with file.open(encoding="utf-8", newline="") as stream:
             rows = csv.DictReader(stream)
@@ -118,12 +118,12 @@ def _read_values(paper: Paper, file: Path) -> list[PublishedValue]:
                     *(value.dataset, value.regime, value.level),
                     *(value.paper_method, value.metric, value.digits),
                 )
-                known = found.get(key)
+                known = values_by_key.get(key)
                 sources = (*known.sources, *value.sources) if known else value.sources
-                found[key] = replace(value, sources=tuple(dict.fromkeys(sources)))
+                values_by_key[key] = replace(value, sources=tuple(dict.fromkeys(sources)))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{file}: {error}") from None
-    return list(found.values())
+    return list(values_by_key.values())
 
 
 def _read_value(paper: Paper, row: dict[str, str]) -> PublishedValue:

@@ -133,11 +133,11 @@ def _ratios(levels: dict[str, dict[str, PublishedValue]]) -> tuple[Ratio, ...]:
 
 def _known_densities(values: Iterable[PublishedValue]) -> dict[str, LabelDensity]:
     """The densities that the papers print, by data set; the first paper's where several do."""
-    found: dict[str, LabelDensity] = {}
+    by_dataset: dict[str, LabelDensity] = {}
     for paper in dict.fromkeys(value.paper for value in values):
         for dataset, density in paper.label_density.items():
-            found.setdefault(dataset, density)
-    return found
+            by_dataset.setdefault(dataset, density)
+    return by_dataset
 
 
 def _with_inferred_densities(rows: Sequence[AuditedRow]) -> list[AuditedRow]:
@@ -176,7 +176,7 @@ def find_misprints(values: Sequence[PublishedValue], rows: Sequence[AuditedRow])
 
 
 def _out_of_line(values: Sequence[PublishedValue], rows: Sequence[AuditedRow]) -> list[Misprint]:
-    found = []
+    misprints = []
     for row in rows:
         for ratio in row.ratios:
             others = [other.value for other in row.ratios if other is not ratio]
@@ -184,8 +184,8 @@ def _out_of_line(values: Sequence[PublishedValue], rows: Sequence[AuditedRow]) -
                 continue
             middle = sorted(others)[len(others) // 2]
             if abs(ratio.value / middle - 1) > OUT_OF_LINE:
-                found.append(_explained(values, row, ratio, middle))
-    return found
+                misprints.append(_explained(values, row, ratio, middle))
+    return misprints
 
 
 def _explained(
@@ -228,10 +228,10 @@ def _unmoved(values: Sequence[PublishedValue]) -> list[Misprint]:
     series: dict[tuple[RowKey, str], list[PublishedValue]] = defaultdict(list)
     for value in values:
         series[row_key(value), value.metric].append(value)
-    found = []
+    misprints = []
     for members in series.values():
         numbers = [value.value for value in members]
         if len(members) > 2 and max(numbers) - min(numbers) <= UNMOVED * max(numbers):
             digits = ", ".join(value.digits for value in members)
-            found.append(Misprint(members[0], f"hardly moves over π: {digits}"))
-    return found
+            misprints.append(Misprint(members[0], f"hardly moves over π: {digits}"))
+    return misprints

@@ -43,12 +43,12 @@ def find_disagreements(values: Sequence[PublishedValue]) -> list[Disagreement]:
     for value in values:
         key = (value.dataset, value.regime, value.level, value.method, value.metric)
         rows[key].append(value)
-    found = []
+    disagreements = []
     for members in rows.values():
         ordered = tuple(sorted(members, key=lambda value: value.value))
         if not _printed(ordered[0]).meets(_printed(ordered[-1])):
-            found.append(Disagreement(ordered))
-    return found
+            disagreements.append(Disagreement(ordered))
+    return disagreements
 
 
 def _printed(value: PublishedValue) -> Interval:

@@ -104,8 +104,8 @@ def _watch(trainer: Trainer, moved: dict[str, bool]) -> None:
 def _has_gradient(term: Tensor, trainer: Trainer) -> bool:
     if not term.requires_grad:
         return False
-    found = torch.autograd.grad(term, trainer.parameters, retain_graph=True, allow_unused=True)
-    return any(gradient is not None and bool(gradient.any()) for gradient in found)
+    gradients = torch.autograd.grad(term, trainer.parameters, retain_graph=True, allow_unused=True)
+    return any(gradient is not None and bool(gradient.any()) for gradient in gradients)
 
 
 def ignores_unlabelled_rows(cls: type[Method]) -> bool:

@@ -64,16 +64,16 @@ def landscape(
     boards = options.boards(options.query(numbers))
     cells = run_cells(boards)
     plugins = load_plugins(plugin)
-    found: list[Findings] = []
+    findings: list[Findings] = []
     with Console(stderr=True).status("moving the weights"):
         for cell in cells:
-            found += _of_cell(cell, plugins, (points, grid, radius), rows, seed, device)
-    if not found:
+            findings += _of_cell(cell, plugins, (points, grid, radius), rows, seed, device)
+    if not findings:
         raise UserError(
             "analyse landscape: no run here keeps a model with weights (estimators have none); "
             f"`{cells[0].command(['bce', 'cap'], '--keep-model', lacking=True)}` makes them"
         )
-    show_findings(found, out, boards)
+    show_findings(findings, out, boards)
 
 
 def _of_cell(

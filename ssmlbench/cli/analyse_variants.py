@@ -144,7 +144,7 @@ def _make(
     if command.dry_run:
         raise typer.Exit
     places = dict.fromkeys(_place(spec) for spec in every.values())
-    found: dict[str, list[VariantRuns]] = {place: [] for place in places}
+    by_place: dict[str, list[VariantRuns]] = {place: [] for place in places}
     unfinished = 0
     for variant in variants:
         for place in places:
@@ -152,12 +152,12 @@ def _make(
             runs = [read_result(RunFolder.of(results.resolve(), spec).path) for spec in specs]
             finished = [run for run in runs if isinstance(run, Finished)]
             unfinished += len(runs) - len(finished)
-            found[place].append(VariantRuns(variant.name, variant.changes, finished))
+            by_place[place].append(VariantRuns(variant.name, variant.changes, finished))
     if unfinished:
         raise UserError(
             f"{unfinished} of {len(every)} runs are not finished; the same command continues from here"
         )
-    return found
+    return by_place
 
 
 def _place(spec: RunSpec) -> str:

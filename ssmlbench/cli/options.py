@@ -67,8 +67,8 @@ def typed_list(text: str | None, kind: type[T], option: str) -> tuple[T, ...]:
 
 def _from_to(text: str) -> Iterable[str]:
     """`0-4` → 0, 1, 2, 3, 4; any other text as it is."""
-    if found := re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", text):
-        first, last = map(int, found.groups())
+    if match := re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", text):
+        first, last = map(int, match.groups())
         if last < first:
             raise UserError(f"{text.strip()}: the first number must be the lower one")
         return map(str, range(first, last + 1))

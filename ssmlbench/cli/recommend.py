@@ -92,9 +92,9 @@ def recommend(
         lines += default_encoder_notes(search.specs(candidates[0], folds=folds), plugins)
     for line in () if quiet else lines:
         _print(console, line)
-    found = _search(search, folds, loggers, console, quiet)
-    _show(found, console)
-    _label(found.run, plugins, out or Path(f"{name}-labels.csv"), console, quiet)
+    recommended = _search(search, folds, loggers, console, quiet)
+    _show(recommended, console)
+    _label(recommended.run, plugins, out or Path(f"{name}-labels.csv"), console, quiet)
     over = max(0.0, time_.used - time_.seconds)
     told = f", {duration(over)} more than the budget of {budget}" if over else f" of {budget}"
     _print(console, f"time: {duration(time_.used)}{told}")
@@ -146,23 +146,23 @@ def _search(
         return search.search(folds, logs.listening(without_data_warnings(display.report)))
 
 
-def _show(found: Recommended, console: Console) -> None:
+def _show(recommended: Recommended, console: Console) -> None:
     """Print what wins, by how much, how sure that is, and what to expect of it."""
     from ssmlbench.grid.judged_learner import fold_difference
 
-    best = found.winner
+    best = recommended.winner
     folds = f"{len(best.runs)} of {best.folds}" if len(best.runs) < best.folds else f"{best.folds}"
     table = Table(title=f"mAP over {folds} folds of the labelled rows", title_justify="left")
     for column in ("learner", "learns from", "mAP", "less than the winner by (95 %)", "seconds"):
         table.add_column(column, justify="left" if column.startswith("lea") else "right")
-    for one in found.learners:
+    for one in recommended.learners:
         gap = fold_difference(best, one)
         low, high = gap.interval
         behind = "" if one.name == best.name else f"{gap.mean:.4f} [{low:+.4f}, {high:+.4f}]"
         mean = f"{one.mean:.4f} ± {one.std:.4f}"
         table.add_row(one.name, one.uses, mean, behind, f"{sum(one.seconds):.0f}")
     console.print(table)
-    _print(console, f"{best.name} wins; {_certainty(found)}")
+    _print(console, f"{best.name} wins; {_certainty(recommended)}")
     (micro_f1, (low, high)), (precision, (lower, upper)) = best.expected
     _print(
         console,
@@ -173,12 +173,12 @@ def _show(found: Recommended, console: Console) -> None:
     )
 
 
-def _certainty(found: Recommended) -> str:
+def _certainty(recommended: Recommended) -> str:
     from ssmlbench.grid.judged_learner import fold_difference
     from ssmlbench.grid.recommend import FLOOR
 
-    best = found.winner
-    others = [one for one in found.learners if one.name != best.name]
+    best = recommended.winner
+    others = [one for one in recommended.learners if one.name != best.name]
     if best.name == FLOOR:
         return "nothing else was judged, and it scores every row alike: it is of no use."
     if not others:

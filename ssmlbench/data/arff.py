@@ -238,15 +238,15 @@ def check_values(file: Path, name: str, attribute: Attribute) -> None:
 
 def arff_files(base: Path) -> dict[str, Path]:
     """The file of each part: NAME-train.arff, NAME_train.arff, or for train NAME.arff."""
-    found = {}
+    files = {}
     for part in PARTS:
         names = [f"{base.name}{mark}{part}.arff" for mark in "-_"]
         if part == "train":
             names.append(f"{base.name}.arff")
         file = next((f for f in map(base.with_name, names) if f.exists()), None)
         if file is not None:
-            found[part] = file
-    return found
+            files[part] = file
+    return files
 
 
 def xml_file(base: Path) -> Path:

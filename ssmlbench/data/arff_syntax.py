@@ -88,8 +88,8 @@ class ArffHeader:
     @property
     def meka_labels(self) -> list[str] | None:
         """The labels, if the relation's name counts them as MEKA does: -C 6, or -C -6 at the end."""
-        found = re.search(r"-C\s+(-?\d{1,6})\b", self.relation)
-        count = int(found[1]) if found else 0
+        match = re.search(r"-C\s+(-?\d{1,6})\b", self.relation)
+        count = int(match[1]) if match else 0
         if not count or abs(count) >= len(self.attributes):
             return None
         chosen = self.attributes[:count] if count > 0 else self.attributes[count:]

@@ -141,13 +141,13 @@ def read_folder(folder: Path) -> dict[str, NDArray[Any]]:
 
     An .npz file that is a sparse matrix of scipy's is an array too; others hold arrays with names.
     """
-    found: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     for file in array_files(folder):
         if file.suffix == ".npy":
-            found[file.stem] = read_npy(file)
+            arrays[file.stem] = read_npy(file)
         else:
-            found |= read_npz(file)
-    return found
+            arrays |= read_npz(file)
+    return arrays
 
 
 def read_npy(file: Path) -> NDArray[Any]:

@@ -141,12 +141,12 @@ def svm_files(home: Path) -> dict[str, Path]:
     """The file of each part; a single file is the training part."""
     if not home.is_dir():
         return {"train": home}
-    found = {}
+    files = {}
     for part in PARTS:
         names = (home / f"{name}{end}" for name in SPLIT_NAMES[part] for end in SUFFIXES)
         if file := next((f for f in names if f.exists()), None):
-            found[part] = file
-    return found
+            files[part] = file
+    return files
 
 
 def read_lines(file: Path) -> Iterator[tuple[int, SparseRow | BadRow]]:

@@ -89,8 +89,8 @@ def card_file(folder: Path) -> Path:
 def read_card(folder: Path) -> Card:
     """The card of the task in a folder; a DamagedFile unless the files are as the card records them."""
     file = card_file(folder)
-    found = stat_of(file)
-    card = _read_card(file, found.st_ino, found.st_mtime_ns, found.st_size)
+    status = stat_of(file)
+    card = _read_card(file, status.st_ino, status.st_mtime_ns, status.st_size)
     older = not card.folder and folder.name.startswith(f"{card.name}-v{card.version}.")
     if card.folder != folder.name and not older:
         raise DamagedFile(file, f"it belongs to {card.folder or card.name}")

@@ -156,8 +156,8 @@ class Checkup:
     def _unfinished(self, folder: Path) -> None:
         lock = folder.with_name(f"{folder.stem}.lock")
         if not is_held(lock):
-            found = Finding(folder, "left by a process that was killed", "deleted")
-            self._repair(found, lambda: shutil.rmtree(folder, ignore_errors=True))
+            finding = Finding(folder, "left by a process that was killed", "deleted")
+            self._repair(finding, lambda: shutil.rmtree(folder, ignore_errors=True))
 
     def _shards(self, folder: ShardFolder, more: Sequence[DamagedFile] = ()) -> None:
         """Check cached rows. more: other damaged files of the folder."""
@@ -166,8 +166,8 @@ class Checkup:
             return
         damaged = [*folder.damaged(), *more]
         for damage in damaged:
-            found = Finding(damage.file, damage.reason, "deleted; computed again when needed")
-            self._repair(found, partial(discard, damage.file))
+            finding = Finding(damage.file, damage.reason, "deleted; computed again when needed")
+            self._repair(finding, partial(discard, damage.file))
         if damaged and not self.dry_run:
             discard(folder.about_file)
 
@@ -187,8 +187,8 @@ class Checkup:
     def _locks(self, files: Iterable[Path]) -> None:
         for file in sorted(files):
             if file.is_file() and not is_held(file):
-                found = Finding(file, "a lock that nobody holds", "deleted")
-                self._repair(found, partial(_remove_lock, file))
+                finding = Finding(file, "a lock that nobody holds", "deleted")
+                self._repair(finding, partial(_remove_lock, file))
 
     def _delete(self, file: Path, problem: str, remedy: str) -> None:
         self._repair(Finding(file, problem, remedy), lambda: discard(file))
@@ -222,14 +222,14 @@ def _damaged_files(folder: RunFolder) -> list[DamagedFile]:
         recorded = folder.recorded_files()
     except DamagedFile as damaged:
         return [damaged]
-    found = [
+    errors = [
         damage
         for name, facts in recorded.items()
         for damage in failures(partial(verify_file, facts=facts), folder.path / name)
     ]
     if folder.model_file.is_file() and folder.model_file.name not in recorded:  # an older run
-        found += failures(_verify_json, folder.model_file)
-    return found
+        errors += failures(_verify_json, folder.model_file)
+    return errors
 
 
 def _verify_json(file: Path) -> None:

@@ -50,15 +50,15 @@ class GridRequest:
     @property
     def words(self) -> tuple[str, ...]:
         """The values that all runs share, as a command has them."""
-        found: list[str] = []
+        words: list[str] = []
         for name, value in self.fixed.items():
             flag = OPTIONS[name].flag
             if isinstance(value, bool):
-                found.append(flag if value else flag.replace("--", "--no-", 1))
+                words.append(flag if value else flag.replace("--", "--no-", 1))
             elif value is not None:
                 text = as_typed(value)
-                found += [flag, absolute_backbone(text) if name == "backbone" else text]
-        return tuple(found)
+                words += [flag, absolute_backbone(text) if name == "backbone" else text]
+        return tuple(words)
 
     def overridden_by(self, typed: GridRequest) -> GridRequest:
         """This request, of a file, overridden by the options of the command line."""

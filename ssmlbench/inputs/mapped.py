@@ -36,15 +36,15 @@ class MappedRows:
     def take(self, rows: RowNumbers) -> Tensor:
         """A copy of some rows, n × D."""
         first = self.pieces[0]
-        found = np.empty((len(rows), *first.shape[1:]), dtype=first.dtype)
+        taken = np.empty((len(rows), *first.shape[1:]), dtype=first.dtype)
         number = np.searchsorted(self._ends, rows, side="right")
         changes = np.flatnonzero(np.diff(number)) + 1  # rows of one piece are copied together
         bounds = [0, *changes.tolist(), len(rows)] if len(rows) else []
         for start, stop in pairwise(bounds):
             piece = int(number[start])
             begin = int(self._ends[piece - 1]) if piece else 0
-            found[start:stop] = self.pieces[piece][rows[start:stop] - begin]
-        return torch.from_numpy(found)
+            taken[start:stop] = self.pieces[piece][rows[start:stop] - begin]
+        return torch.from_numpy(taken)
 
 
 class MappedFeatures:

@@ -76,14 +76,14 @@ def _declared(cls: type[Any]) -> Iterator[tuple[str, Any]]:
 
 def _attribute_types(cls: type[Any]) -> dict[str, Any]:
     """The types that the engine's classes state for attributes and properties."""
-    found: dict[str, Any] = {}
+    types: dict[str, Any] = {}
     for base in reversed(engine_bases(cls)):
         for name in vars(base).get("__annotations__", {}):
-            found[name] = typing.get_type_hints(base).get(name)
+            types[name] = typing.get_type_hints(base).get(name)
         for name, value in vars(base).items():
             if isinstance(value, property) and value.fget is not None:
-                found[name] = typing.get_type_hints(value.fget).get("return")
-    return {name: _without_class_var(kind) for name, kind in found.items()}
+                types[name] = typing.get_type_hints(value.fget).get("return")
+    return {name: _without_class_var(kind) for name, kind in types.items()}
 
 
 def _without_class_var(kind: Any) -> Any:
@@ -214,11 +214,11 @@ def _same_parameters(cls: type[Any], name: str, given: Any, contract: Any) -> No
     positional = [p for p in expected if p.kind is p.POSITIONAL_OR_KEYWORD]
     if name != "__init__":  # the engine passes no argument that has a default
         positional = [p for p in positional if p.default is p.empty]
-    found = inspect.signature(given)
-    in_order = [p.name for p in found.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    signature = inspect.signature(given)
+    in_order = [p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     names = [p.name for p in positional]
     try:
-        found.bind(*[None] * len(positional))
+        signature.bind(*[None] * len(positional))
     except TypeError:
         fits = False
     else:

@@ -91,8 +91,8 @@ def _meant(name: str, value: object, known: Collection[str], owner: type[Any]) -
         return close
     if inspect.isclass(value) and hasattr(value, "__dataclass_fields__") and "Config" in known:
         return "Config"
-    found = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)
-    return found[0] if found else None
+    matches = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)
+    return matches[0] if matches else None
 
 
 def _spelling(name: str) -> str:

@@ -29,20 +29,20 @@ def named_run(
     """The folder of the run that a text names. runs: ids and folders to choose from."""
     path = from_home(named)
     known = sorted({(hash_, folder) for hash_, folder in runs})
-    found = [folder for _, folder in known if named and folder == path] or [
+    folders = [folder for _, folder in known if named and folder == path] or [
         folder for hash_, folder in known if named and hash_.startswith(named)
     ]
-    if len(found) == 1:
-        return found[0]
+    if len(folders) == 1:
+        return folders[0]
     shown = suggested("runs", "list", results=results)
-    if not found:
+    if not folders:
         raise UserError(
             f"run {named}: no {kind} in {', '.join(map(str, results))} has an id like it; `{shown}` shows "
             "the ids, --results names another folder, and the path of a run's folder works too"
         )
     raise UserError(
-        f"run {named}: {len(found)} runs have ids that start with it; type more of the id (`{shown}` shows "
-        "the ids)"
+        f"run {named}: {len(folders)} runs have ids that start with it; type more of the id "
+        f"(`{shown}` shows the ids)"
     )
 
 

@@ -139,10 +139,10 @@ class RunFolder:
     def result_stamp(self) -> tuple[int, int] | None:
         """A stamp that changes when result.json is replaced; None if there is none."""
         try:
-            found = self.result_file.stat()
+            status = self.result_file.stat()
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns
+        return status.st_ino, status.st_mtime_ns
 
     def drop_result_since(self, stamp: tuple[int, int] | None) -> None:
         """Delete a result.json that is not the one of `result_stamp`: a run that failed wrote none."""
@@ -188,14 +188,14 @@ class RunFolder:
     def written_files(self) -> list[Path]:
         """The files of a finished run beside its result: scores, history, model and more."""
         while_made = (self.checkpoint_file, self.judgements_file)
-        found = [*self.path.glob("*.safetensors"), *self.path.glob("*.csv")]
-        found += [self.model_file] if self.model_file.is_file() else []
-        return [file for file in found if file not in while_made]
+        files = [*self.path.glob("*.safetensors"), *self.path.glob("*.csv")]
+        files += [self.model_file] if self.model_file.is_file() else []
+        return [file for file in files if file not in while_made]
 
     def recorded_files(self) -> dict[str, FileFacts]:
         """Size and checksum of the run's files as result.json has them; older results have none."""
-        found = stat_of(self.result_file)
-        return _recorded_files(self.result_file, found.st_ino, found.st_mtime_ns, found.st_size)
+        status = stat_of(self.result_file)
+        return _recorded_files(self.result_file, status.st_ino, status.st_mtime_ns, status.st_size)
 
     @contextmanager
     def claim(self, waits: Callable[[], None] = lambda: None) -> Iterator[None]:

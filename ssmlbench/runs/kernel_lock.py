@@ -106,8 +106,8 @@ def _allow(libc: Any, ruleset: int, path: Path, but: frozenset[tuple[int, int]])
     """Allow reading below a path. A rule is for a file, not for its name: `but` are left out."""
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        found = os.fstat(descriptor)
-        if (found.st_dev, found.st_ino) in but:
+        status = os.fstat(descriptor)
+        if (status.st_dev, status.st_ino) in but:
             return
         rule = _Beneath(READ_FILE, descriptor)
         libc.syscall(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0)

@@ -72,14 +72,14 @@ def filter_normalised(model: Model, seed: int, number: int) -> Direction:
     the same random numbers.
     """
     fixed = {f"encoder.{name}" for name in model.encoder.fixed_names()}
-    found = {}
+    direction = {}
     for name, weight in model.averaged_network.named_parameters():
         if weight.ndim > 1 and name not in fixed:
             drawn = torch.randn(weight.shape, generator=stream(seed, "direction", number, name))
             filters, own = drawn.flatten(1), weight.detach().float().cpu().flatten(1)
             lengths = own.norm(dim=1) / filters.norm(dim=1).clamp_min(SMALLEST)
-            found[name] = (filters * lengths[:, None]).view_as(drawn).to(weight)
-    return found
+            direction[name] = (filters * lengths[:, None]).view_as(drawn).to(weight)
+    return direction
 
 
 @contextmanager

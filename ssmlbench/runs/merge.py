@@ -16,20 +16,20 @@ def merge_runs(runs: Iterable[Finished], prefer: Path | None = None) -> list[Fin
 
     prefer: the results folder, or the file of exported runs, whose numbers count in that case.
     """
-    found: dict[str, Finished] = {}
+    by_hash: dict[str, Finished] = {}
     conflicts: list[tuple[Finished, Finished]] = []
     for run in runs:
         key = str(run.result.get("hash") or run.spec.hash)
-        known = found.setdefault(key, run)
+        known = by_hash.setdefault(key, run)
         if known is run or not _difference(known, run):
             continue
         if prefer is not None and _is_below(run, prefer) != _is_below(known, prefer):
-            found[key] = run if _is_below(run, prefer) else known
+            by_hash[key] = run if _is_below(run, prefer) else known
         else:
             conflicts.append((known, run))
     if conflicts:
         raise _conflict(conflicts)
-    return list(found.values())
+    return list(by_hash.values())
 
 
 def _difference(one: Finished, other: Finished) -> str:

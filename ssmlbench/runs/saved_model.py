@@ -249,8 +249,8 @@ class EncodedInputs:
         parts = [rows[i : i + size] for i in range(0, max(len(rows), 1), size)]
         batches = (self.inputs.view(part, view, generator) for part in parts)
         with encoding_precision(self.device, self.spec):
-            found = [self.encoder(batch.to(self.device)).float().half() for batch in batches]
-        features = torch.cat(found).cpu()
+            encoded = [self.encoder(batch.to(self.device)).float().half() for batch in batches]
+        features = torch.cat(encoded).cpu()
         return (features if self.scale is None else self.scale(features)).float()
 
     def read(self, rows: RowNumbers) -> ReadRows:

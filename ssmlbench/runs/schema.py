@@ -179,32 +179,32 @@ def _spec_fields() -> dict[str, _SpecField]:
 
 
 def _json_types(hint: Any) -> list[type]:
-    found: list[type] = []
+    types: list[type] = []
     for part in alternatives(hint):
         origin = typing.get_origin(part) or part
         if origin is typing.Literal:
-            found += [type(value) for value in typing.get_args(part)]
+            types += [type(value) for value in typing.get_args(part)]
         elif origin is float:
-            found += [float, int]
+            types += [float, int]
         elif origin is tuple:
-            found += [list, tuple]
+            types += [list, tuple]
         elif isinstance(origin, type) and issubclass(origin, Mapping):
-            found.append(dict)
+            types.append(dict)
         else:
-            found.append(origin)
-    return found
+            types.append(origin)
+    return types
 
 
 def _literal_values(hint: Any) -> list[object]:
-    found: list[object] = []
+    values: list[object] = []
     for part in alternatives(hint):
         if typing.get_origin(part) is typing.Literal:
-            found += typing.get_args(part)
+            values += typing.get_args(part)
         elif part is type(None):
-            found.append(None)
+            values.append(None)
         else:
             return []
-    return found
+    return values
 
 
 def _hint_text(hint: Any) -> str:

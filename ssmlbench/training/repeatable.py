@@ -60,7 +60,7 @@ def record_nondeterminism(fast: bool = False) -> Iterator[list[str]]:
 
     After the block, the list has their sorted names, with `--fast` first.
     """
-    found: set[str] = set()
+    operations: set[str] = set()
     names = [FAST] if fast else []
     with warnings.catch_warnings():
         shown = warnings.showwarning
@@ -68,9 +68,9 @@ def record_nondeterminism(fast: bool = False) -> Iterator[list[str]]:
         def note(message: Warning | str, *where: Any, **more: Any) -> None:
             text = str(message)
             if alert := ALERT.match(text):
-                found.add(alert["operation"])
+                operations.add(alert["operation"])
             elif OTHER_ALERT.match(text):
-                found.add(text.partition(".")[0])
+                operations.add(text.partition(".")[0])
             else:
                 shown(message, *where, **more)
 
@@ -80,7 +80,7 @@ def record_nondeterminism(fast: bool = False) -> Iterator[list[str]]:
         try:
             yield names
         finally:
-            names += sorted(found)
+            names += sorted(operations)
 
 
 def nondeterminism_text(names: list[str]) -> str:

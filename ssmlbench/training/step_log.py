@@ -68,14 +68,14 @@ class StepLog:
 
     def _first_not_finite(self) -> tuple[int, list[str]]:
         """The first step, from 1, with a term that is not finite, and the terms; (0, []) if none."""
-        found: dict[int, list[str]] = {}
+        terms_of_step: dict[int, list[str]] = {}
         for name, values in self._values.items():
             if name.startswith(LOSS):
                 finite = torch.stack(values).isfinite().tolist()
                 if not all(finite):
                     step = finite.index(False) + 1
-                    found.setdefault(step, []).append(name.removeprefix(LOSS))
-        return (min(found), found[min(found)]) if found else (0, [])
+                    terms_of_step.setdefault(step, []).append(name.removeprefix(LOSS))
+        return (min(terms_of_step), terms_of_step[min(terms_of_step)]) if terms_of_step else (0, [])
 
     def _terms_in(self, step: int) -> int:
         """The number of terms that had at least `step` values."""

@@ -27,18 +27,18 @@ LEAST_VALUES = 3
 
 def ablations_found(cells: Sequence[RunCell], query: Query) -> list[Findings]:
     """For each method with a row as it is and others: every other row against it, seed by seed."""
-    found = []
+    findings = []
     for cell in cells:
         for method, rows in variant_rows(cell).items():
             if len(rows) > 1 and not rows[0].changes:
                 shown = replace(query, metrics=METRICS_SHOWN)
-                found.append(ablation_findings(method, cell.where, rows, shown))
-    return found
+                findings.append(ablation_findings(method, cell.where, rows, shown))
+    return findings
 
 
 def sensitivities_found(cells: Sequence[RunCell], query: Query) -> list[Findings]:
     """For each hyper-parameter with three values or more: the metrics over it, others at their defaults."""
-    found = []
+    findings = []
     for cell in cells:
         for method, rows in variant_rows(cell).items():
             by_name: dict[str, list[VariantRuns]] = defaultdict(list)
@@ -54,19 +54,20 @@ def sensitivities_found(cells: Sequence[RunCell], query: Query) -> list[Findings
                     own.sort(key=lambda row: float(row.changes[name]))
                     shown = replace(query, metrics=METRICS_SHOWN)
                     where = cell.where
-                    found.append(sensitivity_findings(method, where, own, [name], False, shown))
-    return found
+                    findings.append(sensitivity_findings(method, where, own, [name], False, shown))
+    return findings
 
 
 def variant_rows(cell: RunCell) -> dict[str, list[VariantRuns]]:
     """Method → its rows, that with every default first; tuned rows and older code are left out."""
-    found: dict[str, list[VariantRuns]] = defaultdict(list)
+    by_method: dict[str, list[VariantRuns]] = defaultdict(list)
     for name, runs in cell.rows.items():
         spec = runs[0].spec
         if not spec.tuned and name == spec.variant:
             changes = {key: as_typed(spec.config[key]) for key in spec.changed}
             title = name.removeprefix(spec.method).strip(" ()") or "as it is"
-            found[spec.method].append(VariantRuns(title, changes, runs))
+            by_method[spec.method].append(VariantRuns(title, changes, runs))
     return {
-        method: sorted(rows, key=lambda row: bool(row.changes)) for method, rows in found.items()
+        method: sorted(rows, key=lambda row: bool(row.changes))
+        for method, rows in by_method.items()
     }

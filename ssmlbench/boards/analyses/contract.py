@@ -122,7 +122,7 @@ class Analysis(ABC):
 
 def run_cells(boards: Sequence[Board]) -> list[RunCell]:
     """The cells of the boards, in their order; a row's runs by seed."""
-    found = []
+    cells = []
     for board in boards:
         for level in board.levels:
             runs = [run for run in board.runs if level_of(run.spec) == level and not run.diverged]
@@ -133,8 +133,8 @@ def run_cells(boards: Sequence[Board]) -> list[RunCell]:
             }
             rows = {name: members for name, members in rows.items() if members}
             if rows:
-                found.append(RunCell(board, level, rows))
-    return found
+                cells.append(RunCell(board, level, rows))
+    return cells
 
 
 def cells_with(cells: Sequence[RunCell], names: Sequence[str], typed: str) -> list[RunCell]:
@@ -145,13 +145,13 @@ def cells_with(cells: Sequence[RunCell], names: Sequence[str], typed: str) -> li
             raise UserError(
                 f"{typed}: no row {name!r} among the finished runs.{did_you_mean(name, rows)}"
             )
-    found = [cell for cell in cells if all(name in cell.rows for name in names)]
-    if not found:
+    complete = [cell for cell in cells if all(name in cell.rows for name in names)]
+    if not complete:
         raise UserError(
             f"{typed}: {' and '.join(names)} were never run on the same data set, regime and π; "
             f"`{cells[0].command(names)}` makes such runs"
         )
-    return found
+    return complete
 
 
 @dataclass
@@ -199,7 +199,7 @@ NotedRuns = Mapping[str, Sequence[tuple[Finished, Diagnostics]]]
 
 def with_scores(cell: RunCell) -> tuple[ScoredRuns, Missing]:
     """The runs of each row with their stored test scores; runs without any are noted as missing."""
-    found: dict[str, list[tuple[Finished, StoredScores]]] = {}
+    scored: dict[str, list[tuple[Finished, StoredScores]]] = {}
     missing = Missing("scores.safetensors")
     for name, runs in cell.rows.items():
         for run in runs:
@@ -208,13 +208,13 @@ def with_scores(cell: RunCell) -> tuple[ScoredRuns, Missing]:
             except (OSError, ValueError) as error:
                 missing.note(name, run.folder, error)
             else:
-                found.setdefault(name, []).append((run, scores))
-    return found, missing
+                scored.setdefault(name, []).append((run, scores))
+    return scored, missing
 
 
 def with_diagnostics(cell: RunCell, array: str) -> tuple[NotedRuns, Missing]:
     """The runs of each row whose side file has an array; rows without any are noted as missing."""
-    found: dict[str, list[tuple[Finished, Diagnostics]]] = {}
+    with_array: dict[str, list[tuple[Finished, Diagnostics]]] = {}
     missing = Missing(array)
     for name, runs in cell.rows.items():
         for run in runs:
@@ -224,10 +224,10 @@ def with_diagnostics(cell: RunCell, array: str) -> tuple[NotedRuns, Missing]:
                 missing.note(name, run.folder, error)
                 continue
             if noted is not None and array in noted:
-                found.setdefault(name, []).append((run, noted))
+                with_array.setdefault(name, []).append((run, noted))
             else:
                 missing.note(name, run.folder)
-    return found, missing
+    return with_array, missing
 
 
 def side_file(run: Finished) -> Diagnostics | None:

@@ -63,27 +63,27 @@ class Correlation(Analysis):
             raise UserError(
                 "analyse correlation: the data set has one label, and so no pair of labels"
             )
-        found = []
+        findings = []
         of = str(options.get("of", ""))
         for cell in cells_with(cells, [of], f"--of {of}") if of else cells:
             rows, missing = with_diagnostics(cell, "head_weights")
             rows = {n: [m for m in runs if "pair_counts" in m[1]] for n, runs in rows.items()}
             rows = {name: runs for name, runs in rows.items() if runs}
             if rows and _label_count(cell) != 1:
-                found.append(_of_cell(cell, rows, of, threshold, missing.damage))
-        if not found and labels > PAIRED_LABELS:
+                findings.append(_of_cell(cell, rows, of, threshold, missing.damage))
+        if not findings and labels > PAIRED_LABELS:
             raise UserError(
                 f"analyse correlation: {labels:,} labels, and pairs are counted up to {PAIRED_LABELS}; "
                 "`ssmlbench analyse labels` shows any number"
             )
-        if not found:
+        if not findings:
             raise nothing_noted(
                 self.name,
                 cells,
                 "no run here has noted its classifier's weights (estimators have none)",
                 "hml",
             )
-        return found
+        return findings
 
 
 def _label_count(cell: RunCell) -> int:

@@ -140,19 +140,19 @@ def whole_epochs(axes: Axes) -> None:
 
 def legend(*axes: Axes, columns: int = 2) -> None:
     """The names of all lines of the panels, once each, below the figure; long ones below each other."""
-    found: dict[str, Any] = {}
+    handle_of: dict[str, Any] = {}
     for axis in axes:
         handles, labels = axis.get_legend_handles_labels()
         for label, handle in zip(labels, handles, strict=True):
-            found.setdefault(label, handle)
-    if any(len(name) > NAME_WIDTH for name in found):
+            handle_of.setdefault(label, handle)
+    if any(len(name) > NAME_WIDTH for name in handle_of):
         columns = 1
-    shown = short_names(list(found), NAME_WIDTH if columns > 1 else 2 * NAME_WIDTH)
+    shown = short_names(list(handle_of), NAME_WIDTH if columns > 1 else 2 * NAME_WIDTH)
     cast("Figure", axes[0].figure).legend(
-        list(found.values()),
-        [shown[label] for label in found],
+        list(handle_of.values()),
+        [shown[label] for label in handle_of],
         loc="outside lower center",
-        ncols=min(columns, max(len(found), 1)),
+        ncols=min(columns, max(len(handle_of), 1)),
         frameon=False,
         fontsize=8.5,
         handlelength=3.2,
@@ -210,14 +210,14 @@ def dot_rows(
 ) -> None:
     """One row for each name: each value hollow, their mean filled."""
     for y, (_, values) in enumerate(rows.items()):
-        found = [value for value in values if np.isfinite(value)]
-        at = [y + offset] * len(found)
-        meaning = DOTS if len(found) > 1 else None  # one seed: nothing to explain
-        axes.plot(found, at, marks, mfc="none", mec=colour, ms=3.5, mew=0.7, label=meaning)
-        if found:
+        finite = [value for value in values if np.isfinite(value)]
+        at = [y + offset] * len(finite)
+        meaning = DOTS if len(finite) > 1 else None  # one seed: nothing to explain
+        axes.plot(finite, at, marks, mfc="none", mec=colour, ms=3.5, mew=0.7, label=meaning)
+        if finite:
             name = label if y == 0 else None
             axes.plot(
-                [float(np.mean(found))], [y + offset], marks, color=colour, ms=5.5, label=name
+                [float(np.mean(finite))], [y + offset], marks, color=colour, ms=5.5, label=name
             )
     shown = short_names(list(rows), 30)
     axes.set_yticks(range(len(rows)), [shown[name] for name in rows])

@@ -72,14 +72,14 @@ class Gallery(Analysis):
             if len(set(pair)) != 2:
                 raise UserError(f"--differ {options['differ']}: two rows of the board: bce,cap")
             cells = cells_with(cells, pair, f"--differ {options['differ']}")
-        found = []
+        findings = []
         for cell in cells:
             stored, missing = with_scores(cell)
             if stored:
-                found.append(_of_cell(cell, stored, pair, options, missing.text))
-        if not found:
+                findings.append(_of_cell(cell, stored, pair, options, missing.text))
+        if not findings:
             raise no_scores(self.name, cells)
-        return found
+        return findings
 
 
 def most_different(a: NDArray[Any], b: NDArray[Any], count: int) -> list[int]:

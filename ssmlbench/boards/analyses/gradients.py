@@ -29,7 +29,7 @@ def gradient_imbalance(run: Finished) -> float:
             "method has no scores of one view; delete that folder and give the same command again"
         )
     positives = float(noted["scores"][-1, 0].sum(dtype=np.float64))
-    found = noted["score_sums"][-1].astype(np.float64)
+    sums = noted["score_sums"][-1].astype(np.float64)
     # A label's positives and negatives: all rows, unless nobody knows some of its entries.
     rows = float(noted["supervised"][-1, 4:].sum(axis=0).max())
-    return float(abs((positives - found[0]) - found[1:].sum()) / max(rows, 1.0))
+    return float(abs((positives - sums[0]) - sums[1:].sum()) / max(rows, 1.0))

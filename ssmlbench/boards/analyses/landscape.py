@@ -27,10 +27,10 @@ def landscape_findings(
     where: str, surfaces: Mapping[str, Surface], notes: Sequence[str] = ()
 ) -> list[Findings]:
     """The curves of all rows along one direction, and the surface of each over two."""
-    found = [_curves(where, surfaces, notes)]
+    findings = [_curves(where, surfaces, notes)]
     if any(len(surface.grid) for surface in surfaces.values()):
-        found.append(_surfaces(where, surfaces))
-    return found
+        findings.append(_surfaces(where, surfaces))
+    return findings
 
 
 def flatness(surface: Surface) -> float:

@@ -66,18 +66,18 @@ class PairAnalysis(Analysis):
             raise UserError(f"--bootstrap {options['bootstrap']}: take at least 100 draws")
         if not any(key in METRICS for key in query.metrics):
             raise UserError("analyse pair: --metric names costs only; name a metric, e.g. map")
-        found, reasons = [], []
+        findings, reasons = [], []
         for cell in cells_with(cells, (a, b), f"analyse pair {a} {b}"):
             try:
-                found.append(_of_cell(cell, a, b, query, options["bootstrap"]))
+                findings.append(_of_cell(cell, a, b, query, options["bootstrap"]))
             except UserError as error:
                 reasons.append(str(error))
-        if not found:
+        if not findings:
             raise UserError(reasons[0])
         if reasons:
-            notes = [*found[-1].table.notes, *(f"Left out: {reason}" for reason in reasons)]
-            found[-1] = replace(found[-1], table=replace(found[-1].table, notes=notes))
-        return found
+            notes = [*findings[-1].table.notes, *(f"Left out: {reason}" for reason in reasons)]
+            findings[-1] = replace(findings[-1], table=replace(findings[-1].table, notes=notes))
+        return findings
 
 
 def _common_runs(cell: RunCell, a: str, b: str) -> tuple[Pairs, dict[str, list[StoredScores]]]:
@@ -97,7 +97,7 @@ def _common_runs(cell: RunCell, a: str, b: str) -> tuple[Pairs, dict[str, list[S
         raise UserError(
             f"analyse pair: {folder} has no readable scores.safetensors; `{again}` makes it"
         )
-    stored = {name: [scores for _, scores in found] for name, found in scored.items()}
+    stored = {name: [scores for _, scores in scored_runs] for name, scored_runs in scored.items()}
     truth = stored[a][0].truth
     if any(not np.array_equal(one.truth, truth) for one in (*stored[a], *stored[b])):
         raise UserError(

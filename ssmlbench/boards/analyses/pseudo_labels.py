@@ -98,15 +98,15 @@ def unlabelled_count(run: Finished) -> int:
 
 
 def _of_cell(cell: RunCell) -> Findings | None:
-    found, missing = with_diagnostics(cell, "pseudo_counts")
-    if not found:
+    noted_runs, missing = with_diagnostics(cell, "pseudo_counts")
+    if not noted_runs:
         return None
-    labels = next(iter(found.values()))[0][1]["pseudo_counts"].shape[2]
+    labels = next(iter(noted_runs.values()))[0][1]["pseudo_counts"].shape[2]
     names = label_names(cell, labels)
     records: list[dict[str, Any]] = []
     curves: dict[str, dict[str, list[tuple[Any, Any]]]] = {}
     errors: dict[str, list[float]] = {}
-    for row, members in found.items():
+    for row, members in noted_runs.items():
         for run, noted in members:
             epochs, counts = noted["pseudo_epochs"], noted["pseudo_counts"]
             rows = unlabelled_count(run)
@@ -140,7 +140,7 @@ def _of_cell(cell: RunCell) -> Findings | None:
     )
 
     def draw() -> Figure:
-        return _figure(cell, curves, found)
+        return _figure(cell, curves, noted_runs)
 
     return Findings(
         "pseudo-labels", cell.where, section, records, draw, "Quality of pseudo-labels."
@@ -150,27 +150,29 @@ def _of_cell(cell: RunCell) -> Findings | None:
 def _records(
     row: str, seed: int, epochs: Any, counts: NDArray[Any], rows: int, names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    found = []
+    records = []
     for epoch, at in zip(epochs, counts, strict=True):
         each = quality(at[None], rows)
         for k, name in enumerate(names):
             facts = {"method": row, "seed": seed, "epoch": int(epoch), "label": name}
             numbers = {key: float(values[0][k]) for key, values in each.items()}
             raw = dict(zip(PSEUDO_COLUMNS, map(float, at[:, k]), strict=True))
-            found.append({"kind": "pseudo-labels", **facts, **numbers, **raw})
-    return found
+            records.append({"kind": "pseudo-labels", **facts, **numbers, **raw})
+    return records
 
 
 def _calibration_records(
     row: str, seed: int, noted: Diagnostics, names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    found = []
+    records = []
     for epoch, at in zip(noted["sample_epochs"], noted["calibration"], strict=True):
         for k, name in enumerate(names):
             facts = {"method": row, "seed": seed, "epoch": int(epoch), "label": name}
-            found.append({"kind": "calibration", **facts, "ece": calibration_error(at[:, :, k])})
-    found += reliability_records(noted["calibration"][-1].sum(axis=2, dtype=np.float64), row, seed)
-    return found
+            records.append({"kind": "calibration", **facts, "ece": calibration_error(at[:, :, k])})
+    records += reliability_records(
+        noted["calibration"][-1].sum(axis=2, dtype=np.float64), row, seed
+    )
+    return records
 
 
 def reliability_records(counts: NDArray[Any], row: str, seed: int) -> list[dict[str, Any]]:
@@ -193,7 +195,7 @@ def reliability_records(counts: NDArray[Any], row: str, seed: int) -> list[dict[
 def _figure(
     cell: RunCell,
     curves: Mapping[str, Mapping[str, list[tuple[Any, Any]]]],
-    found: NotedRuns,
+    rows: NotedRuns,
 ) -> Figure:
     shown = list(curves)[:MOST_LINES]
     styles = styles_for(shown)
@@ -208,7 +210,7 @@ def _figure(
     dots = (0, (2, 2))
     axes[3].plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=dots, label="calibrated")
     for row in shown:
-        bins = [n["calibration"][-1].sum(axis=2) for _, n in found[row] if "calibration" in n]
+        bins = [n["calibration"][-1].sum(axis=2) for _, n in rows[row] if "calibration" in n]
         if bins:
             number, total, true = np.stack(bins).sum(axis=0, dtype=np.float64)
             used = number > 0

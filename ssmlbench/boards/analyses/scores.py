@@ -50,26 +50,26 @@ class ScoresAnalysis(Analysis):
         self, cells: Sequence[RunCell], query: Query, options: Mapping[str, Any]
     ) -> list[Findings]:
         """The test scores of each cell, and its training entries where runs noted them."""
-        found: list[Findings] = []
+        findings: list[Findings] = []
         for cell in cells:
             stored, missing = with_scores(cell)
             if stored:
-                found.append(_test_scores(cell, stored, missing.text))
+                findings.append(_test_scores(cell, stored, missing.text))
             if training := _training_entries(cell):
-                found.append(training)
-        if not found:
+                findings.append(training)
+        if not findings:
             raise no_scores(self.name, cells)
-        return found
+        return findings
 
 
 def distances(scores: NDArray[Any], truth: NDArray[np.bool_]) -> Values:
     """The 1-Wasserstein distance between a label's positive and negative scores; NaN without both."""
     from scipy.stats import wasserstein_distance
 
-    found = np.full(truth.shape[1], np.nan)
+    by_label = np.full(truth.shape[1], np.nan)
     for k in np.flatnonzero(truth.any(axis=0) & ~truth.all(axis=0)):
-        found[k] = wasserstein_distance(scores[truth[:, k], k], scores[~truth[:, k], k])
-    return found
+        by_label[k] = wasserstein_distance(scores[truth[:, k], k], scores[~truth[:, k], k])
+    return by_label
 
 
 def _test_scores(cell: RunCell, stored: ScoredRuns, lost: str) -> Findings:
@@ -159,11 +159,13 @@ def _test_figure(where: str, densities: Mapping[str, Mapping[str, NDArray[Any]]]
 
 def _score_histograms(runs: Sequence[StoredScores]) -> dict[str, NDArray[Any]]:
     """Histograms of the scores of positives and of negatives, all labels and runs together."""
-    found: dict[str, NDArray[Any]] = {}
+    histograms: dict[str, NDArray[Any]] = {}
     for name, positive in (("positives", True), ("negatives", False)):
         parts = (one.scores[one.truth == positive] for one in runs)
-        found[name] = np.sum([np.histogram(p, HISTOGRAM_BINS, (0, 1))[0] for p in parts], axis=0)
-    return found
+        histograms[name] = np.sum(
+            [np.histogram(p, HISTOGRAM_BINS, (0, 1))[0] for p in parts], axis=0
+        )
+    return histograms
 
 
 def _histogram_records(
@@ -211,8 +213,8 @@ def mean_gradients(histograms: NDArray[Any], sums: NDArray[Any] | None) -> Value
     if sums is None:
         centres = (np.arange(HISTOGRAM_BINS) + 0.5) / HISTOGRAM_BINS
         sums = histograms @ centres
-    found = np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
-    return np.concatenate([1 - found[:1], found[1:]])  # y is 1 for observed positives
+    mean_scores = np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+    return np.concatenate([1 - mean_scores[:1], mean_scores[1:]])  # y is 1 for observed positives
 
 
 def _training_entries(cell: RunCell) -> Findings | None:

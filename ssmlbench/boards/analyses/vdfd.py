@@ -74,11 +74,11 @@ class Vdfd(Analysis):
         self, cells: Sequence[RunCell], query: Query, options: Mapping[str, Any]
     ) -> list[Findings]:
         """Two findings for each cell: methods side by side, and a few labels of one method."""
-        found: list[Findings] = []
+        findings: list[Findings] = []
         of = str(options.get("of", ""))
         for cell in cells_with(cells, [of], f"--of {of}") if of else cells:
-            found += _of_cell(cell, str(options.get("labels", "")), of)
-        if not found:
+            findings += _of_cell(cell, str(options.get("labels", "")), of)
+        if not findings:
             raise nothing_noted(
                 self.name,
                 cells,
@@ -87,7 +87,7 @@ class Vdfd(Analysis):
                 "bbam",
                 "cap",
             )
-        return found
+        return findings
 
 
 def variance_difference(statistics: NDArray[Any]) -> NDArray[np.float64]:
@@ -297,17 +297,19 @@ def chosen_labels(text: str, names: Sequence[str], counts: NDArray[Any]) -> list
         order = np.argsort(-np.asarray(counts), kind="stable")
         places = np.linspace(0, len(order) - 1, min(FEW_LABELS, len(order))).round().astype(int)
         return [int(order[place]) for place in places]
-    found = []
+    numbers = []
     for part in (piece.strip() for piece in text.split(",")):
         if part in names:
-            found.append(list(names).index(part))
+            numbers.append(list(names).index(part))
         elif part.isdigit() and int(part) < len(names):
-            found.append(int(part))
+            numbers.append(int(part))
         else:
             raise UserError(
                 f"--labels {part}: no such label; a name or a number from 0 to {len(names) - 1}."
                 f"{did_you_mean(part, names)}"
             )
-    if len(found) > MOST_CHOSEN:
-        raise UserError(f"--labels: {len(found)} labels, and a figure shows at most {MOST_CHOSEN}")
-    return list(dict.fromkeys(found))
+    if len(numbers) > MOST_CHOSEN:
+        raise UserError(
+            f"--labels: {len(numbers)} labels, and a figure shows at most {MOST_CHOSEN}"
+        )
+    return list(dict.fromkeys(numbers))

@@ -44,14 +44,14 @@ class LatexColumn(Protocol):
 
 def latex_columns(panel: Panel, align: str) -> list[LatexColumn]:
     """The columns of a panel; with `siunitx`, those that hold plain numbers are S columns."""
-    found: list[LatexColumn] = []
+    columns: list[LatexColumn] = []
     for i in range(len(panel.headers)):
         entries = [row[i].text for row in panel.rows]
         paired = i >= panel.left and any(PLUS_MINUS in text for text in entries)
         aligned = _aligned(entries) if align == SIUNITX and i >= panel.left else None
         mark = _Shape.of([text.partition(PLUS_MINUS)[0] for text in entries]).mark
-        found.append(aligned or _PlainColumn("l" if i < panel.left else "r", paired, mark))
-    return found
+        columns.append(aligned or _PlainColumn("l" if i < panel.left else "r", paired, mark))
+    return columns
 
 
 # ------------------------------------------------------------------------------------------ plain
@@ -127,12 +127,12 @@ class _Shape:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> _Shape:
-        found = [match for text in texts if (match := NUMBER.fullmatch(text))]
+        matches = [match for text in texts if (match := NUMBER.fullmatch(text))]
         return cls(
-            any(match["sign"] for match in found),
-            max((len(match["whole"]) for match in found), default=1),
-            max((len(match["decimals"]) for match in found), default=0),
-            latex_escape(max((match["mark"].strip() for match in found), key=len, default="")),
+            any(match["sign"] for match in matches),
+            max((len(match["whole"]) for match in matches), default=1),
+            max((len(match["decimals"]) for match in matches), default=0),
+            latex_escape(max((match["mark"].strip() for match in matches), key=len, default="")),
         )
 
     def kind(self, before: str = "") -> str:

@@ -89,19 +89,19 @@ def _learner_notes(board: Board) -> list[str]:
             f"Fitted in one call, without the options of training: {', '.join(estimators)}; their "
             "s/epoch is the whole fit."
         )
-    found = [d for row in board.rows for d in row.differences.values()]
-    if board.compared is not None and found:
+    differences = [d for row in board.rows for d in row.differences.values()]
+    if board.compared is not None and differences:
         unit = "fold" if board.setting["folds"] else "seed"
         text = f"Last table: {board.compared.title} less that of the row named, paired by {unit}"
-        text += ", with a 95 % t interval" if any(d.interval for d in found) else ""
-        if unit == "fold" and any(d.interval for d in found):
+        text += ", with a 95 % t interval" if any(d.interval for d in differences) else ""
+        if unit == "fold" and any(d.interval for d in differences):
             text += (
                 ", its variance corrected for the training rows that folds share (Nadeau and Bengio, "
                 "2003)"
             )
-        few = any(d.interval is None for d in found)
+        few = any(d.interval is None for d in differences)
         text += f"; no interval with fewer than 3 common {unit}s" if few else ""
-        rows = any(d.over_rows for d in found)
+        rows = any(d.over_rows for d in differences)
         text += "; in braces a 95 % bootstrap interval over test rows" if rows else ""
         notes.append(f"{text}.")
     return notes

@@ -205,8 +205,8 @@ def _seeds_note(table: PaperTable) -> str:
 
 
 def _difference_notes(table: PaperTable, names: RowNames) -> list[str]:
-    found = [c.difference(row) for c in table.columns for row in table.rows]
-    present = [difference for difference in found if difference is not None]
+    differences = [c.difference(row) for c in table.columns for row in table.rows]
+    present = [difference for difference in differences if difference is not None]
     if not present:
         return []
     baselines = dict.fromkeys(
@@ -227,7 +227,7 @@ def _difference_notes(table: PaperTable, names: RowNames) -> list[str]:
 
 def _records(table: PaperTable, style: NumberStyle, names: RowNames) -> list[Mapping[str, Any]]:
     """A record for each row of the table, with two fields (mean, std) for each column."""
-    found: list[Mapping[str, Any]] = []
+    records: list[Mapping[str, Any]] = []
     for name in table.rows:
         about = table.metrics[0].key if table.layout == SETS else table.boards[0].dataset
         level = {} if table.layout == SETS else {"level": table.columns[0].level}
@@ -245,8 +245,8 @@ def _records(table: PaperTable, style: NumberStyle, names: RowNames) -> list[Map
             std = cell.std if cell else None
             record[f"{key} std"] = None if std is None else style.value(std, column.metric)
         record["rank"] = table.ranks.get(name)
-        found.append(record)
-    return found
+        records.append(record)
+    return records
 
 
 def _plain_header(table: PaperTable, column: TableColumn) -> str:

@@ -203,14 +203,14 @@ class _Writer:
 
     def records(self) -> list[Mapping[str, Any]]:
         """A record for each row of the table, with mean and std of each column."""
-        found: list[Mapping[str, Any]] = []
+        records: list[Mapping[str, Any]] = []
         for row in self.table.papers:
             record = self._record(row[1], self._source(row))
             for column in self.table.columns:
                 entry = column.published(row)
                 mean, std = (entry.value, entry.std) if entry else (None, None)
                 record |= self._fields(column, mean, std, column.difference(row))
-            found.append(record)
+            records.append(record)
         for name in self.table.ours.rows if self.table.ours else ():
             record = self._record(self.names.of(name), OURS)
             for column in self.table.columns:
@@ -218,8 +218,8 @@ class _Writer:
                 mean, std = (cell.mean, cell.std) if cell else (None, None)
                 record |= self._fields(column, mean, std, None)
             record["rank"] = self.table.ours.ranks.get(name) if self.table.ours else None
-            found.append(record)
-        return found
+            records.append(record)
+        return records
 
     def _record(self, method: str, source: str) -> dict[str, Any]:
         first = self.table.columns[0]

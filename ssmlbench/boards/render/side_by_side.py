@@ -223,7 +223,7 @@ def _setup(paper: Paper) -> str:
 
 
 def _records(table: SideBySide, top_k: set[RowKey], decision: str) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = []
+    records: list[Mapping[str, Any]] = []
     for row in table.rows:
         for metric in table.metrics:
             for level in table.levels:
@@ -233,7 +233,7 @@ def _records(table: SideBySide, top_k: set[RowKey], decision: str) -> list[Mappi
                     continue
                 by_rule = METRICS[metric].uses_decision
                 fits = entry is not None and row_key(entry) in top_k
-                found.append(
+                records.append(
                     {
                         "dataset": table.dataset,
                         "regime": table.regime,
@@ -255,4 +255,4 @@ def _records(table: SideBySide, top_k: set[RowKey], decision: str) -> list[Mappi
                         "selection": table.board.selection if cell and table.board else "",
                     }
                 )
-    return found
+    return records

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 def slugs(texts: Iterable[str]) -> list[str]:
     """File names for the texts: small letters, digits, dots and dashes; all different."""
-    found: list[str] = []
+    names: list[str] = []
     for text in texts:
         ascii_text = text.replace("π", "pi").encode("ascii", "ignore").decode().lower()
         base = re.sub(r"[^a-z0-9.]+", "-", ascii_text).strip("-.")[:80] or "figure"
         slug, number = base, 2
-        while slug in found:
+        while slug in names:
             slug, number = f"{base}-{number}", number + 1
-        found.append(slug)
-    return found
+        names.append(slug)
+    return names

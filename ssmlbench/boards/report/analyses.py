@@ -60,7 +60,7 @@ def analysis_sections(boards: Sequence[Board], query: Query) -> list[AnalysisSec
     from ssmlbench.boards.analyses.table import analyses_by_name
 
     cells = [c for c in run_cells(boards) if sum(map(len, c.rows.values())) <= RUNS][:CELLS]
-    found = []
+    sections = []
     for analysis in analyses_by_name().values() if cells else ():
         if not (analysis.in_report and analysis.needs_runs):
             continue
@@ -69,15 +69,15 @@ def analysis_sections(boards: Sequence[Board], query: Query) -> list[AnalysisSec
             findings = analysis.find(cells, query, options)
         except UserError:
             continue
-        found.append(_section(analysis.name, analysis.summary, findings))
+        sections.append(_section(analysis.name, analysis.summary, findings))
     of_variants = (
         ("ablation", "Rows of one method against it as it is, seed by seed.", ablations_found),
         ("sensitivity", "Metrics over the values of a hyper-parameter.", sensitivities_found),
     )
     for name, summary, find in of_variants:
         if findings := find(cells, query)[:MOST_VARIANTS]:
-            found.append(_section(name, summary, findings))
-    return found
+            sections.append(_section(name, summary, findings))
+    return sections
 
 
 def _section(name: str, summary: str, findings: Sequence[Findings]) -> AnalysisSection:
@@ -86,7 +86,7 @@ def _section(name: str, summary: str, findings: Sequence[Findings]) -> AnalysisS
     return AnalysisSection(name, summary, figures, notes)
 
 
-def _figure(found: Findings) -> AnalysisFigure:
+def _figure(findings: Findings) -> AnalysisFigure:
     return AnalysisFigure(
-        found.where, found.table.title, found.alt or found.table.title, found.draw
+        findings.where, findings.table.title, findings.alt or findings.table.title, findings.draw
     )

@@ -23,17 +23,17 @@ def critical_differences(
     boards: Sequence[Board], metrics: Sequence[Column]
 ) -> tuple[dict[str, list[CriticalDifference]], list[str]]:
     """Return the diagrams by regime, one for each metric; and notes, or why there is no diagram."""
-    found: dict[str, list[CriticalDifference]] = {}
+    by_regime: dict[str, list[CriticalDifference]] = {}
     notes: list[str] = []
     equal: dict[str, list[str]] = {}  # metrics without a difference, by regime
     for metric in metrics:
         for blocks in blocks_over_cells(boards, metric):
             try:
-                found.setdefault(blocks.regime, []).append(rank_diagram(blocks))
+                by_regime.setdefault(blocks.regime, []).append(rank_diagram(blocks))
             except TooFew as reason:
                 notes.append(f"{blocks.regime}: no diagram and no Friedman test: {reason}.")
                 continue
-            drawn = found[blocks.regime][-1]
+            drawn = by_regime[blocks.regime][-1]
             notes += [f"{blocks.regime}: {caution}" for caution in cautions(blocks)]
             if drawn.p > ALPHA:
                 text = f"{metric.title} (p = {drawn.p:.2g})"
@@ -43,7 +43,7 @@ def critical_differences(
         "more into these diagrams."
         for regime, texts in equal.items()
     ]
-    return {regime: each for regime, each in found.items() if each}, list(dict.fromkeys(notes))
+    return {regime: each for regime, each in by_regime.items() if each}, list(dict.fromkeys(notes))
 
 
 def rank_diagram(blocks: Blocks) -> CriticalDifference:

@@ -161,7 +161,7 @@ class CellHistories:
         """Return the losses and, if other values were logged, the diagnostics of one method."""
         histories = self.by_method[method]
         names = list(dict.fromkeys(name for h in histories for name in h.columns))
-        found = []
+        curves = []
         for what, is_loss in (("losses", True), ("diagnostics", False)):
             lines = [
                 mean_curve(name.removeprefix("loss_") if is_loss else name, histories, name)
@@ -171,17 +171,17 @@ class CellHistories:
             present = tuple(line for line in lines if line is not None)
             if present:
                 warm_up = max(h.warm_up for h in histories)
-                found.append(Curves(self.where, method, what, present, warm_up, len(histories)))
-        return found
+                curves.append(Curves(self.where, method, what, present, warm_up, len(histories)))
+        return curves
 
     def pseudo_labels(self) -> list[PseudoLabels]:
         """Return one series for each measure that at least one method logged."""
-        found = []
+        series = []
         for column in PSEUDO:
             lines = [mean_curve(name, hs, column) for name, hs in self.by_method.items()]
             present = tuple(line for line in lines if line is not None)
             if present:
                 names = named([line.name for line in present])
                 warm_up = max(h.warm_up for hs in self.by_method.values() for h in hs)
-                found.append(PseudoLabels(self.where, column, present, names, warm_up))
-        return found
+                series.append(PseudoLabels(self.where, column, present, names, warm_up))
+        return series

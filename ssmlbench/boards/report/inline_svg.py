@@ -102,12 +102,12 @@ def _unwrapped(element: ET.Element) -> list[ET.Element]:
 
 def _presentation(style: str) -> dict[str, str]:
     """`fill: none; font: 9px 'DejaVu Sans'` as attributes; the page chooses the font's family."""
-    found = {}
+    attributes = {}
     for declaration in style.split(";"):
         name, _, value = (part.strip() for part in declaration.partition(":"))
         if name == "font":
             size = _FONT_SIZE.search(value)
-            found["font-size"] = size[1] if size else "9"
+            attributes["font-size"] = size[1] if size else "9"
         elif name:
-            found[name] = value
-    return found
+            attributes[name] = value
+    return attributes

@@ -86,10 +86,10 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     flat = [total / count for total, count in groups for _ in range(int(count))]
     top = high - (len(wanted) - 1) * gap
     placed = [max(min(base, top), low) if top >= low else low for base in flat]
-    found = [0.0] * len(wanted)
+    positions = [0.0] * len(wanted)
     for rank, i in enumerate(order):
-        found[i] = placed[rank] + rank * gap
-    return found
+        positions[i] = placed[rank] + rank * gap
+    return positions
 
 
 def place_labels(axes: Axes, points: Sequence[tuple[float, float, str, bool]]) -> None:

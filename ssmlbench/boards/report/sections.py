@@ -69,20 +69,20 @@ def report_sections(
 ) -> list[FigureSection]:
     """Return the figures of the boards, of all kinds or of some; a separate board has none."""
     main = [board for board in boards if not board.separate_reason]
-    found = [_quality(main)] if "quality" in kinds else []
-    found += [_critical_differences(main)] if "ranks" in kinds else []
+    sections = [_quality(main)] if "quality" in kinds else []
+    sections += [_critical_differences(main)] if "ranks" in kinds else []
     if {"pseudo", "training"} & set(kinds):
-        found += [section for section in _training(main) if section.key in kinds]
-    found += [_cost(main, query)] if "cost" in kinds else []
-    if len(main) < len(boards) and found:
-        found[0].notes.append(
+        sections += [section for section in _training(main) if section.key in kinds]
+    sections += [_cost(main, query)] if "cost" in kinds else []
+    if len(main) < len(boards) and sections:
+        sections[0].notes.append(
             f"{len(boards) - len(main)} of the {len(boards)} leaderboards are separate and have no figures."
         )
-    return [*found, *(_analyses(main, query) if "analyses" in kinds else ())]
+    return [*sections, *(_analyses(main, query) if "analyses" in kinds else ())]
 
 
 def _analyses(boards: Sequence[Board], query: Query) -> list[FigureSection]:
-    found = []
+    sections = []
     for section in analysis_sections(boards, query):
         by_place: dict[str, Group] = {}
         for figure in section.figures:
@@ -92,8 +92,8 @@ def _analyses(boards: Sequence[Board], query: Query) -> list[FigureSection]:
         groups = list(by_place.values())
         if all(len(group.series) == 1 for group in groups):  # side by side; each says its place
             groups = [Group("", [*section.figures])]
-        found.append(FigureSection(key, heading, section.summary, groups, section.notes))
-    return found
+        sections.append(FigureSection(key, heading, section.summary, groups, section.notes))
+    return sections
 
 
 def styles_of(boards: Sequence[Board]) -> Styles:

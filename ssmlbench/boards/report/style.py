@@ -101,11 +101,11 @@ class Styles:
 
         A shape is a marker with a dash: all that is left of a style in grey.
         """
-        found: dict[str, Style] = {}
+        styles: dict[str, Style] = {}
         for name in sorted(names, key=lambda name: self._index.get(name, 0)):
             style = self.of(name)
-            colours = {each.colour for each in found.values()}
-            shapes = {(each.marker, each.dash) for each in found.values()}
+            colours = {each.colour for each in styles.values()}
+            shapes = {(each.marker, each.dash) for each in styles.values()}
             if style.colour in colours:
                 free = next((hue for hue in HUES if hue not in colours), style.colour)
                 style = replace(style, colour=free)
@@ -114,8 +114,8 @@ class Styles:
                 free_shapes = (shape for shape in SHAPES if shape not in shapes)
                 marker, dash = next(free_shapes, taken)
                 style = replace(style, marker=marker, dash=dash)
-            found[name] = style
-        return found
+            styles[name] = style
+        return styles
 
 
 _shared: ContextVar[Styles | None] = ContextVar("_shared", default=None)
@@ -211,10 +211,10 @@ def plain_numbers(axis: Any) -> None:
 def tick_texts(values: Sequence[float]) -> list[str]:
     """The numbers with at least four significant digits, and with more where two would read the same."""
     for digits in range(4, 17):
-        found = [f"{value:.{digits}g}" for value in values]
-        if len(set(found)) == len(set(values)):
+        texts = [f"{value:.{digits}g}" for value in values]
+        if len(set(texts)) == len(set(values)):
             break
-    return found
+    return texts
 
 
 def log_ticks(axis: Any, low: float, high: float) -> None:
