@@ -74,7 +74,7 @@ class Model:
 
     def plan(self, freeze: bool = True, **fields: Any) -> RunSpec:
         short = {"method": "bce", "pi": 0.3, "epochs": 2, "batch_size": 16, "freeze": freeze}
-        short |= {"strong_views": 1} if freeze else {}
+        short |= {"strong_views": 1, "mixed_draws": False} if freeze else {}
         return resolve(self.plugins, {}, dataset=self.dataset, **short, **self.options, **fields)
 
 

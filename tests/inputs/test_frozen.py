@@ -19,6 +19,7 @@ from safetensors.numpy import load_file
 
 from ssmlbench.core.errors import RunFailed
 from ssmlbench.core.events import Done, Encoding, Event
+from ssmlbench.core.files import write_atomically
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import prepare
 from ssmlbench.inputs import frozen as features
@@ -398,12 +399,12 @@ def compute(request: tuple[str, str, str, float, str], *pipes: object) -> None:
 
     def notify(event: Event) -> None:
         events.append(dataclasses.asdict(event))
-        Path(out).write_text(json.dumps(events))
+        write_atomically(Path(out), json.dumps(events))  # another process reads it
         time.sleep(pause)
 
     spec = asked(plugins, "tiny-text", Path(backbone))
     found = rows_of(frozen(plugins, spec, notify).computed("train", "strong", 0))
-    Path(out).write_text(json.dumps([*events, {"sum": float(found.float().sum())}]))
+    write_atomically(Path(out), json.dumps([*events, {"sum": float(found.float().sum())}]))
 
 
 def nothing(*arguments: object) -> None:
