@@ -217,6 +217,8 @@ def other_settings(
     runs = runs_of(part)
     for value in values:
         members = runs[(runs["dataset"] == dataset) & (runs[column] == value)]
+        if members.empty:
+            continue
         yield value, members.pivot(index="seed", columns="method", values=MAP)
 
 
