@@ -103,7 +103,7 @@ def labelled_rows(run: Finished) -> float:
     return float(spec.regime_number or 1) * rows
 
 
-class Point(NamedTuple):
+class BudgetPoint(NamedTuple):
     """A row at one level: means over its seeds."""
 
     rows: float  # labelled
@@ -112,7 +112,7 @@ class Point(NamedTuple):
     seconds: float
 
 
-Curves = Mapping[str, Sequence[Point]]
+BudgetCurves = Mapping[str, Sequence[BudgetPoint]]
 """Row → its points, from few labelled rows to many."""
 
 
@@ -134,21 +134,21 @@ def _of_board(cells: Sequence[RunCell], query: Query, baseline: str) -> Findings
     )
 
 
-def _curves(cells: Sequence[RunCell], query: Query, key: str) -> Curves:
-    curves: dict[str, list[Point]] = {}
+def _curves(cells: Sequence[RunCell], query: Query, key: str) -> BudgetCurves:
+    curves: dict[str, list[BudgetPoint]] = {}
     for cell in sorted(cells, key=lambda cell: float(cell.level)):
         for row, runs in cell.rows.items():
             values = [query.value(run, key) for run in runs]
             times = [float(run.result.get("cost", {}).get("seconds", np.nan)) for run in runs]
             std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-            point = Point(
+            point = BudgetPoint(
                 labelled_rows(runs[0]), float(np.mean(values)), std, float(np.mean(times))
             )
             curves.setdefault(row, []).append(point)
     return curves
 
 
-def _baseline_rows(baseline: Sequence[Point], point: Point, metric: Column) -> float:
+def _baseline_rows(baseline: Sequence[BudgetPoint], point: BudgetPoint, metric: Column) -> float:
     """Labelled rows that the baseline needs for a point's quality; NaN: outside its curve."""
     if len(baseline) < 2:
         return float("nan")
@@ -159,7 +159,7 @@ def _baseline_rows(baseline: Sequence[Point], point: Point, metric: Column) -> f
 
 
 def _records(
-    curves: Curves, needed: Mapping[str, Sequence[float]], key: str
+    curves: BudgetCurves, needed: Mapping[str, Sequence[float]], key: str
 ) -> list[dict[str, Any]]:
     return [
         {
@@ -184,7 +184,7 @@ def labels_saved(rows: float, baseline_rows: float) -> float:
 def _table(
     place: str,
     cells: Sequence[RunCell],
-    curves: Curves,
+    curves: BudgetCurves,
     needed: Mapping[str, Sequence[float]],
     metric: Column,
     baseline: str,
@@ -230,7 +230,7 @@ def _table(
 
 
 def _rows_text(
-    baseline_rows: float, baseline: Sequence[Point], point: Point, metric: Column
+    baseline_rows: float, baseline: Sequence[BudgetPoint], point: BudgetPoint, metric: Column
 ) -> str:
     """The rows that the baseline needs, or the end of its curve that the point lies beyond."""
     if np.isfinite(baseline_rows):
@@ -246,7 +246,7 @@ def _rows_text(
     return f"more than {baseline[-1].rows:,.0f}" if better else f"less than {baseline[0].rows:,.0f}"
 
 
-def _figure(place: str, curves: Curves, quality: str) -> Figure:
+def _figure(place: str, curves: BudgetCurves, quality: str) -> Figure:
     """The quality against labelled rows above, against seconds below."""
     shown = list(curves)[:MOST_LINES]
     styles = styles_for(shown)

@@ -106,7 +106,7 @@ def summary_curve(statistics: NDArray[Any]) -> NDArray[np.float64]:
 
 Curve = tuple[NDArray[Any], NDArray[np.float64]]
 """Epochs and the values after each."""
-Curves = Mapping[str, Mapping[str, Sequence[Curve]]]
+MethodCurves = Mapping[str, Mapping[str, Sequence[Curve]]]
 """Row → manner → mean |VDFD| over epochs of each run."""
 
 
@@ -140,7 +140,7 @@ def _of_cell(cell: RunCell, labels: str, of: str) -> list[Findings]:
     return [whole, _few_labels(cell, rows, names, labels, of)]
 
 
-def _summary_table(where: str, curves: Curves, lost: str) -> TableSection:
+def _summary_table(where: str, curves: MethodCurves, lost: str) -> TableSection:
     body = []
     for row, by_manner in curves.items():
         last = [mean_text([float(ys[-1]) for _, ys in by_manner[m]], 5) for m in MANNERS]
@@ -160,7 +160,7 @@ def _summary_table(where: str, curves: Curves, lost: str) -> TableSection:
     )
 
 
-def _summary_figure(where: str, curves: Curves) -> Figure:
+def _summary_figure(where: str, curves: MethodCurves) -> Figure:
     """A panel for each manner, with a line for each method."""
     shown = list(curves)[:MOST_LINES]
     styles = styles_for(shown)
