@@ -163,7 +163,7 @@ def _show(recommended: Recommended, console: Console) -> None:
         table.add_row(one.name, one.uses, mean, behind, f"{sum(one.seconds):.0f}")
     console.print(table)
     _print(console, f"{best.name} wins; {_certainty(recommended)}")
-    (micro_f1, (low, high)), (precision, (lower, upper)) = best.expected
+    (micro_f1, (low, high)), (precision, (lower, upper)), (judged, labels) = best.expected
     _print(
         console,
         f"New rows like these: expect Micro-F1 {micro_f1:.3f} [{low:.3f}, {high:.3f}] of the labels "
@@ -171,6 +171,11 @@ def _show(recommended: Recommended, console: Console) -> None:
         "folds have few positives of rare labels, and their mAP is above that). It was chosen on these "
         "folds, which makes both a little too good; it learns from more rows now, which helps.",
     )
+    if judged < labels:
+        _print(
+            console,
+            f"This mAP is of {judged:,} of the {labels:,} labels: the others have no held-out positive.",
+        )
 
 
 def _certainty(recommended: Recommended) -> str:

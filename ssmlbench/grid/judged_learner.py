@@ -67,10 +67,14 @@ class JudgedLearner:
         return mean_and_deviation(self.values)[1]
 
     @property
-    def expected(self) -> tuple[Expected, Expected]:
-        """Micro-F1 of the labels that the calibrated rule chooses, and mAP, of many new rows."""
+    def expected(self) -> tuple[Expected, Expected, tuple[int, int]]:
+        """Micro-F1 of the labels that the calibrated rule chooses, and mAP, of many new rows.
+
+        Last, the number of labels that mAP is a mean of, and that of all labels.
+        """
         scores = [StoredScores.read(run.folder) for run in self.runs]
-        return micro_f1_of_all(scores, self.folds), map_of_all(scores, self.folds)
+        counts = labels_with_positives(scores)
+        return micro_f1_of_all(scores, self.folds), map_of_all(scores, self.folds), counts
 
 
 def training_seconds(run: Finished) -> float:
@@ -173,6 +177,14 @@ def _jackknife_variance(without: NDArray[Any]) -> float:
     """The variance of a value of all rows, from its values without each block."""
     share = (len(without) - 1) / len(without)
     return share * float(((without - without.mean()) ** 2).sum())
+
+
+def labels_with_positives(folds: Sequence[StoredScores]) -> tuple[int, int]:
+    """The number of labels with a positive among the held-out rows of all folds, and of all labels."""
+    import numpy as np
+
+    judged = np.logical_or.reduce([fold.truth.any(axis=0) for fold in folds])
+    return int(judged.sum()), len(judged)
 
 
 def map_of_all(folds: Sequence[StoredScores], divided: int) -> Expected:

@@ -21,6 +21,7 @@ from ssmlbench.core.events import EpochEnded, Failed
 from ssmlbench.grid.judged_learner import (
     JudgedLearner,
     fold_difference,
+    labels_with_positives,
     map_of_all,
     micro_f1_of_all,
     on_one_scale,
@@ -195,6 +196,13 @@ def test_micro_f1_is_of_all_held_out_rows_and_its_variance_of_folds_and_rows() -
     of_rows = 19 * without.var() * (1 + 2 / 4)
     reach = 4.302653 * np.sqrt(of_folds + of_rows)  # t with 2 degrees of freedom
     assert (low, high) == pytest.approx((max(0, value - reach), min(1, value + reach)))
+
+
+def test_map_is_of_the_labels_with_a_positive_in_any_fold() -> None:
+    truth = np.array([[True, False, False], [False, False, False]])
+    folds = [StoredScores(truth * 0.5, truth), StoredScores(truth * 0.5, truth[:, [1, 0, 2]])]
+    assert labels_with_positives(folds[:1]) == (1, 3)
+    assert labels_with_positives(folds) == (2, 3)
 
 
 def simulated_folds(seed: int) -> tuple[list[StoredScores], float, float]:
