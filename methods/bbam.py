@@ -127,10 +127,15 @@ class Bbam(Method):
     def setup(self, pools: Pools) -> None:
         self.balancing = False  # warm-up has no statistics yet
         self.statistics = torch.zeros(2, 2, self.labels)
-        self.kept_labelled = torch.ones_like(pools.labelled.observed, dtype=torch.bool)
+        # The entries in use of both pools, labelled rows first; N × K.
+        rows = len(pools.labelled) + len(pools.unlabelled)
+        self.kept = torch.ones(
+            (rows, self.labels), dtype=torch.bool, device=pools.labelled.observed.device
+        )
+        self.n_labelled = len(pools.labelled)
 
     def start_epoch(self, pools: Pools) -> None:
-        config, n_labelled = self.config, len(pools.labelled)
+        config = self.config
         self.targets, self.trust, tied = pooled_class_aware_labels(
             pools.unlabelled.logits(model="ema", view="weak"),
             pools.labelled.prior,
@@ -139,23 +144,21 @@ class Bbam(Method):
         )
         pools.forget()  # the features of all rows take the logits' place in memory
         features = pools.features("raw")
-        kept = torch.empty((len(features), self.labels), dtype=torch.bool, device=features.device)
-        self.kept_unlabelled = kept[n_labelled:]
-        blocks = label_blocks(*kept.shape)
+        blocks = label_blocks(*self.kept.shape)
         prototypes = torch.cat(
             [class_means(features, self.groups(pools, labels)[POSITIVE]) for labels in blocks]
         )
         F.normalize(features, dim=1, out=features)
         found = torch.empty_like(self.statistics)
+        sampled = {"always": True, "once": pools.first_epoch, "never": False}
+        first = 0 if sampled[config.labelled_sampling] else self.n_labelled
         for labels in blocks:
             cosines = features @ F.normalize(prototypes[labels], dim=1).T
-            found[..., labels], kept[:, labels] = self.angle_groups(
+            found[..., labels], kept = self.angle_groups(
                 cosines, *self.groups(pools, labels), labels
             )
+            self.kept[first:, labels] = kept[first:]
         self.statistics, self.balancing = found, config.balance
-        sampled = {"always": True, "once": pools.first_epoch, "never": False}
-        if sampled[config.labelled_sampling]:
-            self.kept_labelled = kept[:n_labelled].clone()
         self.diagnostics = {"tied_positives": tied}
         if config.balance:
             self.diagnostics["largest_factor"] = factors(found[1], config.factor_bound).max()
@@ -198,11 +201,11 @@ class Bbam(Method):
 
     def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
         entries = self.entry_loss(labelled.logits("strong"), labelled.observed)
-        entries = entries * self.kept_labelled[labelled.rows]
+        entries = entries * self.kept[labelled.rows]
         terms = {"labelled": self.reduce(entries)}
         if unlabelled is not None:
             entries = self.entry_loss(unlabelled.logits("strong"), self.targets[unlabelled.rows])
-            entries = entries * self.kept_unlabelled[unlabelled.rows]
+            entries = entries * self.kept[self.n_labelled + unlabelled.rows]
             weight = self.config.unlabelled_weight
             if self.config.reduction == "sum":
                 weight *= pool_weight(self.config.pool_ratio, labelled, unlabelled)

@@ -100,16 +100,19 @@ class Drml(Method):
         config, rows = self.config, pools.unlabelled
         if not len(rows) or pools.epoch - 1 <= config.promotion_start * pools.epochs:
             return
-        f1, f2 = (rows.output(name, model="raw") for name in ("first", "second"))
-        apart = disagreement(f1, f2).masked_fill(self.trust[:, 0] > 0, torch.inf)
+        apart = rows.output("disagreement", model="raw").masked_fill(
+            self.trust[:, 0] > 0, torch.inf
+        )
         if config.promotion == "smallest":
             chosen = apart.argsort(stable=True).argsort() < config.promoted_rows
             chosen &= apart.isfinite()
         else:
             chosen = apart < config.threshold * self.labels / 312
-        g = rows.logits(model="raw").sigmoid()
-        made = g if config.promoted == "soft" else (g >= 0.5).to(g)
-        self.targets = torch.where(chosen[:, None], made, self.targets)
+        logits = rows.logits(model="raw")
+        rows.forget()  # the probabilities take the logits' place in memory
+        g = logits.sigmoid_()
+        made = g if config.promoted == "soft" else g >= 0.5
+        torch.where(chosen[:, None], made, self.targets, out=self.targets)
         self.trust = torch.maximum(self.trust, chosen[:, None].to(g))
 
     def step(
@@ -177,7 +180,10 @@ class Drml(Method):
 
 
 class DualHead(nn.Module):
-    """x → P → C₁, C₂ → f₁, f₂ → R(f₁f₂ᵀ) → g. Out: g's logits, and f₁ and f₂ as probabilities."""
+    """x → P → C₁, C₂ → f₁, f₂ → R(f₁f₂ᵀ) → g. Out: g's logits, f₁ and f₂.
+
+    f₁ and f₂ are probabilities. In evaluation their disagreement takes their place: one number a row.
+    """
 
     def __init__(self, width: int, projected: int, labels: int, deep: bool):
         super().__init__()
@@ -188,7 +194,10 @@ class DualHead(nn.Module):
 
     def forward(self, features: Tensor) -> Outputs:
         answers = self.classify(self.projector(features))
-        return answers | self.relate(answers)
+        related = self.relate(answers)
+        if self.training:
+            return answers | related
+        return {"disagreement": disagreement(**answers), **related}
 
     def classify(self, h: Tensor) -> Outputs:
         return {"first": self.first(h).sigmoid(), "second": self.second(h).sigmoid()}
@@ -231,9 +240,9 @@ def relations(f1: Tensor, f2: Tensor) -> Tensor:
     return (f1[:, :, None] * f2[:, None, :]).flatten(1)
 
 
-def disagreement(f1: Tensor, f2: Tensor) -> Tensor:
+def disagreement(first: Tensor, second: Tensor) -> Tensor:
     """D_i = ‖f₁ - f₂‖² of each row."""
-    return (f1 - f2).square().sum(1)
+    return (first - second).square().sum(1)
 
 
 def squared(f: Tensor, targets: Tensor, known: Tensor) -> Tensor:

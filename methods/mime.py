@@ -72,18 +72,18 @@ class Mime(Method):
         # Whatever is not known to be positive is negative until the model says otherwise.
         self.labelled_targets = (pools.labelled.observed == 1).float()
         self.targets = torch.zeros_like(pools.unlabelled.observed, dtype=torch.float32)
-        self.trust = torch.ones_like(self.targets)
+        self.trust = torch.ones_like(self.targets[:, :1])  # N_u × 1: every entry is used
 
     def start_epoch(self, pools: Pools) -> None:
         if self.config.reading == "an" and pools.epoch <= self.config.warmup_epochs:
             return
-        self.labelled_targets = self.grown(self.labelled_targets, pools.labelled)
-        self.targets = self.grown(self.targets, pools.unlabelled)
+        self.add_positives_(self.labelled_targets, pools.labelled)
+        self.add_positives_(self.targets, pools.unlabelled)
 
-    def grown(self, targets: Tensor, pool: Pool) -> Tensor:
+    def add_positives_(self, targets: Tensor, pool: Pool) -> None:
         probabilities = pool.logits(model="raw", view="weak").sigmoid()
-        known_negative = pool.observed == 0
-        return with_new_positives(targets, probabilities, self.config.theta) * ~known_negative
+        probabilities.masked_fill_(pool.observed == 0, 0.0)  # a known negative stays negative
+        add_confident_(targets, probabilities, self.config.theta)
 
     def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
         parts = [(labelled, self.labelled_targets)]
@@ -140,6 +140,6 @@ def kl(mean: Tensor, deviation: Tensor) -> Tensor:
     return (moments - 1) / 2 - deviation.log().mean(dim=(1, 2))
 
 
-def with_new_positives(targets: Tensor, probabilities: Tensor, theta: float) -> Tensor:
-    """min(obs + [p > θ], 1): positives are added, never withdrawn."""
-    return torch.maximum(targets, (probabilities > theta).to(targets))
+def add_confident_(targets: Tensor, probabilities: Tensor, theta: float) -> Tensor:
+    """min(obs + [p > θ], 1), in place: positives are added, never withdrawn."""
+    return targets.masked_fill_(probabilities > theta, 1.0)

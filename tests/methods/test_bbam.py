@@ -252,8 +252,9 @@ def test_labelled_negatives_need_not_be_sampled() -> None:
         method.setup(pools)
         with torch.no_grad():
             method.start_epoch(pools)
-        assert bool(method.kept_labelled.all()) is all_kept
-        assert not method.kept_unlabelled.all()
+        labelled, unlabelled = method.kept.split([100, 400])
+        assert bool(labelled.all()) is all_kept
+        assert not unlabelled.all()
 
 
 def toy_pools() -> Pools:
@@ -282,8 +283,7 @@ def test_the_ratio_weighs_the_pools_of_summed_losses(name: str) -> None:
             method.patched, method.thresholds = False, torch.full((2,), 0.01)
         else:
             method.targets, method.trust = torch.ones(6, 2), torch.ones(6, 2)
-            method.balancing, method.kept_labelled = False, torch.ones(4, 2)
-            method.kept_unlabelled = torch.ones(6, 2)
+            method.balancing, method.kept, method.n_labelled = False, torch.ones(10, 2), 4
         terms = method.loss(labelled, unlabelled)
         torch.testing.assert_close(terms["unlabelled"], expected * terms["labelled"])
 

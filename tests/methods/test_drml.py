@@ -221,7 +221,7 @@ def test_promoted_rows_count_as_labelled_and_no_longer_as_disagreeing() -> None:
 
 
 def pools_of(f1: Tensor, f2: Tensor, g: Tensor, epochs: int = 9) -> Pools:
-    made = {"first": f1, "second": f2, "logits": g.logit()}
+    made = {"disagreement": drml.disagreement(f1, f2), "logits": g.logit()}
     nothing = torch.full(f1.shape, -1, dtype=torch.int8)
     unlabelled = Pool(nothing, torch.zeros(2), lambda model, view, names: made)
     labelled = Pool(nothing[:0], torch.zeros(2), lambda model, view, names: made)

@@ -52,9 +52,10 @@ def test_the_loss_is_the_entry_loss_and_a_small_part_of_the_divergence(
 def test_positives_are_added_and_never_withdrawn(vectors: dict[str, Any]) -> None:
     vector = vectors["mime.pseudo_label_update"]
     obs, prob = (torch.tensor(vector["inputs"][name]) for name in ("obs", "prob"))
-    after = mime.with_new_positives(obs, prob, vector["inputs"]["theta"])
+    after = mime.add_confident_(obs, prob, vector["inputs"]["theta"])
     close(after, vector["expected"]["obs_after"])
-    close(mime.with_new_positives(after, torch.zeros_like(prob), 0.95), after.tolist())
+    expected = after.tolist()
+    close(mime.add_confident_(after, torch.zeros_like(prob), 0.95), expected)
 
 
 def test_deviations_are_a_softplus(vectors: dict[str, Any]) -> None:

@@ -101,16 +101,16 @@ class EstimatedLabelsMethod(PartialMethod):
         if not self.unlabelled_views:
             return None
         estimated = self.estimates[self.n_labelled :].sigmoid()
-        return estimated, torch.ones_like(estimated)
+        return estimated, torch.ones_like(estimated[:, :1])
 
 
 def initial_estimates(observed: Tensor) -> Tensor:
     """U: uniform in ±logit(0.6) where unobserved, else ±logit(0.995) by the label. N × K."""
     # Drawn on the CPU: every device starts from the same numbers.
-    uniform = torch.rand(observed.shape).to(observed.device)
+    estimates = torch.rand(observed.shape).to(observed.device)
+    estimates.mul_(2).sub_(1).mul_(math.log(0.6 / 0.4))  # in place: N may be a million
     sure = math.log(0.995 / 0.005)
-    unobserved = math.log(0.6 / 0.4) * (2 * uniform - 1)
-    return unobserved.masked_fill(observed == 1, sure).masked_fill(observed == 0, -sure)
+    return estimates.masked_fill_(observed == 1, sure).masked_fill_(observed == 0, -sure)
 
 
 def agreement(
