@@ -5,13 +5,19 @@ This keeps `ssmlbench --help` fast, and no verb pays for the imports of another.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
+
+from ssmlbench.core.errors import UserError
+
+USAGE_ERROR: type[Any] = typer.BadParameter.__bases__[0]
+"""What the parser raises, from Click or from Typer's own copy of it: Typer exports one child of it."""
 
 VERBS = {
     "run": ("run:run", "Train one run, or every combination of the lists given."),
@@ -45,6 +51,16 @@ class Verbs(TyperGroup):
     def __init__(self, **settings: Any):
         super().__init__(**settings)
         self.commands = {name: Verb(name, VERBS[name][1]) for name in VERBS}
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Parse the options of `ssmlbench` itself."""
+        with _usage_errors_as_user_errors():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the options of a verb and call it."""
+        with _usage_errors_as_user_errors():
+            return super().invoke(ctx)
 
 
 class Verb(TyperCommand):
@@ -81,3 +97,27 @@ def _escape_help(commands: Sequence[Any]) -> None:
             if getattr(item, "help", None):
                 item.help = escape(item.help)
         _escape_help(list(getattr(command, "commands", {}).values()))
+
+
+@contextmanager
+def _usage_errors_as_user_errors() -> Iterator[None]:
+    """Give the mistakes that the parser finds the one line of all others, instead of a box."""
+    try:
+        yield
+    except USAGE_ERROR as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # a group without a verb shows its help
+            raise
+        raise UserError(_plainly(error)) from None
+
+
+def _plainly(error: Any) -> str:
+    """What was typed, what is wrong with it, and what to type or read."""
+    text = error.format_message().rstrip(".")
+    # Pydantic's messages do not repeat the value, Click's do.
+    found: list[Any] = getattr(error.__cause__, "errors", list)()
+    if found and error.param is not None:
+        option, message = error.param.opts[-1], error.message
+        text = f"{option} {found[0]['input']}: {message[:1].lower()}{message[1:]}"
+    if error.ctx and not text.endswith("?"):
+        text += f"; see `{error.ctx.command_path} --help`"
+    return " ".join(text.split())
