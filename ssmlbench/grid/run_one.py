@@ -198,7 +198,7 @@ class SealedRun:
         request = SealedRequest(
             self.spec,
             task.folder,
-            self._plugins.files,
+            self._plugins.training_files,
             self.context,
             task.card.source,
             task.unlike_published,

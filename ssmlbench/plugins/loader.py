@@ -89,6 +89,7 @@ class Plugins:
         self.in_memory = False  # whether a class was added that no other process can load
         self.data_options = data_options
         self.files: tuple[str, ...] = ()
+        self.training_files: tuple[str, ...] = ()  # those that define methods or encoders
         self.addresses: dict[str, str] = {}  # of own data, by the name of the data set
         for file in map(str, files):
             if is_own_data(file):
@@ -172,14 +173,16 @@ class Plugins:
         return registry
 
     def _add_file(self, file: Path) -> None:
-        count = 0
+        kinds = set()
         for cls in _classes_of(load_file(file)):
-            for _, registry in self._kinds(cls):
+            for kind, registry in self._kinds(cls):
                 registry.add(cls)
                 check_contract(cls)
-                count += 1
-        if not count:
+                kinds.add(kind)
+        if not kinds:
             raise _no_plugin(load_file(file), file)
+        if kinds != {DATASET}:
+            self.training_files = tuple(dict.fromkeys((*self.training_files, str(file))))
 
     def _add_data(self, typed: str) -> str:
         """Add a user's own data, and return the name it has: its folder's or file's."""

@@ -54,7 +54,7 @@ class SealedRequest:
 
     spec: RunSpec
     task_folder: Path
-    plugin_files: tuple[str, ...]
+    plugin_files: tuple[str, ...]  # those of the training process: methods and encoders
     context: RunContext
     source: str = ""  # of the data set, from its card
     unlike_published: tuple[
@@ -298,7 +298,7 @@ def training_process(request: SealedRequest, pipe: Connection) -> None:
         _seal(request, judge)
         quieten()
         warnings.simplefilter("ignore", PluginWarning)  # the process that asked has shown them
-        plugins = Plugins(file for file in request.plugin_files if file.endswith(".py"))
+        plugins = Plugins(request.plugin_files)
         assignment = pipe.recv()
         judge.report(train_together(assignment, plugins, judge, judge.notify, judge.fail))
         code = 0
@@ -319,7 +319,7 @@ def _seal(request: SealedRequest, judge: JudgePipe) -> None:
     with suppress(OSError):  # the judge reports it if the folder cannot be made
         # Now, though the judge makes it too: folders made after the lock cannot be read.
         run_folder.mkdir(parents=True, exist_ok=True)
-    needed = [Path(file) for file in request.plugin_files if file.endswith(".py")]
+    needed = [Path(file) for file in request.plugin_files]
     needed += [run_folder, *map(Path, filter(None, sys.path)), Path(sys.prefix)]
     needed += [Path(request.spec.backbone)] if os.sep in request.spec.backbone else []
     needed += [request.task_folder, *places_to_read()]

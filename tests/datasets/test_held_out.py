@@ -7,7 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ssmlbench.core.events import Done
+from ssmlbench.grid.run_one import run_one
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs.context import RunContext
+from ssmlbench.runs.resolve import resolve
 from tests.conftest import ROOT
 
 PLUGIN = ROOT / "leaderboards" / "held_out.py"
@@ -40,3 +44,23 @@ def test_own_data_are_divided_without_a_test_row(
     train, test = ([number(row.input) for row in found.rows(split)] for split in ("train", "test"))
     assert (len(train), len(test)) == (14, 6)
     assert sorted(train + test) == list(range(20))
+
+
+def test_a_run_on_a_data_set_plugin_that_reads_its_files_when_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The training process may not read the data; the plugin's file is not loaded there."""
+    random = np.random.default_rng(0)
+    home = tmp_path / "mine"
+    home.mkdir()
+    for split in ("train", "test"):
+        np.save(home / f"X_{split}.npy", random.normal(size=(40, 3)).astype(np.float32))
+        np.save(home / f"Y_{split}.npy", (random.random((40, 2)) < 0.5).astype(np.int8))
+    monkeypatch.setenv("HELD_OUT_OF", str(home))
+    plugin = tmp_path / "held_out.py"
+    plugin.write_text(PLUGIN.read_text(encoding="utf-8"), encoding="utf-8")
+    plugins = Plugins([plugin])
+    assert plugins.training_files == ()
+    spec = resolve(plugins, {}, method="prior", dataset="held-out-mine-0", pi=0.5)
+    context = RunContext(tmp_path / "results", "cpu", 1)
+    assert isinstance(run_one(spec, plugins, context, lambda event: None), Done)

@@ -137,7 +137,7 @@ def outcomes(
     index.touch()
     RunFolder.of(context.results, spec).judgements_file.touch()
     own = resolve(plugins, {}, method="cheat", dataset="noise", epochs=2, pi=0.5)
-    request = SealedRequest(own, task, plugins.files, context, str(folder / "raw"))
+    request = SealedRequest(own, task, plugins.training_files, context, str(folder / "raw"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STOLEN", str(folder))
         found: dict[str, dict[str, list[str]]] = json.loads(in_child(partial(steal_all, request)))
