@@ -45,11 +45,8 @@ def bootstrap(
     shares = [1 / len(runs)] * len(runs) + [-1 / max(len(baseline), 1)] * len(baseline)
 
     def over_draws(drawn: NDArray[np.int64], axis: int = -1) -> NDArray[np.float64]:
-        flat = drawn.reshape(-1, rows)
-        shifted = flat + np.arange(len(flat))[:, None] * rows
-        times = np.bincount(shifted.ravel(), minlength=flat.size).reshape(flat.shape)
-        weights = times.astype(np.float64)
-        values = np.zeros((len(metrics), len(flat)))
+        weights = _row_weights(drawn.reshape(-1, rows))
+        values = np.zeros((len(metrics), len(weights)))
         for run, predicted, share in zip(judged, label_sets, shares, strict=True):
             predictions = Predictions(run.scores, run.truth, predicted, weights)
             found = [METRICS[key].value(predictions, convention) for key in metrics]
@@ -80,6 +77,14 @@ def bootstrap(
             low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
         intervals[key] = (float(low), float(high))
     return intervals
+
+
+def _row_weights(drawn: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How often each row is in each draw, draws × rows. drawn: row numbers, draws × rows."""
+    draws, rows = drawn.shape
+    shifted = drawn + np.arange(draws)[:, None] * rows  # one count for all draws together
+    counts = np.bincount(shifted.ravel(), minlength=drawn.size)
+    return counts.reshape(drawn.shape).astype(np.float64)
 
 
 def _label_sets(

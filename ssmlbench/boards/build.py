@@ -161,16 +161,7 @@ def _board(
         by_row[names[id(run)]].append(run)
     rows, reasons = [], Reasons()
     for name, members in sorted(by_row.items()):
-        one = members[0].spec
-        uses = {run.result.get("uses", "") for run in members}
-        row = BoardRow(
-            name,
-            {},
-            trials=one.tuned.get("trials", 0),
-            uses=uses.pop() if len(uses) == 1 else "",
-            is_estimator=one.is_estimator,
-            version=versions.label(one),
-        )
+        row = _row(name, members, versions)
         for level in levels:
             if (name, level) in cells:
                 by_metric = _cells(cells[name, level], query, reasons)
@@ -202,6 +193,20 @@ def _board(
     board.runs = list(runs)
     add_differences(board, cells, query)
     return board
+
+
+def _row(name: str, runs: Sequence[Finished], versions: Versions) -> BoardRow:
+    """The row of these runs, without its cells."""
+    spec = runs[0].spec
+    uses = {run.result.get("uses", "") for run in runs}
+    return BoardRow(
+        name,
+        {},
+        trials=spec.tuned.get("trials", 0),
+        uses=uses.pop() if len(uses) == 1 else "",
+        is_estimator=spec.is_estimator,
+        version=versions.label(spec),
+    )
 
 
 def _cells(runs: Sequence[Finished], query: Query, reasons: Reasons) -> dict[str, Cell]:

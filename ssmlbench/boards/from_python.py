@@ -193,11 +193,8 @@ def compare(
     papers: folders with further published tables; gives `published`.
     numbers: other regimes' numbers, as pi is that of `semi`: `share=0.5`.
     """
-    known = {option.name for option in NUMBERS}
-    for name in numbers:
-        if name not in known:
-            raise UserError(f"compare() has no argument {name!r}.{did_you_mean(name, known)}")
-    further = [Path(papers)] if isinstance(papers, str | Path) else [Path(p) for p in papers]
+    _check_numbers(numbers)
+    further = _paths(papers)
     published = published or bool(further)
     requested: dict[str, Any] = {"pi": pi, **numbers}
     query = Query(
@@ -213,7 +210,7 @@ def compare(
         baseline=baseline,
         versions=several(versions, str, "versions"),
     )
-    roots = [Path(r) for r in ([results] if isinstance(results, str | Path) else results)]
+    roots = _paths(results)
     if published and roots == [Path("results")] and not roots[0].is_dir():
         roots = []  # the papers alone
     runs, complaints = read_finished(roots)
@@ -224,6 +221,17 @@ def compare(
     if not boards and not published:
         raise nothing_fits(runs)
     return Boards(boards, metric is not None, (query, further) if published else None)
+
+
+def _check_numbers(numbers: Mapping[str, Any]) -> None:
+    known = {option.name for option in NUMBERS}
+    for name in numbers:
+        if name not in known:
+            raise UserError(f"compare() has no argument {name!r}.{did_you_mean(name, known)}")
+
+
+def _paths(given: Paths) -> list[Path]:
+    return [Path(given)] if isinstance(given, str | Path) else [Path(path) for path in given]
 
 
 def nothing_fits(runs: Sequence[Finished]) -> UserError:

@@ -74,22 +74,12 @@ def compare(
     """Print the leaderboards of the finished runs: five metrics, mean ± std over seeds."""
     from ssmlbench.boards.build import build_boards
     from ssmlbench.boards.from_python import nothing_fits
-    from ssmlbench.boards.layout import LAYOUTS, SETS
-    from ssmlbench.boards.render import TEXT_FORMATS, print_document, table_document
-    from ssmlbench.boards.render.beside_papers import papers_document
+    from ssmlbench.boards.layout import SETS
+    from ssmlbench.boards.render import print_document
 
-    one_of(table.layout, LAYOUTS, "--layout")
-    one_of(format_, ("table", *TEXT_FORMATS), "--format")
-    one_of(over, ("cells", "seeds"), "--over")
-    published = published or (bool(papers) and not audit)
-    if audit and table != dataclasses.replace(
-        TableOptions(), align=table.align, caption=table.caption, label=table.label
-    ):
-        raise UserError(
-            "--layout, --digits, --percent, --display-names and --rename change numbers and names; --audit "
-            "shows them as papers print them: leave them out"
-        )
+    _check_choices(table, format_, over, audit)
     latex = table.latex(format_)
+    published = published or (bool(papers) and not audit)
     if table.layout == SETS and options.metric is None:
         options = dataclasses.replace(options, metric="map")
     query = options.query(numbers, "top-k" if published else "calibrated", bootstrap, baseline)
@@ -103,15 +93,39 @@ def compare(
     boards = build_boards(runs, query)
     if not boards and not published:
         raise nothing_fits(runs)
-    if published:
-        document = papers_document(
-            boards, query, papers or (), table.layout, table.numbers, table.names
-        )
-    else:
-        document = table_document(boards, table.layout, table.numbers, table.names)
+    document = _tables(boards, table, query, (papers or ()) if published else None)
     if stats:
         document.add(_statistics(boards, query, over))
     print_document(document, format_, wide_console(), latex)
+
+
+def _check_choices(table: TableOptions, format_: str, over: str, audit: bool) -> None:
+    """Raise a UserError for a name that does not exist, and for options that --audit does not take."""
+    from ssmlbench.boards.layout import LAYOUTS
+    from ssmlbench.boards.render import TEXT_FORMATS
+
+    one_of(table.layout, LAYOUTS, "--layout")
+    one_of(format_, ("table", *TEXT_FORMATS), "--format")
+    one_of(over, ("cells", "seeds"), "--over")
+    only_latex = TableOptions(align=table.align, caption=table.caption, label=table.label)
+    if audit and table != only_latex:
+        raise UserError(
+            "--layout, --digits, --percent, --display-names and --rename change numbers and names; --audit "
+            "shows them as papers print them: leave them out"
+        )
+
+
+def _tables(
+    boards: list[Board], table: TableOptions, query: Query, papers: Sequence[Path] | None
+) -> Document:
+    """The boards, beside the papers' numbers unless `papers` is None."""
+    from ssmlbench.boards.render import table_document
+    from ssmlbench.boards.render.beside_papers import papers_document
+
+    style = (table.layout, table.numbers, table.names)
+    if papers is None:
+        return table_document(boards, *style)
+    return papers_document(boards, query, papers, *style)
 
 
 def _export(runs: list[Finished], query: Query, folder: Path) -> None:

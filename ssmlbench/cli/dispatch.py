@@ -121,7 +121,7 @@ class GridCommand:
         from ssmlbench.grid.run_one import Summary
 
         lines = [already_done(run.text, i, len(runs)) for i, run in enumerate(runs, start=1)]
-        self.say(["\n".join(lines)])
+        self._print_unless_quiet(["\n".join(lines)])
         self._print_summary(Summary(already=len(runs)))
         results = self.dispatch.context.results
         self._print_models([run.weights_file(results) for run in runs])
@@ -129,10 +129,10 @@ class GridCommand:
     def note(self, lines: Sequence[str]) -> None:
         """Print notes on how the runs are made."""
         self.noted = self.noted or bool(lines)
-        self.say(lines)
+        self._print_unless_quiet(lines)
 
-    def say(self, lines: Sequence[str]) -> None:
-        """Print lines about the runs, unless `--quiet` is given."""
+    def _print_unless_quiet(self, lines: Sequence[str]) -> None:
+        """Print lines about the runs, unless `--quiet` is typed."""
         for line in () if self.quiet else lines:
             self._print(line)
 
@@ -164,7 +164,9 @@ class GridCommand:
         if sizes:
             models = "model" if len(sizes) == 1 else "models"
             size = f"{sum(sizes) / 2**20:,.1f} MB"
-            self.say([f"{len(sizes)} {models} kept, {size}; `ssmlbench predict` uses them"])
+            self._print_unless_quiet(
+                [f"{len(sizes)} {models} kept, {size}; `ssmlbench predict` uses them"]
+            )
 
     def _suggested(self, *words: str) -> str:
         return suggested(*words, results=self.dispatch.context.results)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def doctor(
     results: ResultsFolders = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")
+        bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")
     ] = False,
     rerun: Annotated[
         bool, typer.Option("--rerun", help="Make runs with damaged files again.")
@@ -114,7 +114,7 @@ def _look_at_device(plugins: Plugins, device: str, out: Path | None) -> None:
     quieten()
     progress = Console(stderr=True)
     page = GpuReport(
-        plugins, subject, say=lambda line: _print(progress, f"{line.part}: {line.state}")
+        plugins, subject, report=lambda line: _print(progress, f"{line.part}: {line.state}")
     ).page()
     if out is None:
         typer.echo(page.markdown(), nl=False)

@@ -65,7 +65,7 @@ def predict(
     from ssmlbench.runs.saved_model import SavedModel
 
     if best == (run is not None):
-        raise UserError("name a run with --run HASH, or take the best one with --best: one of both")
+        raise UserError("type either --run HASH, or --best for the best run")
     quieten()
     console = Console(stderr=True, quiet=quiet)
     roots = results or [Path("results")]

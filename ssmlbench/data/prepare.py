@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.checksums import file_facts
 from ssmlbench.core.errors import DamagedFile, DamageWarning, UserError
@@ -25,13 +26,16 @@ from ssmlbench.core.names import check_name
 from ssmlbench.core.paths import cache_root
 from ssmlbench.core.sealed_files import LABELS, TASKS
 from ssmlbench.data.adapter import DatasetAdapter, Kind
-from ssmlbench.data.label_lists import LabelCounts, LabelList
+from ssmlbench.data.label_lists import LabelCounts
 from ssmlbench.data.prepared import UNFINISHED
 from ssmlbench.data.published import differences_to_published
 from ssmlbench.data.row_checks import RowChecker, StoredRow
 from ssmlbench.data.row_contract import adapter_error, sound_label_names
 from ssmlbench.data.task import Card, Task, card_file, inputs_file, labels_file, read_card
 from ssmlbench.data.traps import label_notes
+
+if TYPE_CHECKING:
+    from datasets import Features
 
 TASK_FORMAT = 6
 """Raised when the files of a task change; copies of another format are rewritten."""
@@ -223,51 +227,44 @@ def _write_split(
     """
     from datasets.arrow_writer import ArrowWriter
 
-    import datasets
-
-    inputs = {
-        "image": datasets.Image(),
-        "text": datasets.Value("string"),
-        "vector": datasets.List(datasets.Value("float32")),
-    }[kind]
-    columns = {
-        "id": datasets.Value("string"),
-        "input": inputs,
-    }
-    if back_translated:
-        columns["back_translation"] = datasets.Value("string")
+    features, label_features = _features(kind, back_translated)
     counts = LabelCounts(label_count)
-    batch: dict[str, list[Any]] = {name: [] for name in columns}
-    labels: list[LabelList] = []
-    lists = {"labels": datasets.List(datasets.Value("int32"))}
     with (
-        ArrowWriter(
-            features=datasets.Features(columns), path=str(inputs_file(folder, split))
-        ) as writer,
-        ArrowWriter(
-            features=datasets.Features(lists), path=str(labels_file(folder, split))
-        ) as sealed,
+        ArrowWriter(features=features, path=str(inputs_file(folder, split))) as writer,
+        ArrowWriter(features=label_features, path=str(labels_file(folder, split))) as sealed,
     ):
-        for row in rows:
-            fingerprint.update(row.stored.content + str(row.labels).encode())
-            counts.add(row.labels)
-            batch["id"].append(row.id)
-            batch["input"].append(row.stored.input)
-            labels.append(row.labels)
-            if back_translated:  # a text without one stands for itself
-                translation = row.back_translation
-                batch["back_translation"].append(
-                    translation if translation.strip() else row.stored.input
-                )
-            if len(labels) == BATCH_ROWS[kind]:
-                writer.write_batch(batch)
-                sealed.write_batch({"labels": labels})
-                batch, labels = {name: [] for name in columns}, []
-                report(counts.rows.total())
-        if labels:
-            writer.write_batch(batch)
-            sealed.write_batch({"labels": labels})
+        while batch := list(islice(rows, BATCH_ROWS[kind])):
+            for row in batch:
+                fingerprint.update(row.stored.content + str(row.labels).encode())
+                counts.add(row.labels)
+            writer.write_batch(_columns(batch, back_translated))
+            sealed.write_batch({"labels": [row.labels for row in batch]})
             report(counts.rows.total())
         writer.finalize()
         sealed.finalize()
     return counts
+
+
+def _features(kind: Kind, back_translated: bool) -> tuple[Features, Features]:
+    """The types of the columns of the two files, inputs and labels."""
+    from datasets import Features, Image, List, Value
+
+    inputs = {"image": Image(), "text": Value("string"), "vector": List(Value("float32"))}[kind]
+    columns = {"id": Value("string"), "input": inputs}
+    if back_translated:
+        columns["back_translation"] = Value("string")
+    return Features(columns), Features({"labels": List(Value("int32"))})
+
+
+def _columns(batch: list[StoredRow], back_translated: bool) -> dict[str, list[Any]]:
+    """The rows of a batch as columns; a text without a back-translation stands for itself."""
+    columns: dict[str, list[Any]] = {
+        "id": [row.id for row in batch],
+        "input": [row.stored.input for row in batch],
+    }
+    if back_translated:
+        columns["back_translation"] = [
+            row.back_translation if row.back_translation.strip() else row.stored.input
+            for row in batch
+        ]
+    return columns

@@ -70,18 +70,18 @@ class JudgePipe:
         """Hand in the pseudo-labels of the unlabelled rows."""
         shapes = [list(positive.shape), list(trusted.shape)]
         packed = [np.packbits(positive), np.packbits(trusted)]
-        self._send({"say": "grade", "epoch": epoch, "shapes": shapes}, *packed)
+        self._send({"type": "grade", "epoch": epoch, "shapes": shapes}, *packed)
 
     def is_best(self, epoch: int, scores: Float32Array) -> bool:
         """Hand in an epoch's scores of the selection rows; whether the epoch is the best so far."""
         with self._lock:
-            self._send({"say": "is_best", "epoch": epoch, "shapes": [list(scores.shape)]}, scores)
+            self._send({"type": "is_best", "epoch": epoch, "shapes": [list(scores.shape)]}, scores)
             return self._pipe.recv_bytes() == b"yes"
 
     def hand_in(self, epoch: int, train_scores: Float32Array, scores: Float32Array) -> None:
         """Hand in an epoch's scores of training rows and judged rows."""
         shapes = [list(train_scores.shape), list(scores.shape)]
-        self._send({"say": "hand_in", "epoch": epoch, "shapes": shapes}, train_scores, scores)
+        self._send({"type": "hand_in", "epoch": epoch, "shapes": shapes}, train_scores, scores)
 
     def record(
         self,
@@ -94,29 +94,29 @@ class JudgePipe:
         arrays = {"features": features, "scores": scores, "cosines": cosines}
         given = {name: array for name, array in arrays.items() if array is not None}
         shapes = {name: list(array.shape) for name, array in given.items()}
-        self._send({"say": "record", "epoch": epochs, "shapes": shapes}, *given.values())
+        self._send({"type": "record", "epoch": epochs, "shapes": shapes}, *given.values())
 
     def hand_in_weights(self, weights: Float32Array) -> None:
         """Hand in the classifier's weights after the last epoch."""
-        self._send({"say": "weights", "shapes": [list(weights.shape)]}, weights)
+        self._send({"type": "weights", "shapes": [list(weights.shape)]}, weights)
 
     def save(self, epoch: int) -> None:
         """Wait until the judge has stored everything that was handed in."""
         with self._lock:
-            self._send({"say": "save", "epoch": epoch})
+            self._send({"type": "save", "epoch": epoch})
             self._pipe.recv_bytes()
 
     def notify(self, event: Event) -> None:
         """Pass an event on."""
         values = dataclasses.asdict(event)
-        self._send({"say": "event", "event": type(event).__name__, "values": values})
+        self._send({"type": "event", "event": type(event).__name__, "values": values})
 
     def report(self, report: TrainingReport) -> None:
-        """Say that training has ended."""
+        """Report that training has ended."""
         trained = report.trained
         self._send(
             {
-                "say": "report",
+                "type": "report",
                 "steps": trained.steps,
                 "history": trained.history,
                 "precision": trained.precision,
@@ -132,14 +132,14 @@ class JudgePipe:
         )
 
     def fail(self, error: BaseException, trace: str) -> None:
-        """Say that training has failed, and why."""
+        """Report that training has failed, and why."""
         kind = next((name for name, cls in FAILURES.items() if isinstance(error, cls)), "")
         text = str(error) if kind else f"{type(error).__name__}: {error}"
         if isinstance(error, OSError) and error.errno in DISK_ERRORS:
             text = disk_error(error)
         if isinstance(error, SystemExit):
             text = f"a plugin called sys.exit({'' if error.code is None else error.code!r})"
-        self._send({"say": "failure", "kind": kind or "RunFailed", "text": text, "trace": trace})
+        self._send({"type": "failure", "kind": kind or "RunFailed", "text": text, "trace": trace})
 
     def alarm(self) -> Callable[[str], None]:
         """The function that reports an attempt at what is sealed.
@@ -147,7 +147,7 @@ class JudgePipe:
         What it uses is bound here: a plugin may change modules, and this object.
         """
         lock, descriptor, write, length = self._lock, self._pipe.fileno(), os.write, len
-        header = b'{"say": "violation"}'
+        header = b'{"type": "violation"}'
 
         def report(what: str) -> None:
             held = lock.acquire(timeout=ALARM_SECONDS)  # a plugin may never let go of it
@@ -163,7 +163,7 @@ class JudgePipe:
 
     def note(self, text: str) -> None:
         """Add a remark for readers of the result."""
-        self._send({"say": "note", "text": text})
+        self._send({"type": "note", "text": text})
 
     def _send(self, message: dict[str, Any], *arrays: np.ndarray[Any, Any]) -> None:
         # All bytes are made before the first is sent: an error must not leave half a message behind.
@@ -213,7 +213,7 @@ def _answer(pipe: Connection, answer: bytes) -> None:
 
 
 def _act(message: dict[str, Any], pipe: Connection, judge: Judge) -> Event | TrainingReport | None:
-    match message["say"]:
+    match message["type"]:
         case "grade":
             judge.grade(int(message["epoch"]), *(_mask(pipe, s) for s in message["shapes"]))
         case "is_best":

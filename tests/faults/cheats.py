@@ -457,7 +457,7 @@ def closes_every_file(cheat):
 
 
 def says_half_of_it(cheat):
-    cheat.to_judge(b'{"say": "grade", "epoch": 1, "shapes": [[2, 2], [2, 2]]}')
+    cheat.to_judge(b'{"type": "grade", "epoch": 1, "shapes": [[2, 2], [2, 2]]}')
     time.sleep(600)
 
 

@@ -107,7 +107,7 @@ def writes_to_every_descriptor():
 
 def sends_a_mask_that_is_too_large():
     with desk()._lock:
-        for part in ({"say": "grade", "epoch": 1, "shapes": [[200_000, 200_000]] * 2}, b"x", b"x"):
+        for part in ({"type": "grade", "epoch": 1, "shapes": [[200_000, 200_000]] * 2}, b"x", b"x"):
             content = part if isinstance(part, bytes) else json.dumps(part).encode()
             desk()._pipe.send_bytes(content)
 

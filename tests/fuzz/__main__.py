@@ -45,14 +45,14 @@ def main() -> int:
         )
         lines = log.read_text(errors="replace").splitlines()
         tried = next((line for line in reversed(lines) if line.startswith(("Done", "tried"))), "")
-        say(f"{name}: {tried or 'BROKEN'}, {time.monotonic() - began:.0f} s")
+        show(f"{name}: {tried or 'BROKEN'}, {time.monotonic() - began:.0f} s")
         if failed:
             broken.append(name)
-            say("\n".join(lines[-30:]))
+            show("\n".join(lines[-30:]))
     return 1 if broken else 0
 
 
-def say(text: str) -> None:
+def show(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 
@@ -137,7 +137,7 @@ def with_hypothesis(name: str, seconds: int, found: Path) -> None:
         except Broken as broken:
             (found / name / "broken").write_bytes(broken.content)
             raise broken.cause from None
-    say(f"tried {tried:,} contents")
+    show(f"tried {tried:,} contents")
 
 
 if __name__ == "__main__":

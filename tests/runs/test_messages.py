@@ -42,5 +42,5 @@ def test_a_message_that_cannot_be_sent_leaves_the_pipe_clean() -> None:
     ours, theirs = Pipe()
     sender = JudgePipe(ours)
     with pytest.raises(TypeError):
-        sender._send({"say": "hand_in", "shapes": {1, 2}}, np.ones(3))
+        sender._send({"type": "hand_in", "shapes": {1, 2}}, np.ones(3))
     assert not theirs.poll()

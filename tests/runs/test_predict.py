@@ -307,7 +307,7 @@ def test_the_command_line_writes_the_file(
     )
     assert len((tmp_path / "labels.csv").read_text().splitlines()) == 3
     assert "2 rows predicted by logistic" in capsys.readouterr().err
-    with pytest.raises(UserError, match="one of both"):
+    with pytest.raises(UserError, match="either --run HASH, or --best"):
         predict(out=tmp_path / "labels.csv")
 
 

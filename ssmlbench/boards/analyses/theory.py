@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 RATIOS = (0.25, 0.4, 0.6, 0.8, 1.0, 1.25, 1.6, 2.5, 4.0)
 """M, the ratio of the standard deviations, where the direct minimisation is made."""
+ERRORS = ("positive", "negative", "vca")
+"""The fields of Errors that are shown."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,8 @@ def theorem(ratio: float, mu: float, sigma: float, c: float) -> Errors:
     a = 2 * mu / ((ratio**2 - 1) * sigma)
     q = (2 * math.log(ratio) + 2 * c) / (ratio**2 - 1)
     inside = a * a + q
-    if (
-        inside < 0
-    ):  # the class with the larger deviation is denser everywhere: it alone is predicted
+    if inside < 0:
+        # The class with the larger deviation is denser everywhere: it alone is predicted.
         positive_only = ratio < 1
         return Errors(0.0 if positive_only else 1.0, 1.0 if positive_only else 0.0, one_class=True)
     root = math.sqrt(inside)
@@ -179,35 +180,53 @@ def _settings(options: Mapping[str, Any]) -> list[TheorySetting]:
 
 def _of_setting(setting: TheorySetting, options: Mapping[str, Any]) -> Findings:
     random = np.random.default_rng(options["seed"])
-    records: list[dict[str, Any]] = []
-    body = []
-    for ratio in RATIOS:
-        closed = theorem(ratio, setting.mu, setting.sigma, setting.c)
-        draws = [
-            minimised(setting, ratio, options["rows"], random) for _ in range(options["repeats"])
-        ]
-        record: dict[str, Any] = {"M": ratio, "C": setting.c, "one_class": closed.one_class}
-        outside = False
-        for key in ("positive", "negative", "vca"):
-            values = np.asarray([getattr(draw, key) for draw in draws])
-            low, high = np.quantile(values, [0.025, 0.975])
-            form = getattr(closed, key)
-            record |= {f"theorem_{key}": form, f"direct_{key}": float(np.median(values))}
-            record |= {f"direct_{key}_low": float(low), f"direct_{key}_high": float(high)}
-            # VCA is a function of the two errors, with a bound at 0 that no interval of it contains.
-            outside |= key != "vca" and not low - 1e-12 <= form <= high + 1e-12
-        record["disagree"] = outside
-        records.append(record)
-        shown = [
-            f"{record[f'theorem_{k}']:.4f} | {record[f'direct_{k}']:.4f} "
-            f"[{record[f'direct_{k}_low']:.4f}, {record[f'direct_{k}_high']:.4f}]"
-            for k in ("positive", "negative", "vca")
-        ]
-        marks = [word for word, on in (("differ", outside), ("one class", closed.one_class)) if on]
-        body.append([f"{ratio:g}", *shown, ", ".join(marks) or "agree"])
+    records = [_record(setting, ratio, options, random) for ratio in RATIOS]
     noise = f"ε₋ = {setting.wrong_negatives:g} · ε₊ = {setting.wrong_positives:g}"
     where = f"α = {setting.alpha:g} · {noise}"
-    differing = [f"{r['M']:g}" for r in records if r["disagree"]]
+    notes = _notes(setting, records, options)
+    section = table(
+        f"Theorem 2.1, {where}",
+        ["M", "R(+1)", "R(−1)", "VCA", "theorem and direct"],
+        [_table_row(record) for record in records],
+        *notes,
+    )
+    name = f"theory alpha {setting.alpha:g} eps {setting.wrong_negatives:g} {setting.wrong_positives:g}"
+    return Findings(name, "", section, records, lambda: _figure(setting, records, where), notes[1])
+
+
+def _record(
+    setting: TheorySetting, ratio: float, options: Mapping[str, Any], random: np.random.Generator
+) -> dict[str, Any]:
+    """The closed forms at one M, and the median and interval of the direct minimisations."""
+    closed = theorem(ratio, setting.mu, setting.sigma, setting.c)
+    draws = [minimised(setting, ratio, options["rows"], random) for _ in range(options["repeats"])]
+    record: dict[str, Any] = {"M": ratio, "C": setting.c, "one_class": closed.one_class}
+    disagree = False
+    for key in ERRORS:
+        values = np.asarray([getattr(draw, key) for draw in draws])
+        low, high = np.quantile(values, [0.025, 0.975])
+        form = getattr(closed, key)
+        record |= {f"theorem_{key}": form, f"direct_{key}": float(np.median(values))}
+        record |= {f"direct_{key}_low": float(low), f"direct_{key}_high": float(high)}
+        # VCA is a function of the two errors, with a bound at 0 that no interval of it contains.
+        disagree |= key != "vca" and not low - 1e-12 <= form <= high + 1e-12
+    return {**record, "disagree": disagree}
+
+
+def _table_row(record: Mapping[str, Any]) -> list[object]:
+    errors = [
+        f"{record[f'theorem_{key}']:.4f} | {record[f'direct_{key}']:.4f} "
+        f"[{record[f'direct_{key}_low']:.4f}, {record[f'direct_{key}_high']:.4f}]"
+        for key in ERRORS
+    ]
+    remarks = (("differ", record["disagree"]), ("one class", record["one_class"]))
+    return [f"{record['M']:g}", *errors, ", ".join(word for word, on in remarks if on) or "agree"]
+
+
+def _notes(
+    setting: TheorySetting, records: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
+) -> list[str]:
+    differing = [f"{record['M']:g}" for record in records if record["disagree"]]
     notes = [
         f"theorem | direct [95 % of {options['repeats']} minimisations of {options['rows']:,} rows in "
         f"{setting.dimensions} dimensions]; μ = {setting.mu:g}, Σ = {setting.sigma:g}; C as printed = "
@@ -224,11 +243,7 @@ def _of_setting(setting: TheorySetting, options: Mapping[str, Any]) -> Findings:
             f"They differ at M = {', '.join(differing)}: the theorem's form is a stationary point under "
             "the printed C; the direct minimum may lie elsewhere, or predict one class only."
         )
-    section = table(
-        f"Theorem 2.1, {where}", ["M", "R(+1)", "R(−1)", "VCA", "theorem and direct"], body, *notes
-    )
-    name = f"theory alpha {setting.alpha:g} eps {setting.wrong_negatives:g} {setting.wrong_positives:g}"
-    return Findings(name, "", section, records, lambda: _figure(setting, records, where), notes[1])
+    return notes
 
 
 def _figure(setting: TheorySetting, records: Sequence[Mapping[str, Any]], where: str) -> Figure:

@@ -72,25 +72,14 @@ def ablation_findings(
     method: str, where: str, variants: Sequence[VariantRuns], query: Query
 ) -> Findings:
     """Every variant against the first, which is the method as it is."""
-    base = variants[0]
     metrics = [COLUMNS[key] for key in query.metrics]
     records: list[dict[str, Any]] = []
     body = []
     for variant in variants:
-        cells: list[object] = []
-        for metric in metrics:
-            ours, theirs = (v.values(query, metric.key) for v in (variant, base))
-            mean, low, high, seeds = paired(
-                ours, theirs, base.runs[0].spec.folds if base.runs else None
-            )
-            average = float(np.mean(list(ours.values()))) if ours else math.nan
-            facts = {"method": method, "variant": variant.name, "metric": metric.key}
-            changes = ", ".join(f"{k}={v}" for k, v in variant.changes.items())
-            numbers = {"mean": average, "difference": mean, "low": low, "high": high}
-            records.append({**facts, "changes": changes, **numbers, "seeds": seeds})
-            interval = "" if math.isnan(low) else f" [{low:+.4f}, {high:+.4f}]"
-            cells += [f"{average:.4f}", "–" if variant is base else f"{mean:+.4f}{interval}"]
+        own = [_ablation_record(method, variant, variants[0], m.key, query) for m in metrics]
+        cells = [cell for record in own for cell in _ablation_cells(record, variant is variants[0])]
         body.append([variant.name, len(variant.runs), *cells])
+        records += own
     headers = ["variant", "seeds", *(h for m in metrics for h in (m.title, "difference"))]
     section = table(
         f"{where} · ablation of {method}",
@@ -103,20 +92,7 @@ def ablation_findings(
     def draw() -> Figure:
         figure, axes = panels(len(metrics), height=70 + 17 * len(variants))
         for axis, metric in zip(axes, metrics, strict=True):
-            own = [r for r in records if r["metric"] == metric.key and r["variant"] != base.name]
-            for y, record in enumerate(own):
-                if not math.isnan(record["low"]):
-                    ends = [record["low"], record["high"]]
-                    axis.plot(ends, [y, y], color=HUES[0], linewidth=1.6, label=INTERVALS)
-            theirs = base.values(query, metric.key)
-            rows = {
-                v.name: [
-                    x - theirs[s] for s, x in v.values(query, metric.key).items() if s in theirs
-                ]
-                for v in variants[1:]
-            }
-            dot_rows(axis, rows)
-            axis.axvline(0, color=INK, linewidth=0.9)
+            _differences(axis, metric, variants, records, query)
             place = f", {where}" if axis is axes[0] else ""
             better = "right is better" if metric.higher_is_better else "left is better"
             title = f"{metric.title}: {method} with one change{place}"
@@ -124,6 +100,56 @@ def ablation_findings(
         return figure
 
     return Findings(f"ablation {method}", where, section, records, draw, f"Ablation of {method}.")
+
+
+def _ablation_record(
+    method: str, variant: VariantRuns, base: VariantRuns, metric: str, query: Query
+) -> dict[str, Any]:
+    """The mean of a variant, and its difference to the method as it is."""
+    ours, theirs = (v.values(query, metric) for v in (variant, base))
+    folds = base.runs[0].spec.folds if base.runs else None
+    difference, low, high, seeds = paired(ours, theirs, folds)
+    return {
+        "method": method,
+        "variant": variant.name,
+        "metric": metric,
+        "changes": ", ".join(f"{k}={v}" for k, v in variant.changes.items()),
+        "mean": float(np.mean(list(ours.values()))) if ours else math.nan,
+        "difference": difference,
+        "low": low,
+        "high": high,
+        "seeds": seeds,
+    }
+
+
+def _ablation_cells(record: Mapping[str, Any], is_base: bool) -> tuple[str, str]:
+    low, high = record["low"], record["high"]
+    interval = "" if math.isnan(low) else f" [{low:+.4f}, {high:+.4f}]"
+    difference = "–" if is_base else f"{record['difference']:+.4f}{interval}"
+    return f"{record['mean']:.4f}", difference
+
+
+def _differences(
+    axis: Any,
+    metric: Column,
+    variants: Sequence[VariantRuns],
+    records: Sequence[Mapping[str, Any]],
+    query: Query,
+) -> None:
+    """The difference of each seed as a dot, with the interval of their mean."""
+    base = variants[0]
+    own = [r for r in records if r["metric"] == metric.key and r["variant"] != base.name]
+    for y, record in enumerate(own):
+        if not math.isnan(record["low"]):
+            ends = [record["low"], record["high"]]
+            axis.plot(ends, [y, y], color=HUES[0], linewidth=1.6, label=INTERVALS)
+    theirs = base.values(query, metric.key)
+    rows = {
+        v.name: [x - theirs[s] for s, x in v.values(query, metric.key).items() if s in theirs]
+        for v in variants[1:]
+    }
+    dot_rows(axis, rows)
+    axis.axvline(0, color=INK, linewidth=0.9)
 
 
 def sensitivity_findings(

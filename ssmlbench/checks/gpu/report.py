@@ -26,7 +26,7 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.training.device import default_precision, precisions_of
 from ssmlbench.training.repeatable import make_repeatable
 
-Say = Callable[[PageLine], None]
+Report = Callable[[PageLine], None]
 NamedCheck = tuple[str, Callable[[], str]]
 
 
@@ -38,14 +38,14 @@ class GpuReport:
         plugins: Plugins,
         subject: Subject,
         workloads: Sequence[Workload] | None = None,
-        say: Say = lambda line: None,
+        report: Report = lambda line: None,
         names: Sequence[str] = (),
     ):
-        """workloads: None, those for the device. say: gets each line. names: of methods; all."""
+        """workloads: None, those for the device. report: gets each line. names: of methods; all."""
         self.subject = subject
         on_cpu = subject.device.type != "cuda"
         self.workloads = (ON_CPU if on_cpu else ON_GPU) if workloads is None else workloads
-        self.say = say
+        self.report = report
         found = {name: plugins.methods[name] for name in plugins.methods}
         self.methods = {
             name: cls
@@ -66,7 +66,7 @@ class GpuReport:
             page.sections[title], page.about[title] = [], about
             for name, check in parts:
                 line = line_of(name, check)
-                self.say(line)
+                self.report(line)
                 page.sections[title].append(line)
         return page
 
