@@ -56,7 +56,7 @@ from tests.support.analysed_runs import LABELS, NAMES, TRUTH, cells, scores_of, 
 RANDOM = np.random.default_rng(2)
 
 
-def noted(epochs: int = 3) -> dict[str, Any]:
+def diagnostics_arrays(epochs: int = 3) -> dict[str, Any]:
     angles = RANDOM.random((epochs, 6, LABELS)).astype(np.float32)
     counts = np.tile([[50.0], [20.0], [15.0], [30.0], [40.0]], (epochs, 1, LABELS))
     return {
@@ -79,7 +79,7 @@ def results(tmp_path: Path) -> Path:
     for pi in (0.1, 0.25, 0.5):
         for method, better in (("bce", 0.0), ("cap", 0.15)):
             for seed in (0, 1, 2):
-                side = noted() if method == "cap" else None
+                side = diagnostics_arrays() if method == "cap" else None
                 write_run(root, 0.3 + pi + better, side, method=method, seed=seed, pi=pi)
     return root
 
@@ -161,7 +161,7 @@ def test_the_distance_of_scores_is_the_area_between_their_distribution_functions
     assert np.isnan(found[1])
 
 
-def test_mean_gradients_are_exact_where_sums_of_scores_were_noted() -> None:
+def test_mean_gradients_are_exact_where_sums_of_scores_were_recorded() -> None:
     # p of two observed positives .81 and .89, a hidden positive .3, and no negative
     histograms = np.zeros((3, 50))
     histograms[0, [40, 44]] = 1
@@ -293,7 +293,7 @@ def test_the_findings_of_vdfd_hold_every_label_epoch_and_manner(results: Path) -
     assert len(whole.records) == 3 * 3 * LABELS * 2  # seeds, epochs, labels, manners
     one = whole.records[0]
     assert one["vdfd"] == pytest.approx(one["var_pos"] - one["var_neg"])
-    assert "bce" in whole.table.notes[-1]  # it has no side file
+    assert "bce" in whole.table.notes[-1]  # it has no diagnostics
     assert {record["label"] for record in few.records} == set(NAMES)
 
 
@@ -319,7 +319,7 @@ def test_the_same_findings_give_the_same_bytes(results: Path, tmp_path: Path) ->
     assert first == [file.read_bytes() for file in write_findings(found, tmp_path / "b")]
 
 
-def test_runs_without_a_side_file_still_give_what_their_scores_allow(tmp_path: Path) -> None:
+def test_runs_without_diagnostics_still_give_what_their_scores_allow(tmp_path: Path) -> None:
     write_run(tmp_path, 0.5)
     for name in ("labels", "scores"):
         assert analyses_by_name()[name].find(cells(tmp_path), Query(), {})
@@ -353,9 +353,9 @@ def test_numbers_stand_under_their_own_seed_where_another_run_has_no_scores(tmp_
         assert seed[key] == pytest.approx(value)
 
 
-def test_a_damaged_side_file_is_left_out_and_named(tmp_path: Path) -> None:
-    write_run(tmp_path, 0.5, noted(), seed=0)
-    folder = write_run(tmp_path, 0.5, noted(), seed=1, method="bbam")
+def test_a_damaged_diagnostics_file_is_left_out_and_named(tmp_path: Path) -> None:
+    write_run(tmp_path, 0.5, diagnostics_arrays(), seed=0)
+    folder = write_run(tmp_path, 0.5, diagnostics_arrays(), seed=1, method="bbam")
     file = folder / "diagnostics.safetensors"
     file.write_bytes(file.read_bytes()[:-40])
     whole, _ = analyses_by_name()["vdfd"].find(cells(tmp_path), Query(), {})
@@ -367,8 +367,8 @@ def test_a_damaged_side_file_is_left_out_and_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("vdfd",), "has noted angles"),
-        (("pseudo-labels",), "has noted pseudo-labels"),
+        (("vdfd",), "has recorded angles"),
+        (("pseudo-labels",), "has recorded pseudo-labels"),
         (("budget",), "two or more"),
         (("pair", "cap", "cat"), "no row 'cat'"),
         (("pair", "cap", "cap"), "two rows that differ"),

@@ -41,7 +41,7 @@ def judged_on(folder: Path, rows: slice) -> None:
     StoredScores(one.scores[rows], one.truth[rows], one.parameters).write(file)
 
 
-# ------------------------------------------------------------------- runs of before the side file
+# ------------------------------------------------------------------- runs before diagnostics were stored
 
 
 def old_runs(root: Path) -> None:

@@ -40,7 +40,7 @@ from ssmlbench.grid.request import GridRequest
 from ssmlbench.grid.variants import BASE, ablations, values_of
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.finished import Finished, read_finished
-from tests.boards.test_analyses import noted
+from tests.boards.test_analyses import diagnostics_arrays
 from tests.support.analysed_runs import TRUTH, cells, write_run
 
 RANDOM = np.random.default_rng(8)
@@ -78,7 +78,7 @@ def test_similar_labels_are_neighbours_in_the_heat_map() -> None:
 def test_correlation_and_gallery_are_found_and_written(tmp_path: Path) -> None:
     for method, quality in (("cap", 0.6), ("bce", 0.4)):
         for seed in (0, 1):
-            write_run(tmp_path / "r", quality, noted(), method=method, seed=seed)
+            write_run(tmp_path / "r", quality, diagnostics_arrays(), method=method, seed=seed)
     found = cells(tmp_path / "r")
     options: dict[str, Any] = {"of": "bce", "threshold": 0.05}
     (correlation,) = analyses_by_name()["correlation"].find(found, Query(), options)
@@ -211,7 +211,7 @@ def test_the_commands_refuse_what_they_cannot_run() -> None:
 
 def test_the_report_has_a_section_for_each_analysis_with_data(tmp_path: Path) -> None:
     for seed in (0, 1):
-        write_run(tmp_path, 0.5, noted(), seed=seed)
+        write_run(tmp_path, 0.5, diagnostics_arrays(), seed=seed)
     runs, _ = read_finished([tmp_path])
     sections = analysis_sections(build_boards(runs, Query()), Query())
     names = [section.name for section in sections]

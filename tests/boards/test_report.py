@@ -287,7 +287,7 @@ def test_every_figure_is_there_with_words_for_it(boards: list[Board], reading: R
     keys = {s.key: len(list(s.series)) for s in report_sections(boards, QUERY)}
     # 2 boards × 2 metrics; a diagram a metric; 1 cell with histories; 4 methods × 2; 6 cells × 2 costs
     figures = {"quality": 4, "ranks": 2, "pseudo": 1, "training": 8, "cost": 12}
-    # the first data set has three levels; the runs have neither scores nor a side file
+    # the first data set has three levels; the runs have neither scores nor diagnostics
     assert keys == {**figures, "analysis-budget": 1}
     assert "40 runs have no readable history.csv" in "".join(reading.words)
 

@@ -90,9 +90,11 @@ def diagnostics(world: World) -> Said:
     """What `analyse` reads of the finished run."""
 
     def read() -> str:
-        noted = Diagnostics.read(_folder(world).path)
+        diagnostics = Diagnostics.read(_folder(world).path)
         return (
-            "" if noted is None else repr(sorted((k, v.tobytes()) for k, v in noted.arrays.items()))
+            ""
+            if diagnostics is None
+            else repr(sorted((k, v.tobytes()) for k, v in diagnostics.arrays.items()))
         )
 
     return attempt(read)

@@ -157,7 +157,7 @@ def test_counts_of_many_rows_are_made_in_blocks_that_change_nothing(
     assert most < truth.nbytes
 
 
-def test_a_small_pool_is_noted_whole_and_a_large_one_by_a_seeded_sample() -> None:
+def test_a_small_pool_is_recorded_whole_and_a_large_one_by_a_seeded_sample() -> None:
     spec = RunSpec("cap", "toy", pi=0.1)
     small = observe(TRUTH, spec)
     assert {n: len(r) for n, r in sampled_rows(small, 0).items()} == {
@@ -175,7 +175,7 @@ def test_a_small_pool_is_noted_whole_and_a_large_one_by_a_seeded_sample() -> Non
         assert not np.array_equal(rows, sampled_rows(large, 1)[name])
 
 
-def test_an_epoch_that_is_noted_again_replaces_what_came_after_it() -> None:
+def test_an_epoch_that_is_recorded_again_replaces_what_came_after_it() -> None:
     records = Records()
     for epoch in (0, 5, 10):
         records.add("sample_epochs", epoch, {"supervised": np.full(2, epoch, np.float32)})

@@ -52,8 +52,8 @@ def outside(folder: Path) -> Mapping[str, Any]:
 def test_vdfd_of_the_last_epoch_is_that_of_the_kept_features(
     folder: Path, outside: Mapping[str, Any], manner: str, name: str
 ) -> None:
-    noted = load_file(folder / "diagnostics.safetensors")
-    ours = noted[manner][-1, 0] - noted[manner][-1, 1]
+    diagnostics = load_file(folder / "diagnostics.safetensors")
+    ours = diagnostics[manner][-1, 0] - diagnostics[manner][-1, 1]
     assert np.isfinite(ours).all()
     assert outside[name] == pytest.approx(ours, abs=1e-6)
 
@@ -79,8 +79,8 @@ def test_the_wasserstein_distance_is_that_of_the_stored_scores(
 
 def test_the_sums_of_scores_are_those_of_the_kept_rows(folder: Path) -> None:
     sample = load_file(folder / "features.safetensors")
-    noted = load_file(folder / "diagnostics.safetensors")
+    diagnostics = load_file(folder / "diagnostics.safetensors")
     positive, observed = sample["truth"] == 1, sample["observed"] == 1
     groups = (positive & observed, positive & ~observed, ~positive)
     sums = [sample["scores"][group].sum() for group in groups]
-    assert noted["score_sums"][-1] == pytest.approx(sums, rel=1e-5)
+    assert diagnostics["score_sums"][-1] == pytest.approx(sums, rel=1e-5)

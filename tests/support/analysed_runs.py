@@ -1,4 +1,4 @@
-"""Finished runs with scores and a side file, for tests of analyses."""
+"""Finished runs with scores and diagnostics, for tests of analyses."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def scores_of(quality: float, seed: int) -> np.ndarray:
 
 
 def write_run(
-    root: Path, quality: float, noted: dict[str, Any] | None = None, **changes: Any
+    root: Path, quality: float, diagnostics: dict[str, Any] | None = None, **changes: Any
 ) -> Path:
-    """A finished run; noted: arrays of its side file, None for a run that has none."""
+    """A finished run; diagnostics: arrays of its diagnostics file, None for a run that has none."""
     spec = dataclasses.replace(BASE, **changes)
     folder = RunFolder.of(root, spec)
     folder.path.mkdir(parents=True)
@@ -50,8 +50,8 @@ def write_run(
         "data": {"rows": {"train": 100, "test": ROWS}, "labels": LABELS},
     }
     folder.result_file.write_text(json.dumps(result))
-    if noted is not None:
-        Diagnostics(noted, NAMES).write(folder.path)
+    if diagnostics is not None:
+        Diagnostics(diagnostics, NAMES).write(folder.path)
     return folder.path
 
 

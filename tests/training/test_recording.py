@@ -44,10 +44,10 @@ def judge_of(trainer: Trainer) -> Judge:
     return judge
 
 
-def test_a_method_that_passes_over_the_pool_is_noted_every_epoch_others_every_fifth(
+def test_a_method_that_passes_over_the_pool_is_recorded_every_epoch_others_every_fifth(
     plugins: Plugins,
 ) -> None:
-    # 5 epochs, 2 of them warm-up: the end is always noted, 2 to 4 from the methods' own passes
+    # 5 epochs, 2 of them warm-up: the end is always recorded, 2 to 4 from the methods' own passes
     for name, epochs in (("cap", [2, 3, 4, 5]), ("bbam", [2, 3, 4, 5]), ("fixmatch", [5])):
         trainer = trainer_of(plugins.methods[name])
         trainer.train()
@@ -81,7 +81,7 @@ def test_the_last_record_is_what_the_final_network_gives(plugins: Plugins) -> No
 
 
 @pytest.mark.parametrize("name", ["cap", "bbam", "fixmatch", "mime", "d2l_mat"])
-def test_training_ends_with_the_same_bits_when_nothing_is_noted(
+def test_training_ends_with_the_same_bits_when_nothing_is_recorded(
     name: str, plugins: Plugins
 ) -> None:
     outcomes = []

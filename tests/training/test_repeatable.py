@@ -85,34 +85,34 @@ def test_fast_is_refused_where_it_would_change_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize("filtered", [False, True])
-def test_operations_that_torch_calls_not_deterministic_are_noted(filtered: bool) -> None:
+def test_operations_that_torch_calls_not_deterministic_are_recorded(filtered: bool) -> None:
     make_repeatable(None)
     with warnings.catch_warnings():
         if filtered:  # as the command line does with torch's warnings
             warnings.filterwarnings("ignore", category=UserWarning)
         for _ in range(2):  # a second run in the same process is told too
-            with record_nondeterminism() as noted:
+            with record_nondeterminism() as recorded:
                 for _ in range(3):
                     torch.zeros(3).put_(torch.tensor([1, 1]), torch.tensor([1.0, 2.0]))
-            assert noted == ["put_"]
-    assert "put_ has no deterministic form" in nondeterminism_text(noted)
+            assert recorded == ["put_"]
+    assert "put_ has no deterministic form" in nondeterminism_text(recorded)
 
 
 def test_other_warnings_pass_through() -> None:
     told = "Memory Efficient attention defaults to a non-deterministic algorithm. More."
-    with warnings.catch_warnings(record=True) as shown, record_nondeterminism() as noted:
+    with warnings.catch_warnings(record=True) as shown, record_nondeterminism() as recorded:
         warnings.simplefilter("always")
         warnings.warn("something else", UserWarning, stacklevel=1)
         warnings.warn(told, UserWarning, stacklevel=1)
     assert [str(one.message) for one in shown] == ["something else"]
-    assert noted == ["Memory Efficient attention defaults to a non-deterministic algorithm"]
+    assert recorded == ["Memory Efficient attention defaults to a non-deterministic algorithm"]
 
 
 def test_fast_is_named_first() -> None:
-    with record_nondeterminism(fast=True) as noted:
+    with record_nondeterminism(fast=True) as recorded:
         pass
-    assert noted == ["--fast"]
-    assert nondeterminism_text(noted).startswith("made with --fast")
+    assert recorded == ["--fast"]
+    assert nondeterminism_text(recorded).startswith("made with --fast")
 
 
 class Scatters(Method):

@@ -158,7 +158,7 @@ def cells_with(cells: Sequence[RunCell], names: Sequence[str], typed: str) -> li
 class Missing:
     """Runs that lack a file, and the one line that says so."""
 
-    what: str  # "scores.safetensors", or an array of the side file
+    what: str  # "scores.safetensors", or an array of the diagnostics
     rows: dict[str, str] = field(default_factory=dict)  # row → the folder of one of its runs
     damaged: dict[str, list[str]] = field(default_factory=dict)  # row → what is wrong with files
 
@@ -193,12 +193,12 @@ class Missing:
 
 ScoredRuns = Mapping[str, Sequence[tuple[Finished, StoredScores]]]
 """Row → its runs that have scores, with them."""
-NotedRuns = Mapping[str, Sequence[tuple[Finished, Diagnostics]]]
-"""Row → its runs that have a side file, with what they noted."""
+RunsWithDiagnostics = Mapping[str, Sequence[tuple[Finished, Diagnostics]]]
+"""Row → its runs that have a diagnostics file, with its content."""
 
 
 def with_scores(cell: RunCell) -> tuple[ScoredRuns, Missing]:
-    """The runs of each row with their stored test scores; runs without any are noted as missing."""
+    """The runs of each row with their stored test scores; runs without any are recorded as missing."""
     scored: dict[str, list[tuple[Finished, StoredScores]]] = {}
     missing = Missing("scores.safetensors")
     for name, runs in cell.rows.items():
@@ -212,26 +212,26 @@ def with_scores(cell: RunCell) -> tuple[ScoredRuns, Missing]:
     return scored, missing
 
 
-def with_diagnostics(cell: RunCell, array: str) -> tuple[NotedRuns, Missing]:
-    """The runs of each row whose side file has an array; rows without any are noted as missing."""
+def with_diagnostics(cell: RunCell, array: str) -> tuple[RunsWithDiagnostics, Missing]:
+    """The runs of each row whose diagnostics have an array; rows without any are recorded as missing."""
     with_array: dict[str, list[tuple[Finished, Diagnostics]]] = {}
     missing = Missing(array)
     for name, runs in cell.rows.items():
         for run in runs:
             try:
-                noted = Diagnostics.read(run.folder)
+                diagnostics = Diagnostics.read(run.folder)
             except DamagedFile as error:
                 missing.note(name, run.folder, error)
                 continue
-            if noted is not None and array in noted:
-                with_array.setdefault(name, []).append((run, noted))
+            if diagnostics is not None and array in diagnostics:
+                with_array.setdefault(name, []).append((run, diagnostics))
             else:
                 missing.note(name, run.folder)
     return with_array, missing
 
 
-def side_file(run: Finished) -> Diagnostics | None:
-    """What a run noted; None if it has no readable side file."""
+def read_diagnostics(run: Finished) -> Diagnostics | None:
+    """The diagnostics of a run; None if it has no readable file of them."""
     try:
         return Diagnostics.read(run.folder)
     except DamagedFile:
@@ -251,9 +251,9 @@ def label_names(cell: RunCell, labels: int) -> list[str]:
     """The labels' names, from a run that stored them; else numbers counted from 0."""
     for runs in cell.rows.values():
         for run in runs:
-            noted = side_file(run)
-            if noted is not None and len(noted.label_names) == labels:
-                return noted.label_names
+            diagnostics = read_diagnostics(run)
+            if diagnostics is not None and len(diagnostics.label_names) == labels:
+                return diagnostics.label_names
     for scored in with_scores(cell)[0].values():
         for _, scores in scored:
             if len(scores.label_names) == labels:
@@ -272,13 +272,15 @@ def train_rows(run: Finished) -> int:
     return int(run.result.get("data", {}).get("rows", {}).get("train", 0))
 
 
-def nothing_noted(analysis: str, cells: Sequence[RunCell], reason: str, *methods: str) -> UserError:
-    """The error of an analysis that needs what the judge notes of training. methods: that have it."""
+def nothing_recorded(
+    analysis: str, cells: Sequence[RunCell], reason: str, *methods: str
+) -> UserError:
+    """The error of an analysis that needs the judge's diagnostics of training. methods: that have them."""
     if all(REGIMES[cell.spec.regime].as_given for cell in cells):
         return UserError(
-            f"analyse {analysis}: in --regime {cells[0].spec.regime} nobody knows the labels that a method "
-            "does not see, so nothing is noted of them; make runs on data whose labels are all known, e.g. "
-            "with --regime semi --pi 0.1"
+            f"analyse {analysis}: in --regime {cells[0].spec.regime} the labels that a method does not "
+            "see are unknown, and nothing is recorded about them; make runs on data whose labels are all "
+            "known, e.g. with --regime semi --pi 0.1"
         )
     return nothing(analysis, reason, cells[0].command(methods, lacking=True))
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from ssmlbench.boards.analyses.contract import (
     Analysis,
     Findings,
-    NotedRuns,
     Option,
     RunCell,
+    RunsWithDiagnostics,
     cells_with,
     label_names,
-    nothing_noted,
+    nothing_recorded,
     table,
     with_diagnostics,
 )
@@ -54,7 +54,7 @@ class Correlation(Analysis):
     def find(
         self, cells: Sequence[RunCell], query: Query, options: Mapping[str, Any]
     ) -> list[Findings]:
-        """One finding for each cell whose runs noted weights and pairs."""
+        """One finding for each cell whose runs recorded weights and pairs."""
         threshold = float(options.get("threshold", 0.0))
         if not 0 <= threshold <= 1:
             raise UserError(f"--threshold {threshold:g}: must lie in [0, 1]")
@@ -77,10 +77,10 @@ class Correlation(Analysis):
                 "`ssmlbench analyse labels` shows any number"
             )
         if not findings:
-            raise nothing_noted(
+            raise nothing_recorded(
                 self.name,
                 cells,
-                "no run here has noted its classifier's weights (estimators have none)",
+                "no run here has recorded its classifier's weights (estimators have none)",
                 "hml",
             )
         return findings
@@ -143,20 +143,27 @@ Ranks = Mapping[str, Sequence[tuple[int, float]]]
 """Row → the seed and Spearman's ρ of each run."""
 
 
-def _of_cell(cell: RunCell, rows: NotedRuns, of: str, threshold: float, damage: str) -> Findings:
+def _of_cell(
+    cell: RunCell, rows: RunsWithDiagnostics, of: str, threshold: float, damage: str
+) -> Findings:
     if of and of not in rows:
         raise UserError(
-            f"--of {of}: its runs in {cell.where} have noted no weights; {', '.join(rows)} have"
+            f"--of {of}: its runs in {cell.where} have recorded no weights; {', '.join(rows)} have"
         )
     shown = of or next(iter(rows))
     first = next(iter(rows.values()))[0][1]
     names = label_names(cell, len(first["label_counts"]))
     truth = jaccard(first["pair_counts"])
     ranks = {
-        row: [(run.spec.seed, rank_correlation(_learnt(run, noted), truth)) for run, noted in runs]
+        row: [
+            (run.spec.seed, rank_correlation(_learnt(run, diagnostics), truth))
+            for run, diagnostics in runs
+        ]
         for row, runs in rows.items()
     }
-    learnt: Values = np.mean([_learnt(run, noted) for run, noted in rows[shown]], axis=0)
+    learnt: Values = np.mean(
+        [_learnt(run, diagnostics) for run, diagnostics in rows[shown]], axis=0
+    )
     kept = _drawn_labels(truth, threshold, cell.where)
     return Findings(
         "correlation",
@@ -168,9 +175,9 @@ def _of_cell(cell: RunCell, rows: NotedRuns, of: str, threshold: float, damage: 
     )
 
 
-def _learnt(run: Finished, noted: Diagnostics) -> Values:
+def _learnt(run: Finished, diagnostics: Diagnostics) -> Values:
     """Corr(i, j) of the weights after the last epoch."""
-    return embedding_correlation(noted["head_weights"][-1], *scale_and_margin(run))
+    return embedding_correlation(diagnostics["head_weights"][-1], *scale_and_margin(run))
 
 
 def _drawn_labels(truth: Values, threshold: float, where: str) -> NDArray[np.intp]:

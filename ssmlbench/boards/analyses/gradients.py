@@ -20,16 +20,16 @@ def gradient_imbalance(run: Finished) -> float:
     assumes unknown labels negative.
     """
     try:
-        noted = Diagnostics.read(run.folder)
+        diagnostics = Diagnostics.read(run.folder)
     except DamagedFile as error:
         raise UserError(str(error)) from None
-    if noted is None or "score_sums" not in noted:
+    if diagnostics is None or "score_sums" not in diagnostics:
         raise UserError(
-            f"--gradients: {run.folder} has no sums of scores, it was made before they were noted or its "
+            f"--gradients: {run.folder} has no sums of scores: it was made before they were stored, or its "
             "method has no scores of one view; delete that folder and give the same command again"
         )
-    positives = float(noted["scores"][-1, 0].sum(dtype=np.float64))
-    sums = noted["score_sums"][-1].astype(np.float64)
+    positives = float(diagnostics["scores"][-1, 0].sum(dtype=np.float64))
+    sums = diagnostics["score_sums"][-1].astype(np.float64)
     # A label's positives and negatives: all rows, unless nobody knows some of its entries.
-    rows = float(noted["supervised"][-1, 4:].sum(axis=0).max())
+    rows = float(diagnostics["supervised"][-1, 4:].sum(axis=0).max())
     return float(abs((positives - sums[0]) - sums[1:].sum()) / max(rows, 1.0))

@@ -17,7 +17,7 @@ from ssmlbench.boards.analyses.contract import (
     left_out,
     mean_text,
     no_scores,
-    side_file,
+    read_diagnostics,
     table,
     with_scores,
 )
@@ -153,9 +153,9 @@ def _train_counts(cell: RunCell, truth: NDArray[np.bool_]) -> tuple[NDArray[Any]
     """Positives of each label in the training rows, or in the test rows of runs that did not note them."""
     for runs in cell.rows.values():
         for run in runs:
-            noted = side_file(run)
-            if noted is not None and "label_counts" in noted:
-                return noted["label_counts"], "positives in the training rows"
+            diagnostics = read_diagnostics(run)
+            if diagnostics is not None and "label_counts" in diagnostics:
+                return diagnostics["label_counts"], "positives in the training rows"
     return truth.sum(axis=0), "positives in the test rows"
 
 

@@ -12,12 +12,12 @@ from ssmlbench.boards.analyses.contract import (
     MOST_LINES,
     Analysis,
     Findings,
-    NotedRuns,
     RunCell,
+    RunsWithDiagnostics,
     label_names,
     left_out,
     mean_text,
-    nothing_noted,
+    nothing_recorded,
     table,
     train_rows,
     with_diagnostics,
@@ -56,10 +56,10 @@ class PseudoLabelsAnalysis(Analysis):
         """One finding for each cell with a method that gives pseudo-labels to whole pools."""
         found = [findings for cell in cells if (findings := _of_cell(cell))]
         if not found:
-            raise nothing_noted(
+            raise nothing_recorded(
                 self.name,
                 cells,
-                "no run here has noted pseudo-labels of a pool (cap, bbam and others decide them)",
+                "no run here has recorded pseudo-labels of a pool (cap, bbam and others decide them)",
                 "cap",
                 "bbam",
             )
@@ -107,8 +107,8 @@ def _of_cell(cell: RunCell) -> Findings | None:
     curves: dict[str, dict[str, list[tuple[Any, Any]]]] = {}
     errors: dict[str, list[float]] = {}
     for row, members in noted_runs.items():
-        for run, noted in members:
-            epochs, counts = noted["pseudo_epochs"], noted["pseudo_counts"]
+        for run, diagnostics in members:
+            epochs, counts = diagnostics["pseudo_epochs"], diagnostics["pseudo_counts"]
             rows = unlabelled_count(run)
             records += _records(row, run.spec.seed, epochs, counts, rows, names)
             overall = quality(counts.sum(axis=2, dtype=np.float64), rows * labels)
@@ -116,9 +116,9 @@ def _of_cell(cell: RunCell) -> Findings | None:
                 curves.setdefault(row, {}).setdefault(measure, []).append(
                     (epochs, overall[measure])
                 )
-            if "calibration" in noted:
-                records += _calibration_records(row, run.spec.seed, noted, names)
-                bins = noted["calibration"][-1].sum(axis=2, dtype=np.float64)
+            if "calibration" in diagnostics:
+                records += _calibration_records(row, run.spec.seed, diagnostics, names)
+                bins = diagnostics["calibration"][-1].sum(axis=2, dtype=np.float64)
                 errors.setdefault(row, []).append(calibration_error(bins))
     headers = ["method", "epochs", "precision", "recall", "coverage", "ECE"]
     body = []
@@ -162,15 +162,15 @@ def _records(
 
 
 def _calibration_records(
-    row: str, seed: int, noted: Diagnostics, names: Sequence[str]
+    row: str, seed: int, diagnostics: Diagnostics, names: Sequence[str]
 ) -> list[dict[str, Any]]:
     records = []
-    for epoch, at in zip(noted["sample_epochs"], noted["calibration"], strict=True):
+    for epoch, at in zip(diagnostics["sample_epochs"], diagnostics["calibration"], strict=True):
         for k, name in enumerate(names):
             facts = {"method": row, "seed": seed, "epoch": int(epoch), "label": name}
             records.append({"kind": "calibration", **facts, "ece": calibration_error(at[:, :, k])})
     records += reliability_records(
-        noted["calibration"][-1].sum(axis=2, dtype=np.float64), row, seed
+        diagnostics["calibration"][-1].sum(axis=2, dtype=np.float64), row, seed
     )
     return records
 
@@ -195,7 +195,7 @@ def reliability_records(counts: NDArray[Any], row: str, seed: int) -> list[dict[
 def _figure(
     cell: RunCell,
     curves: Mapping[str, Mapping[str, list[tuple[Any, Any]]]],
-    rows: NotedRuns,
+    rows: RunsWithDiagnostics,
 ) -> Figure:
     shown = list(curves)[:MOST_LINES]
     styles = styles_for(shown)

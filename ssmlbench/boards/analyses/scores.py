@@ -49,7 +49,7 @@ class ScoresAnalysis(Analysis):
     def find(
         self, cells: Sequence[RunCell], query: Query, options: Mapping[str, Any]
     ) -> list[Findings]:
-        """The test scores of each cell, and its training entries where runs noted them."""
+        """The test scores of each cell, and its training entries where runs recorded them."""
         findings: list[Findings] = []
         for cell in cells:
             stored, missing = with_scores(cell)
@@ -225,8 +225,8 @@ def _training_entries(cell: RunCell) -> Findings | None:
     records: list[dict[str, Any]] = []
     sums: dict[str, dict[str, NDArray[Any]]] = {row: {} for row in rows}  # row → kind → over seeds
     for row, runs in rows.items():
-        for run, noted in runs:
-            for kind, histograms in _entry_histograms(noted).items():
+        for run, diagnostics in runs:
+            for kind, histograms in _entry_histograms(diagnostics).items():
                 sums[row][kind] = sums[row].get(kind, 0) + histograms
                 for group, counts in zip(GROUPS, histograms, strict=True):
                     facts = {"method": row, "seed": run.spec.seed, "kind": kind, "entries": group}
@@ -259,11 +259,11 @@ def _training_entries(cell: RunCell) -> Findings | None:
     )
 
 
-def _entry_histograms(noted: Diagnostics) -> dict[str, NDArray[Any]]:
+def _entry_histograms(diagnostics: Diagnostics) -> dict[str, NDArray[Any]]:
     """Kind → the histograms of GROUPS after the last epoch; cosines only of a method that has them."""
-    scores = noted["scores"][-1]
+    scores = diagnostics["scores"][-1]
     histograms = {"score": scores, "gradient": gradient_histograms(scores)}
-    cosines = noted.arrays.get("cosines")
+    cosines = diagnostics.arrays.get("cosines")
     if cosines is not None:
         histograms["cosine"] = cosines if cosines.ndim == 2 else cosines[-1]
     return histograms
@@ -271,9 +271,9 @@ def _entry_histograms(noted: Diagnostics) -> dict[str, NDArray[Any]]:
 
 def _score_sums(runs: Sequence[tuple[Finished, Diagnostics]]) -> NDArray[Any] | None:
     """The sums of the scores of GROUPS after the last epoch, over all runs; None if a run lacks them."""
-    if not all("score_sums" in noted for _, noted in runs):
+    if not all("score_sums" in diagnostics for _, diagnostics in runs):
         return None
-    by_run = [noted["score_sums"][-1].astype(np.float64) for _, noted in runs]
+    by_run = [diagnostics["score_sums"][-1].astype(np.float64) for _, diagnostics in runs]
     return np.asarray(np.sum(by_run, axis=0))
 
 

@@ -12,14 +12,14 @@ from ssmlbench.boards.analyses.contract import (
     MOST_LINES,
     Analysis,
     Findings,
-    NotedRuns,
     Option,
     RunCell,
+    RunsWithDiagnostics,
     cells_with,
     label_names,
     left_out,
     mean_text,
-    nothing_noted,
+    nothing_recorded,
     table,
     with_diagnostics,
 )
@@ -79,10 +79,10 @@ class Vdfd(Analysis):
         for cell in cells_with(cells, [of], f"--of {of}") if of else cells:
             findings += _of_cell(cell, str(options.get("labels", "")), of)
         if not findings:
-            raise nothing_noted(
+            raise nothing_recorded(
                 self.name,
                 cells,
-                "no run here has noted angles (runs made before they were noted have none, nor have "
+                "no run here has recorded angles (runs made before they were recorded have none, nor have "
                 "estimators)",
                 "bbam",
                 "cap",
@@ -118,7 +118,10 @@ def _of_cell(cell: RunCell, labels: str, of: str) -> list[Findings]:
     names = label_names(cell, first["supervised"].shape[2])
     curves = {
         row: {
-            manner: [(noted["sample_epochs"], summary_curve(noted[manner])) for _, noted in runs]
+            manner: [
+                (diagnostics["sample_epochs"], summary_curve(diagnostics[manner]))
+                for _, diagnostics in runs
+            ]
             for manner in MANNERS
         }
         for row, runs in rows.items()
@@ -130,9 +133,9 @@ def _of_cell(cell: RunCell, labels: str, of: str) -> list[Findings]:
         [
             record
             for row, runs in rows.items()
-            for run, noted in runs
+            for run, diagnostics in runs
             for manner in MANNERS
-            for record in _label_records(row, run.spec.seed, manner, noted, names)
+            for record in _label_records(row, run.spec.seed, manner, diagnostics, names)
         ],
         lambda: _summary_figure(cell.where, curves),
         "Mean |VDFD| over epochs.",
@@ -148,7 +151,13 @@ def _summary_table(where: str, curves: MethodCurves, lost: str) -> TableSection:
         body.append([row, len(by_manner["supervised"]), len(epochs), *last])
     return table(
         f"{where} · VDFD",
-        ["method", "seeds", "noted epochs", "mean |VDFD|, true labels", "mean |VDFD|, trained on"],
+        [
+            "method",
+            "seeds",
+            "recorded epochs",
+            "mean |VDFD|, true labels",
+            "mean |VDFD|, trained on",
+        ],
         body,
         "VDFD = var_pos − var_neg of the angles (radians) between features and the label's prototype, the "
         "mean feature of its positives; unbiased variances; averaged network, weak view, at most 2,048 "
@@ -177,10 +186,10 @@ def _summary_figure(where: str, curves: MethodCurves) -> Figure:
 
 
 def _label_records(
-    row: str, seed: int, manner: str, noted: Diagnostics, names: Sequence[str]
+    row: str, seed: int, manner: str, diagnostics: Diagnostics, names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """The angles' statistics of one run, of each epoch and label."""
-    statistics = noted[manner]
+    statistics = diagnostics[manner]
     vdfd = variance_difference(statistics)
     return [
         {
@@ -192,18 +201,18 @@ def _label_records(
             "vdfd": vdfd[e, k],
             **dict(zip(ANGLE_COLUMNS, map(float, statistics[e, :, k]), strict=True)),
         }
-        for e, epoch in enumerate(noted["sample_epochs"])
+        for e, epoch in enumerate(diagnostics["sample_epochs"])
         for k, name in enumerate(names)
     ]
 
 
 def _few_labels(
-    cell: RunCell, rows: NotedRuns, names: Sequence[str], labels: str, of: str
+    cell: RunCell, rows: RunsWithDiagnostics, names: Sequence[str], labels: str, of: str
 ) -> Findings:
     """VDFD of a few labels of one method, in both manners."""
     if of and of not in rows:
         raise UserError(
-            f"--of {of}: its runs in {cell.where} have noted no angles; {', '.join(rows)} have"
+            f"--of {of}: its runs in {cell.where} have recorded no angles; {', '.join(rows)} have"
         )
     giving = [name for name, runs in rows.items() if "pseudo_counts" in runs[0][1]]
     row = of or next(iter([*giving, *rows]))
@@ -239,8 +248,11 @@ LabelCurves = Mapping[str, Sequence[tuple[int, Curve]]]
 def _label_curves(runs: Sequence[tuple[Finished, Diagnostics]], k: int) -> LabelCurves:
     return {
         manner: [
-            (run.spec.seed, (noted["sample_epochs"], variance_difference(noted[manner])[:, k]))
-            for run, noted in runs
+            (
+                run.spec.seed,
+                (diagnostics["sample_epochs"], variance_difference(diagnostics[manner])[:, k]),
+            )
+            for run, diagnostics in runs
         ]
         for manner in MANNERS
     }

@@ -31,7 +31,7 @@ def _compared(cls: type[Method], kind: str, subject: Subject, epochs: int) -> st
     spec = spec_for(cls, regime_of(cls), epochs=epochs, warmup_epochs=1)
     data = toy(kind)
     trainer, judge = toy_trainer(cls, data, spec, device=subject.device)
-    with record_nondeterminism() as noted, steps_watched(trainer, subject.waits) as waited:
+    with record_nondeterminism() as recorded, steps_watched(trainer, subject.waits) as waited:
         found = Outcome.of(trainer.train(), judge.judgements)
     draws = subject.draws()
     if waited:
@@ -39,7 +39,7 @@ def _compared(cls: type[Method], kind: str, subject: Subject, epochs: int) -> st
     if not np.isfinite(found.scores).all():
         raise Differs(f"{kind}s: scores are not finite")
     if not same_bits(found, train(cls, data, spec, device=subject.device)):
-        by = f" ({', '.join(noted)})" if noted else ""
+        by = f" ({', '.join(recorded)})" if recorded else ""
         raise Differs(f"{kind}s: two runs on the device have different bits{by}")
     if subject.is_cpu:
         return "trains, repeats its bits"
