@@ -31,7 +31,7 @@ class Aapd(DatasetAdapter):
     licence = "not stated by its authors"
     download = "the AAPD archive linked from github.com/lancopku/SGM"
     layout = """
-text_train  label_train     a text a line; its labels a line, space-joined: cs.CV stat.ML
+text_train  label_train     one text per line; its labels on the line of the same number: cs.CV stat.ML
 text_test   label_test
 or
 train.tsv   test.tsv        0/1 string of the labels, tab, text

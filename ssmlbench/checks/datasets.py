@@ -83,9 +83,7 @@ def dataset_statements(cls: type[DatasetAdapter]) -> Iterator[Statement]:
     yield Statement(
         "it declares name, kind and default encoder", partial(check_contract, cls), "declares"
     )
-    yield Statement(
-        "every label has a name of its own", partial(names_labels, cls), "names", ("declares",)
-    )
+    yield Statement("label names are distinct", partial(names_labels, cls), "names", ("declares",))
     yield Statement(
         "it has training rows, and test rows if any",
         partial(has_splits, cls),

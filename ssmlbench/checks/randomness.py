@@ -16,7 +16,7 @@ SOURCES = {
     "os.urandom": "os.urandom",
     "time": "the clock",
     "datetime": "the clock",
-    "torch.Generator": "a generator of its own",
+    "torch.Generator": "a separate generator",
     "torch.seed": "torch.seed",
 }
 """Random sources other than the run's generator, by the name in code."""

@@ -42,7 +42,7 @@ def doctor(
 ) -> None:
     """Verify every file of the results folders and of the cache against its checksum.
 
-    Damaged files are named and, where possible, made again; leftovers of killed processes are deleted.
+    Damaged files are named and, where possible, replaced; leftovers of killed processes are deleted.
     Exit code 1 when something is left to do. --gpu prints a page to paste into an issue.
     """
     if gpu:

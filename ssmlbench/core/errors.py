@@ -78,7 +78,7 @@ def disk_error(error: OSError) -> str:
 
 
 class DamageWarning(UserWarning):
-    """A damaged file that was found and is made again."""
+    """A damaged file that was found and is replaced."""
 
 
 class PluginWarning(UserWarning):

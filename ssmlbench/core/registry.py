@@ -50,7 +50,7 @@ class Registry(Generic[T]):
         self._load(name)
         if name in self._classes:
             raise UserError(
-                f"two plugins call themselves {self.kind} {name!r}: "
+                f"two plugins have the name of {self.kind} {name!r}: "
                 f"{location(self._classes[name])} and {location(cls)}; rename one"
             )
         self._classes[name] = cls

@@ -36,7 +36,7 @@ class Row:
 
     input: Any
     labels: tuple[int, ...] | None  # the positions of its positive labels; None: nothing is known
-    id: str = ""  # what the source calls it; an id that comes twice is reported
+    id: str = ""  # what the source calls it; an id that occurs twice is reported
     where: str = ""  # file and line, for error messages
     back_translation: str = ""  # of a training text, where the adapter is `back_translated`
     unknown: tuple[int, ...] = ()  # the positions of labels that may or may not apply

@@ -92,7 +92,7 @@ def not_a_list(value: Any) -> BadRow:
 def multi_hot_width(cells: Iterable[Any]) -> int:
     """K, if the cells are lists of 0 and 1 with a place for each label; 0 if they are lists of ids.
 
-    All are then of one length, and in some of them a number comes twice, as no id does.
+    All are then of one length, and in some of them a number occurs twice, as no id does.
     """
     width, repeated = 0, False
     for cell in cells:

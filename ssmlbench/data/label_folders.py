@@ -20,13 +20,13 @@ LABEL/…                         a folder for each label, with images or .txt f
                                 is in several folders has several labels
 test/LABEL/…                    optional: the test rows (the others may be in train/LABEL)
 unlabelled/…                    optional: training rows whose labels are not known
-labels.txt                      optional: one label a line; fixes the labels and their order
+labels.txt                      optional: one label per line; fixes the labels and their order
 """
 KINDS: tuple[Kind, ...] = ("image", "text")
 
 
 class LabelFolders(UserFiles):
-    """Folders of files, a folder a label."""
+    """Folders of files, one folder per label."""
 
     layout = LAYOUT
 
@@ -40,7 +40,7 @@ class LabelFolders(UserFiles):
         if len(labels) < 2:
             raise UserError(
                 f"data set {path}: its {kind}s are in no folders of labels, and no table names their "
-                f"labels; expected labels.csv with the columns {kind} and labels, or a folder a label"
+                f"labels; expected labels.csv with the columns {kind} and labels, or one folder per label"
             )
         return cls.named(path, options, kind=kind, backbone=BACKBONES[kind])
 

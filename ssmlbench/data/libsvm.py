@@ -1,4 +1,4 @@
-"""Sparse vectors in the multi-label form of LIBSVM files: `1,3 5:0.2 7:1`, a row a line."""
+"""Sparse vectors in the multi-label form of LIBSVM files: `1,3 5:0.2 7:1`, one row per line."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def read_line(text: str) -> SparseRow | BadRow:
         if not (colon and index.isascii() and index.isdecimal() and len(index) < 10):
             return BadRow("", f"expected INDEX:VALUE, found {pair[:20]!r}")
         if int(index) in values:
-            return BadRow("", f"feature {index} comes twice")
+            return BadRow("", f"feature {index} occurs twice")
         try:
             values[int(index)] = plain_float(value)
         except ValueError:

@@ -46,7 +46,7 @@ def plain_inputs(
 ) -> Iterator[PlainRow]:
     """The inputs in a file or a folder: texts, images or vectors, each with an id.
 
-    A file: CSV, JSONL or Parquet with a column of inputs; texts also one a line (.txt), vectors also
+    A file: CSV, JSONL or Parquet with a column of inputs; texts also one per line (.txt), vectors also
     .npy, .npz, ARFF and LIBSVM. A folder: of images, of .txt files with a text each, of the tables
     above, or one of Hugging Face's `save_to_disk`.
     column: the name of the column of inputs; without it, that of the data that the model learnt from

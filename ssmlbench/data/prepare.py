@@ -81,7 +81,7 @@ def prepare(
 
 
 def _write_again(adapter: DatasetAdapter, folder: Path, skip_bad: bool, report: Report) -> None:
-    """Write a task that is missing, or one that is damaged and can be made again."""
+    """Write a task that is missing, or one that is damaged and can be prepared again."""
     try:
         read_card(folder)
     except FileNotFoundError:
@@ -94,7 +94,7 @@ def _write_again(adapter: DatasetAdapter, folder: Path, skip_bad: bool, report: 
         if not adapter.files_there and adapter.hub is None:
             raise DamagedFile(
                 damaged.file,
-                f"{damaged.reason}, and the raw files of {adapter.name} are not there to make it again",
+                f"{damaged.reason}, and the raw files of {adapter.name} are not there to prepare it again",
                 f"type `{adapter.prepare_command('FOLDER')}`",
             ) from None
         warnings.warn(f"{damaged}; {adapter.name} is prepared again", DamageWarning, stacklevel=2)

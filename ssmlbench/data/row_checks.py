@@ -169,7 +169,7 @@ class RowChecker:
         if split == "test" and (known := knowledge(labels)) != "labelled":
             return BadRow(where, f"a test row must be labelled, this one is {known}", UNJUDGED)
         if row.id and self.ids.known(row.id):
-            return BadRow(where, f"id {row.id!r} comes a second time", "duplicate id")
+            return BadRow(where, f"id {row.id!r} occurs twice", "duplicate id")
         stored = _stored(row, self.adapter.kind, where)
         if isinstance(stored, BadRow):
             return stored

@@ -42,7 +42,7 @@ def sound_label_names(adapter: DatasetAdapter) -> list[str]:
         check_label(name, f"{_place(adapter, 'label_names')}data set {adapter.name}")
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice or not names:
-        problem = f"label {twice[0]!r} comes twice" if twice else "there are no labels"
+        problem = f"label {twice[0]!r} occurs twice" if twice else "there are no labels"
         raise adapter_error(adapter, "label_names", problem)
     return list(names)
 

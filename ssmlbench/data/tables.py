@@ -34,7 +34,7 @@ train.csv, .tsv, .jsonl or .parquet   (or several: train-0.parquet, train-1.parq
 test.csv, …                     optional: without it, --holdout or --regime given
 unlabelled.csv, …               optional: training rows whose labels are not known; or a folder
                                 unlabelled/ of images or .txt files
-labels.txt                      optional: one label a line; fixes the labels and their order
+labels.txt                      optional: one label per line; fixes the labels and their order
 with the columns
   text                          or `image`: a path, seen from this folder; or `vector`
   labels                        a list of names or of ids (in CSV a JSON list, or a;b;c);

@@ -88,7 +88,7 @@ def label_notes(names: Sequence[str], counts: Mapping[str, LabelCounts]) -> list
     if len(names) > 1 and not train.unknown and not train.negatives:
         notes.append(
             "every training row has every label; if its lists hold a 0 or 1 for each label, write them "
-            "as columns, one a label"
+            "as columns, one per label"
         )
     if train.unknown and not train.negatives:
         notes.append(

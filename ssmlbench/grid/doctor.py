@@ -42,7 +42,7 @@ class Finding:
     problem: str
     remedy: str
     repaired: bool = True  # nothing is left for the user to do
-    spec: RunSpec | None = None  # of a run that has to be made again
+    spec: RunSpec | None = None  # of a run that has to be repeated
 
 
 @dataclass
@@ -264,7 +264,7 @@ def _remove_lock(file: Path) -> None:
 
 
 def reruns(findings: Iterable[Finding]) -> Iterator[RunSpec]:
-    """The runs that have to be made again and whose spec is known, each once."""
+    """The runs that have to be repeated and whose spec is known, each once."""
     seen = set()
     for finding in findings:
         if finding.spec is not None and finding.spec.hash not in seen:

@@ -205,7 +205,7 @@ class LoggingThread:
         self._waiting.put(None)
         self._thread.join(LAST_SECONDS)
         if self._thread.is_alive():
-            self.warn("--log is not done yet and is left; the same command logs what is missing")
+            self.warn("--log has not finished and is stopped; the same command logs the rest")
 
     def listening(self, listener: Listener) -> Listener:
         """A listener that calls `listener` and logs every finished run."""

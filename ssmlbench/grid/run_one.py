@@ -193,7 +193,7 @@ class SealedRun:
             self._failed = self._folder.record_error(self.spec, error)
             return
         if damage := self._folder.drop_leftovers():
-            self._first.append(Warned(f"{damage}; the run is made again"))
+            self._first.append(Warned(f"{damage}; the run is repeated"))
         self._before = self._folder.result_stamp()
         request = SealedRequest(
             self.spec,

@@ -256,12 +256,12 @@ def _tuned(spec: RunSpec, plugins: Plugins, results: Path, typed: Sequence[str])
 def _read_study(
     file: Path, spec: RunSpec, plugins: Plugins, results: Path
 ) -> tuple[dict[str, Any], RunSpec, list[Record]] | None:
-    """A study's record; a damaged one is made again from its trials, or left out with a warning."""
+    """A study's record; a damaged one is rebuilt from its trials, or left out with a warning."""
     try:
         return _parse_study(file)
     except DamagedFile as damaged:
         if _close_again(file, spec, plugins, results):
-            warnings.warn(f"{damaged}; made again from its trials", DamageWarning, stacklevel=2)
+            warnings.warn(f"{damaged}; rebuilt from its trials", DamageWarning, stacklevel=2)
             return _parse_study(file)
         warnings.warn(f"{damaged}; left out, tune again", DamageWarning, stacklevel=2)
         return None

@@ -111,7 +111,7 @@ def _spread(cls: Any, parameter: str, name: str) -> list[str]:
 def _one_method(request: GridRequest, plugins: Plugins, analysis: str) -> tuple[str, Any]:
     methods = request.values.get("method", ())
     if len(methods) != 1:
-        raise UserError(f"analyse {analysis} is of one method: --method bbam")
+        raise UserError(f"analyse {analysis} takes one method: --method bbam")
     return methods[0], plugins.methods[methods[0]]
 
 

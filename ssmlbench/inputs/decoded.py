@@ -136,7 +136,7 @@ class DecodedImages:
         self.notify(
             Warned(
                 f"decoded images are not kept in {cache_root()} ({why}): every view decodes its "
-                "files anew; --no-decoded-cache says so without this warning",
+                "files again; --no-decoded-cache does the same without this warning",
                 of_data=True,
             )
         )

@@ -140,7 +140,7 @@ class Plugins:
             self.in_memory = True
             return plugin_name(cls, kind.name)
         raise UserError(
-            f"{cls.__name__} is no plugin; expected a class derived from Method, Estimator, "
+            f"{cls.__name__} is not a plugin; expected a class derived from Method, Estimator, "
             "DatasetAdapter or Encoder"
         )
 
@@ -323,7 +323,7 @@ def _no_plugin(module: ModuleType, file: Path) -> UserError:
                 f"{defined_at(cls)}: class {cls.__name__} is private: a plugin's name has no _ in front"
             )
         return UserError(
-            f"{defined_at(cls)}: class {cls.__name__} is no plugin; derive it from Method, Estimator, "
+            f"{defined_at(cls)}: class {cls.__name__} is not a plugin; derive it from Method, Estimator, "
             f"DatasetAdapter or Encoder: class {cls.__name__}(Method)"
         )
     return UserError(

@@ -170,7 +170,9 @@ class Judge:
         """Record the mAP of the selection rows; whether it is the best so far."""
         # An answer reveals something about the labels: at most one per epoch, and only for selection.
         if self.spec.selection == "last" or not 1 <= epoch <= self.spec.epochs:
-            raise RunFailed(f"{self.spec.method} asked the judge about epoch {epoch} without need")
+            raise RunFailed(
+                f"{self.spec.method} asked the judge about epoch {epoch}; the protocol has no such question"
+            )
         if epoch in self._asked_epochs:
             raise RunFailed(f"{self.spec.method} asked the judge about epoch {epoch} twice")
         self._asked_epochs.add(epoch)

@@ -78,7 +78,7 @@ def judge_run(
                 return AlreadyDone()
             notify(Started())
             if damage := folder.damage():
-                notify(Warned(f"{damage}; the run is made again"))
+                notify(Warned(f"{damage}; the run is repeated"))
             before = folder.result_stamp()
             try:
                 write_json(folder.spec_file, spec.as_dict())

@@ -228,7 +228,7 @@ def _sealed_place(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[str
 def _sealed_in_open_folder(sealed_place: Callable[[str], bool]) -> Callable[[str], bool]:
     """The function that tells whether a relative path is sealed in any folder that is open.
 
-    `os.open` takes paths that are relative to an open folder, which the hook is not told.
+    `os.open` takes paths that are relative to an open folder, which the hook does not get.
     """
     realpath, join, listdir, readlink = os.path.realpath, os.path.join, os.listdir, os.readlink
     separator, labels_folder, card, holds_results = os.sep, LABELS, CARD, HOLDS_RESULTS

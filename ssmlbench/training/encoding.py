@@ -112,7 +112,7 @@ def recompute_blocks(encoder: Encoder) -> None:
     blocks = encoder.blocks()
     if not blocks:
         raise UserError(
-            "--checkpoint-activations: this encoder is no stack of blocks; --micro-batch N saves memory "
+            "--checkpoint-activations: this encoder is not a stack of blocks; --micro-batch N saves memory "
             "with every encoder"
         )
     for block in blocks:

@@ -35,7 +35,7 @@ class StepBackup:
     """The state before a step, to be restored if the step fails.
 
     A method's tensors are not copied: those that a step replaces are put back. A step that changes one
-    in place, or has an optimiser of its own, cannot be undone.
+    in place, or has its own optimiser, cannot be undone.
     """
 
     def __init__(self, network: torch.nn.Module, method: Method, device: torch.device):
@@ -52,9 +52,9 @@ class StepBackup:
         """Restore everything; a RunFailed if that is impossible."""
         changed = [n for n, value in self._tensors.items() if value._version != self._versions[n]]
         if changed or self.method.optimisers:
-            why = f"changed self.{changed[0]} in place" if changed else "has optimisers of its own"
+            why = f"changed self.{changed[0]} in place" if changed else "has its own optimisers"
             raise RunFailed(
-                f"out of memory, and the step cannot be taken again: the method {why}; give the same "
+                f"out of memory, and the step cannot be repeated: the method {why}; give the same "
                 "command with --micro-batch N, for fewer rows at a time in the encoder"
             )
         for name in _tensors(self.method).keys() - self._tensors.keys():

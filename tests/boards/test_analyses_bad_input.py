@@ -112,7 +112,7 @@ def test_places_without_the_rows_are_skipped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words", "message"),
     [
-        ("pair", {"a": "bce", "b": "bce"}, "two rows that differ"),
+        ("pair", {"a": "bce", "b": "bce"}, "two different rows"),
         ("pair", {"a": "bce", "b": "cat"}, "no row 'cat'"),
         ("pair", {"a": "bce", "b": "cap", "bootstrap": 5}, "at least 100"),
         ("gallery", {"differ": "bce"}, "two rows of the board"),

@@ -202,7 +202,7 @@ def test_the_commands_refuse_what_they_cannot_run() -> None:
 
     where = ("--dataset", "multidigits", "--pi", "0.1")
     assert "declares no ablations" in said("ablation", "--method", "fixmatch", *where)
-    assert "is of one method" in said("ablation", "--method", "cap,bbam", *where)
+    assert "takes one method" in said("ablation", "--method", "cap,bbam", *where)
     assert "one or two" in said("sensitivity", "--method", "bbam", "--param", "a,b,c", *where)
 
 

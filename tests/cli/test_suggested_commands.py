@@ -110,7 +110,7 @@ def test_commands_of_analyses_make_what_is_missing(here: Path, analysis: str) ->
     assert words[words.index("--method") + 1] == ANALYSES[analysis]
     assert "--epochs" in words
     assert "mean.py" in words
-    # A finished run is not made again, so what it lacks is made in another folder.
+    # A finished run is not repeated, so what it lacks is made in another folder.
     again = analysis in ("labels", "scores", "gallery") or analysis.startswith("pair")
     assert words[words.index("--results") + 1] == "my results" + ("-again" if again else "")
     code, said = typed(text, "--dry-run")

@@ -253,7 +253,7 @@ def test_one_libsvm_file_and_its_empty_labels(tmp_path: Path) -> None:
         ("1 2", "expected INDEX:VALUE, found '2'"),
         ("1 2:x", "'x' is not a number"),
         ("1 2:1_0", "'1_0' is not a number"),
-        ("1 2:1 2:3", "feature 2 comes twice"),
+        ("1 2:1 2:3", "feature 2 occurs twice"),
         ("1 2:nan", "not a finite number"),
     ],
 )

@@ -198,7 +198,7 @@ BAD: dict[str, tuple[str, str, str]] = {
     "an id twice": (
         "train.csv",
         "id,text,labels\n1,x,a\n1,y,a\n",
-        "train.csv line 3: id '1' comes a second time",
+        "train.csv line 3: id '1' occurs twice",
     ),
 }
 

@@ -141,9 +141,9 @@ MALFORMED: dict[str, tuple[str, str, str | bytes, str, str, int]] = {
         "goemotions", "train.tsv", "a\t28\tx8\nb\t3\tx9\n",
         "train.tsv line 1: label position 28 outside 0..27", "unknown label", 1,
     ),
-    "an id that comes twice": (
+    "an id that occurs twice": (
         "goemotions", "train.tsv", "a\t1\tx8\nb\t3\tx8\n",
-        "train.tsv line 2: id 'x8' comes a second time", "duplicate id", 1,
+        "train.tsv line 2: id 'x8' occurs twice", "duplicate id", 1,
     ),
     "a row with columns missing": (
         "goemotions", "train.tsv", "a\t1\tx8\nb\t3\n", "train.tsv line 2: 2 columns, expected 3",
@@ -261,7 +261,7 @@ def test_the_first_few_bad_rows_are_shown_and_all_are_counted(raw: Path) -> None
 def test_an_id_of_train_that_comes_again_in_test_is_told(raw: Path) -> None:
     adapter = made("goemotions", raw)
     put(raw / "test.tsv", "Oh no\t25\tx1\nfine\t1\tx9\n")
-    with pytest.raises(UserError, match=r"test\.tsv line 1: id 'x1' comes a second time"):
+    with pytest.raises(UserError, match=r"test\.tsv line 1: id 'x1' occurs twice"):
         prepare(adapter)
 
 

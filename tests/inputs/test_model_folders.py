@@ -110,7 +110,7 @@ def test_positions_that_are_counted_from_the_padding_id_are_fewer(
     cls, options = found(tmp_path / "model", "text", max_tokens=64)
     ids = torch.full((1, 64), 7).int()
     assert cls(ids[0], options).eval()(ids).isfinite().all()
-    with pytest.raises(UserError, match="reads 64 at the most"):
+    with pytest.raises(UserError, match="reads at most 64"):
         cls(torch.full((65,), 7).int(), options)
 
 

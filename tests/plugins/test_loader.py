@@ -74,7 +74,7 @@ def test_an_unknown_name_is_answered_with_a_close_one(plugins: Plugins) -> None:
 
 
 def test_two_plugins_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="two plugins call themselves method 'cap'"):
+    with pytest.raises(UserError, match="two plugins have the name of method 'cap'"):
         Plugins([write(tmp_path, METHOD.replace('"mine"', '"cap"'))])
 
 
@@ -333,7 +333,7 @@ def test_a_broken_installed_plugin_is_one_line_and_the_others_work(
 def test_two_installed_plugins_of_one_name_are_refused(site: Path) -> None:
     write(site / "lab_plugins", METHOD.replace('"mine"', '"cap"'), "taken.py")
     install(site, "another-lab", "[ssmlbench.methods]\ncap = lab_plugins.taken:Mine\n")
-    with pytest.raises(UserError, match=r"two plugins call themselves method 'cap'.*taken\.py"):
+    with pytest.raises(UserError, match=r"two plugins have the name of method 'cap'.*taken\.py"):
         _ = Plugins().methods
     assert "multidigits" in Plugins().datasets  # commands about data sets still work
 
@@ -382,11 +382,11 @@ def test_an_announced_class_is_added_once_and_a_second_of_its_name_is_refused() 
     assert not loaded
     assert registry["x"] is registry["x"] is first
     assert len(loaded) == len(registry) == 1
-    with pytest.raises(UserError, match="two plugins call themselves method 'x'"):
+    with pytest.raises(UserError, match="two plugins have the name of method 'x'"):
         registry.announce("x", lambda: [second])
     other: Registry[object] = Registry("method")
     other.announce("x", load)
-    with pytest.raises(UserError, match="two plugins call themselves method 'x'"):
+    with pytest.raises(UserError, match="two plugins have the name of method 'x'"):
         other.add(second)
 
 

@@ -79,6 +79,9 @@ def test_the_judge_answers_no_question_that_the_protocol_does_not_ask(selection:
     truth = judge.judged_truth if selection == "oracle" else judge.observation.validation
     scores = np.full((len(truth), 3), 0.5)
     for epoch in (0, -1, 3, 10**6) if selection != "last" else (1, 2):
-        with pytest.raises(RunFailed, match=f"asked the judge about epoch {epoch} without need"):
+        with pytest.raises(
+            RunFailed,
+            match=f"asked the judge about epoch {epoch}; the protocol has no such question",
+        ):
             judge.is_best(epoch, scores)
     assert not judge.judgements.by_epoch

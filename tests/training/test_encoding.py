@@ -263,7 +263,7 @@ def test_a_step_that_is_taken_again_draws_the_same_random_numbers() -> None:
     assert torch.equal(torch.rand(3), drawn)
 
 
-@pytest.mark.parametrize("how", ["changed self.prior in place", "has optimisers of its own"])
+@pytest.mark.parametrize("how", ["changed self.prior in place", "has its own optimisers"])
 def test_a_step_that_cannot_be_repeated_says_what_to_type(how: str) -> None:
     trainer = trainer_for("bce")
     method = trainer.method

@@ -66,7 +66,7 @@ class RunCell:
     ) -> str:
         """The command that makes runs of this cell. rows: of its board, or methods without one here.
 
-        lacking: runs of the rows that are here lack something. A finished run is not made again, so
+        lacking: runs of the rows that are here lack something. A finished run is not repeated, so
         their runs are made in a results folder of their own.
         """
         first = next(iter(self.rows.values()))[0]

@@ -61,7 +61,7 @@ class PairAnalysis(Analysis):
         """One finding for each cell that has both rows."""
         a, b = str(options["a"]), str(options["b"])
         if a == b:
-            raise UserError(f"analyse pair {a} {b}: name two rows that differ")
+            raise UserError(f"analyse pair {a} {b}: name two different rows")
         if not options["bootstrap"] >= 100:
             raise UserError(f"--bootstrap {options['bootstrap']}: take at least 100 draws")
         if not any(key in METRICS for key in query.metrics):

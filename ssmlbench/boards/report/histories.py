@@ -62,7 +62,7 @@ class Curves(Series):
 
 @dataclass(frozen=True)
 class PseudoLabels(Series):
-    """One measure of the pseudo-labels' quality over epochs, one line a method."""
+    """One measure of the pseudo-labels' quality over epochs, one line per method."""
 
     column: str
     lines: tuple[Line, ...]

@@ -54,7 +54,7 @@ class Series(ABC):
 
 @dataclass(frozen=True)
 class OverLevels(Series):
-    """One metric of a board over its πs (or shares), one line a method."""
+    """One metric of a board over its πs (or shares), one line per method."""
 
     axis: str  # "π", or "share"
     metric: Column
@@ -90,7 +90,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Dots(Series):
-    """One metric of a board with a single level: a row a method, best on top."""
+    """One metric of a board with a single level: one row per method, best on top."""
 
     metric: Column
     dots: tuple[Dot, ...]

@@ -77,7 +77,7 @@ class HuggingFaceEncoder(Encoder):
         longest = _longest(self.model)
         if longest and len(example) > longest:
             raise UserError(
-                f"--max-tokens {len(example)}: --backbone {self.name} reads {longest} at the most"
+                f"--max-tokens {len(example)}: --backbone {self.name} reads at most {longest}"
             )
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -129,7 +129,7 @@ class HuggingFaceEncoder(Encoder):
         """The digest of the model's and the tokenizer's files, as they are now."""
         if options.weights not in ("pretrained", "none"):
             raise UserError(
-                f"--weights {options.weights}: of {cls.name} there are pretrained or none; other "
+                f"--weights {options.weights}: {cls.name} has pretrained or none; other "
                 "weights are another folder or id, named as --backbone"
             )
         _drop_stale_tokenizer(cls.name)
@@ -206,7 +206,7 @@ def _sentence(name: str) -> SentenceModel:
     found = read_sentence_model(name, model_folder(name))
     if found is None:
         raise UserError(
-            f"--pooling own: --backbone {name} is no sentence-transformers folder (no modules.json); "
+            f"--pooling own: --backbone {name} is not a sentence-transformers folder (no modules.json); "
             "type --pooling masked"
         )
     return found

@@ -61,9 +61,7 @@ class HuggingFaceImages(ImageEncoder):
     def weights_id(cls, options: EncoderOptions) -> str:
         """The digest of the model's and the processor's files, as they are now."""
         if options.weights not in ("pretrained", "none"):
-            raise UserError(
-                f"--weights {options.weights}: of {cls.name} there are pretrained or none"
-            )
+            raise UserError(f"--weights {options.weights}: {cls.name} has pretrained or none")
         files = (_processor_file(cls.name),)
         return f"{options.weights}@{model_digest(cls.name, options.weights != 'none', files)}"
 

@@ -73,7 +73,7 @@ class TimmEncoder(ImageEncoder):
         """The digest of the architecture, its data configuration and the weights' file as it is now."""
         if options.weights not in ("pretrained", "none"):
             raise UserError(
-                f"--weights {options.weights}: of {cls.name} there are pretrained or none; a checkpoint "
+                f"--weights {options.weights}: {cls.name} has pretrained or none; a checkpoint "
                 f"of your own is --backbone {TIMM}ARCHITECTURE@FILE"
             )
         source = find_timm_model(cls.name)

@@ -45,7 +45,7 @@ def tune_encoder(encoder: Encoder, spec: RunSpec, example: Tensor) -> None:
     blocks = [module for module in order if module in set(encoder.blocks())]
     if not blocks:
         flag = "--layers" if spec.layers is not None else "--tune lora"
-        raise UserError(f"{flag}: --backbone {encoder.name} is no stack of blocks; leave it out")
+        raise UserError(f"{flag}: --backbone {encoder.name} is not a stack of blocks; leave it out")
     if spec.layers is not None and spec.layers > len(blocks):
         raise UserError(
             f"--layers {spec.layers}: --backbone {encoder.name} has {len(blocks)} blocks; without "
