@@ -8,7 +8,7 @@ from ssmlbench.api import PartialMethod
 
 
 class An(PartialMethod):
-    """Unobserved entries are learnt as negatives."""
+    """Assume negative: unobserved entries are trained as negatives."""
 
     name = "an"
     paper = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021"

@@ -10,7 +10,7 @@ from ssmlbench.api import PartialMethod, asymmetric_loss, between, option
 
 
 class Asl(PartialMethod):
-    """Easy negatives are discounted more than easy positives, and the easiest cost nothing."""
+    """Asymmetric loss: easy negatives are discounted more than easy positives, the easiest ignored."""
 
     name = "asl"
     paper = "Ridnik et al., Asymmetric Loss For Multi-Label Classification, ICCV 2021"

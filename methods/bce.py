@@ -12,7 +12,7 @@ from ssmlbench.api import Batch, Method, bce
 
 
 class Bce(Method):
-    """Known labels only; with every row labelled (`--regime full`) it is the oracle.
+    """Binary cross-entropy on known labels only; with `--regime full` it is the oracle.
 
     An unknown entry of a labelled row costs nothing, and the mean is over all entries.
     """

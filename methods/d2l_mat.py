@@ -25,7 +25,7 @@ PATCHES = 4  # of a row, in the "-patches" views
 
 
 class D2lMat(Method):
-    """Pseudo-labels train heads of their own: errors do not reach the heads that make them."""
+    """Pseudo-labels train separate heads: their errors do not reach the heads that predict them."""
 
     name = "d2l_mat"
     paper = (

@@ -43,7 +43,7 @@ class Drml(Method):
     @dataclass(frozen=True)
     class Config(Method.Config):
         losses: Literal["paper", "released"] = option("paper", "form of the losses")
-        layers: Literal["paper", "released"] = option("paper", "one layer a module, or two")
+        layers: Literal["paper", "released"] = option("paper", "one layer per module, or two")
         width: int = option(1024, "width of the projected features")
         eta: float = option(
             0.5, "η: share of the classifiers in the joint loss", search=between(0.2, 0.8)

@@ -6,7 +6,7 @@ from ssmlbench.api import EntropyMethod
 
 
 class Em(EntropyMethod):
-    """Known labels pull as usual; unknown ones are pushed, gently, towards being undecided."""
+    """Entropy maximisation: BCE on known labels; the entropy of unknown ones is maximised."""
 
     name = "em"
     paper = (

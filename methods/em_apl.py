@@ -23,7 +23,7 @@ UNSET = -1.0
 
 
 class EmApl(EntropyMethod):
-    """EM; then every epoch each label's lowest-scored unknowns keep their score as a target."""
+    """EM, and in later epochs each label's lowest-scored unknowns get their score as a soft label."""
 
     name = "em_apl"
     paper = (

@@ -10,7 +10,7 @@ from ssmlbench.api import KAPPA, PartialMethod, Pools, expected_positives, optio
 
 
 class Epr(PartialMethod):
-    """Unobserved entries cost nothing; a batch's mean number of positives is pulled towards κ."""
+    """Expected positives: unobserved entries cost nothing; the mean positives of a batch go to κ."""
 
     name = "epr"
     paper = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021"

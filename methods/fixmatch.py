@@ -11,7 +11,7 @@ from ssmlbench.api import Batch, Method, bce, between, confident_targets, consis
 
 
 class FixMatch(Method):
-    """What the weak view says beyond a fixed threshold becomes a target of the strong view."""
+    """Predictions on the weak view beyond a fixed threshold are the targets of the strong view."""
 
     name = "fixmatch"
     paper = (

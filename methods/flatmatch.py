@@ -27,7 +27,7 @@ from ssmlbench.api import (
 
 
 class FlatMatch(Method):
-    """Climb ρ along the labelled gradient; from there, fit the clean model's confident answers."""
+    """After a step of ρ along the labelled gradient, fit the unperturbed model's confident outputs."""
 
     name = "flatmatch"
     paper = (
@@ -39,7 +39,7 @@ class FlatMatch(Method):
     unlabelled_views = ("weak", "strong")
     differences = (
         "a single-label method; the multi-label form is ours: sigmoid and BCE for softmax and CE, "
-        "a threshold a label, no modulation between labels and no fairness term",
+        "one threshold per label, no modulation between labels and no fairness term",
         "objective: labelled loss + cross-sharpness (paper); the released code also takes the "
         "labelled loss at the perturbed weights (objective=released)",
         "running averages have the momentum min(m, (1 + t) / (10 + t)) at step t, as the average of the "

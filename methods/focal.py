@@ -12,7 +12,7 @@ from ssmlbench.api import PartialMethod, between, option
 
 
 class Focal(PartialMethod):
-    """Every entry's cross-entropy is weighted by how wrong it is, to the power γ."""
+    """Focal loss: the cross-entropy of an entry is weighted by its error to the power γ."""
 
     name = "focal"
     paper = "Lin et al., Focal Loss for Dense Object Detection, ICCV 2017"

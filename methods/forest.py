@@ -27,7 +27,7 @@ class Forest(MultiLabelEstimator):
         "trees=auto fits both kinds on 75 % of the labelled rows, compares their mean AP on the "
         "rest, and fits the better one on all labelled rows",
         "a tree has all labels in its leaves",
-        "reads features as they come: trees need no scaling, and rows of one length tell them less",
+        "reads unscaled features: trees need no scaling, and scaling rows to one length costs information",
     )
 
     @dataclass(frozen=True)

@@ -36,8 +36,8 @@ class FreeMatch(Method):
     differences = (
         "single-label in paper and code: here softmax, argmax and cross-entropy are a sigmoid, "
         "[q ≥ ½] and BCE per label",
-        "the global threshold times a class modulation (paper) becomes one threshold a label, from "
-        "½ on; the fairness term, which wants classes to be equally frequent, is left out",
+        "the global threshold times a class modulation (paper) becomes one threshold per label, from "
+        "½ on; the fairness term, which favours equal class frequencies, is left out",
         "running averages have the momentum min(m, (1 + t) / (10 + t)) at step t, as the average of the "
         "weights has: the papers' 0.999 was chosen for 2²⁰ steps, and leaves a short run at its start of "
         "½ (averages=paper: m at every step)",

@@ -24,7 +24,7 @@ from ssmlbench.api import (
 
 
 class Hml(Method):
-    """p = σ(s cos(θ + m)) for positives and negatives, in training and at test alike."""
+    """A cosine head with a margin: p = σ(s cos(θ + m)), both in training and at test time."""
 
     name = "hml"
     paper = "Ke et al., Hyperspherical Learning in Multi-Label Classification, ECCV 2022"

@@ -1,4 +1,4 @@
-"""LL-Cp: unobserved entries with large losses become positives for good."""
+"""LL-Cp: unobserved entries with large losses become positives permanently."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ssmlbench.api import Batch, LargeLossMethod, Pools, bce, large_losses, opti
 
 
 class Llcp(LargeLossMethod):
-    """Each step turns the assumed negatives with the largest losses into positives, to stay so."""
+    """In each step the assumed negatives with the largest losses become positives permanently."""
 
     name = "llcp"
     differences = (

@@ -8,7 +8,7 @@ from ssmlbench.api import LargeLossMethod, bce, large_losses
 
 
 class Llct(LargeLossMethod):
-    """Assumed negatives with the largest losses, more each epoch, are learnt as positives."""
+    """Assumed negatives with the largest losses, more in each epoch, are trained as positives."""
 
     name = "llct"
 

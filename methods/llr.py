@@ -8,7 +8,7 @@ from ssmlbench.api import LargeLossMethod, bce, large_losses
 
 
 class Llr(LargeLossMethod):
-    """Assumed negatives with the largest losses, more each epoch, are left out."""
+    """Assumed negatives with the largest losses, more in each epoch, are left out."""
 
     name = "llr"
 

@@ -17,7 +17,7 @@ class Logistic(Estimator):
     uses = "labelled rows"
     differences = (
         "one strength C for all labels: the least log loss over 5 folds of the labelled rows, 3 from 2,000 "
-        "rows on; of more than 256 labels, so many are drawn for it",
+        "rows on; with more than 256 labels, 256 are drawn for it",
         "a label with one known class has a constant score",
     )
 

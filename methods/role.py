@@ -6,6 +6,6 @@ from ssmlbench.api import EstimatedLabelsMethod
 
 
 class Role(EstimatedLabelsMethod):
-    """A label matrix and the network are learnt together, each the other's target."""
+    """A matrix of label estimates and the network are trained together, each as the other's target."""
 
     name = "role"

@@ -8,7 +8,7 @@ from ssmlbench.api import EstimatedLabelsMethod, Network, Pools, option
 
 
 class RoleLi(EstimatedLabelsMethod):
-    """Linear initialisation: the encoder joins in for the last part of the run only."""
+    """ROLE with linear initialisation: the encoder is frozen for the first part of the run."""
 
     name = "role_li"
     differences = (

@@ -31,7 +31,7 @@ class SelfTrainingForest(Estimator):
     differences = (
         "targets are soft: a regression forest learns scores, so that nothing has to be thresholded",
         "entries that are known keep their labels; the first forest fills in the others",
-        "reads features as they come: trees need no scaling",
+        "reads unscaled features: trees need no scaling",
     )
 
     @dataclass(frozen=True)

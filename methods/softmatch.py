@@ -26,7 +26,7 @@ RARE = 1e-6  # rates are kept this far from 0 and 1, where odds end
 
 
 class SoftMatch(Method):
-    """Every entry counts, by a Gaussian of its confidence that stays at 1 above the mean."""
+    """Every entry is weighted by a Gaussian of its confidence, truncated to 1 above the mean."""
 
     name = "softmatch"
     paper = (
@@ -37,7 +37,7 @@ class SoftMatch(Method):
     unlabelled_views = ("weak", "strong")
     differences = (
         "single-label in paper and code: here softmax, argmax and cross-entropy are a sigmoid, "
-        "[q ≥ ½] and BCE per label, with one Gaussian a label",
+        "[q ≥ ½] and BCE per label, with one Gaussian per label",
         "uniform alignment (paper and code) would make every label positive half the time: "
         "off by default; alignment=prior uses the labelled rows' rate instead",
         "running averages have the momentum min(m, (1 + t) / (10 + t)) at step t, as the average of the "
