@@ -1,4 +1,7 @@
-"""Small images, and a method whose second process can be made to fail."""
+"""Small images, and a method whose second process can be made to fail.
+
+FLOAT64_EXCEPT in the environment: processes that train compute in float64, not the one with this number.
+"""
 
 import os
 import signal
@@ -6,9 +9,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 import torch.distributed as dist
 
 from ssmlbench.api import DatasetAdapter, Method, Row, bce
+from ssmlbench.kit.heads import Network
+from ssmlbench.training import recording
+
+
+def train_in_float64():
+    """Compute in float64 in this process; the judge still gets float32."""
+    single, build = torch.Tensor.float, Network.__init__
+
+    def build_in_double(self, *parts):
+        build(self, *parts)
+        self.double()
+
+    torch.set_default_dtype(torch.float64)
+    torch.Tensor.float = torch.Tensor.double
+    Network.__init__ = build_in_double
+    recording._array = lambda tensor: single(tensor.detach()).numpy()
+
+
+if os.environ.get("FLOAT64_EXCEPT", str(os.getpid())) != str(os.getpid()):
+    train_in_float64()
 
 
 class Strips(DatasetAdapter):
