@@ -10,6 +10,7 @@ import dataclasses
 import errno
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -39,6 +40,9 @@ PLACE = "place"
 PART = ".part"
 """The suffix of an unfinished file. Nothing reads such files; `ssmlbench doctor` deletes them."""
 
+OS_ERROR = re.compile(r"\(os error (\d{1,4})\)")
+"""How libraries written in Rust, such as safetensors, end the message about an error of the disk."""
+
 Stamp = tuple[int, int, int]
 """Inode, size and time of a file."""
 
@@ -67,6 +71,7 @@ def atomic(file: Path, durable: bool = True) -> Iterator[Path]:
     """Write a file whole or not at all: write to the yielded path, which is renamed to `file` at the end.
 
     durable: wait until it is on disk; not needed for files that are useful only while a process lives.
+    An error of the disk is an OSError that names the file, whichever library writes.
     """
     unfinished = temporary_beside(file)
     try:
@@ -78,10 +83,22 @@ def atomic(file: Path, durable: bool = True) -> Iterator[Path]:
         unfinished.replace(file)
         if durable:
             flush(file.parent)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
+        if (disk_error := _disk_error_of(error, file)) is not None:
+            raise disk_error from error
         raise
+
+
+def _disk_error_of(error: BaseException, file: Path) -> OSError | None:
+    """The error of the disk behind a library's error, with the file's name; None if there is none."""
+    if isinstance(error, OSError):
+        code = error.errno if error.filename in (None, "") else None
+    else:
+        told = OS_ERROR.search(str(error)) if isinstance(error, Exception) else None
+        code = int(told[1]) if told else None
+    return None if code is None else OSError(code, os.strerror(code), str(file))
 
 
 def discard(file: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,8 @@ class ShardFolder:
         """Write the rows of one shard with their checksum, whole or not at all."""
         with atomic(self.shard_file(number)) as unfinished:
             with unfinished.open("wb") as opened:
-                np.save(opened, rows)
+                # Through `write`: to a file itself NumPy writes without the reason of an error.
+                np.save(SimpleNamespace(write=opened.write), rows)
             append_trailer(unfinished, place_of(self.shard_file(number)))
         remember_trailer(self.shard_file(number))
 

@@ -6,6 +6,7 @@ Runs made before this file existed have none; analyses that need it say so.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ class Diagnostics:
         """The diagnostics in a run's folder, None if there are none; DamagedFile if they changed."""
         from safetensors import SafetensorError, safe_open
 
-        if not (folder / FILE).is_file():
+        if not os.path.lexists(folder / FILE):
             return None
         RunFolder(folder).verify(FILE)
         try:

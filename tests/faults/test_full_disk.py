@@ -11,9 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from ssmlbench.core.errors import DISK_ERRORS, RunFailed, UserError, disk_error
+from ssmlbench.core.files import atomic, write_json, write_output
+from ssmlbench.inputs.shards import ShardFolder
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.folder import RunFolder
@@ -102,6 +106,32 @@ def test_a_disk_that_is_full_in_any_stage_is_one_line_and_the_run_goes_on_afterw
         assert command(world) == ""
         assert numbers(RunFolder.of(world.results, world.spec(NEW))) == expected
         assert not list(world.root.rglob("*.part")), "nothing unfinished is left"
+
+
+def save_arrays(file: Path) -> None:
+    with atomic(file) as unfinished:
+        save_file({"values": np.zeros(9999)}, unfinished)
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "safetensors": save_arrays,
+    "shards": lambda file: ShardFolder(file.parent).write_shard(0, np.zeros((99, 99))),
+    "JSON": lambda file: write_json(file, {"values": [0.0] * 9999}),
+    "tables": lambda file: write_output(file, "0" * 9999),
+}
+
+
+@pytest.mark.parametrize("size", [0, 5000])
+@pytest.mark.parametrize("kind", WRITERS)
+def test_whichever_library_writes_a_full_disk_is_an_error_of_the_system_that_names_the_file(
+    tmp_path: Path, kind: str, size: int
+) -> None:
+    """safetensors raises an error of its own, and NumPy one without the system's reason."""
+    with files_of_at_most(size), pytest.raises(OSError, match=os.strerror(errno.EFBIG)) as caught:
+        WRITERS[kind](tmp_path / "00000.npy")
+    assert caught.value.errno == errno.EFBIG
+    assert caught.value.filename == str(tmp_path / "00000.npy")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES])

@@ -30,6 +30,8 @@ from tests.faults.world import World
 DAMAGE = ("empty", "truncate", "zero-fill", "flip")
 SECONDS = 120
 """A process that takes longer is killed wherever it is."""
+MISSING = ("delete", "dangling link", "folder instead", "link loop")
+"""Faults that leave nothing to read: a cache may make the file again without a word."""
 CHANGES = ("open", "os.rename", "os.remove", "os.mkdir")
 """Audit events of operations that change a file, or may."""
 
@@ -64,8 +66,9 @@ def check_damage(world: World, name: str, fault: str, expected: Any, seed: int) 
     FAULTS[fault](file, random.Random(seed))
     said = stage.use(world)
     where = f"{fault} of {file}, seed {seed}: {said.text}"
+    made_again = fault in MISSING and stage.make is None
     assert said.value in (expected, None), where
-    assert not stage.named or file.name in said.text, where
+    assert made_again or not stage.named or file.name in said.text, where
     assert all(len(line.splitlines()) == 1 for line in said.lines), where
     if said.value is None:
         assert "ssmlbench" in said.text, f"what to type: {where}"
@@ -84,7 +87,7 @@ def test_a_damaged_file_is_named_and_made_again(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", sorted(FAULTS.keys() - {"delete", "dangling link"}))
+@pytest.mark.parametrize("fault", sorted(FAULTS.keys() - {"delete"}))
 @pytest.mark.parametrize("name", sorted(STAGES))
 def test_every_damage(world: World, sound: dict[str, Any], name: str, fault: str) -> None:
     seed = int(os.environ.get("FAULT_SEED", "0"))
