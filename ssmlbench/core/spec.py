@@ -232,6 +232,15 @@ class RunSpec:
         setting=True,
         added_later=True,
     )
+    rotate_columns: bool = run_option(
+        False,
+        "Feature vectors: rotate the scaled columns, so that none of them matters alone.",
+        panel=ENCODER,
+        default_text="the recipe's",
+        setting=True,
+        training=True,
+        added_later=True,
+    )
     encoder_code: str = run_option("", setting=True)  # digest of an encoder plugin's file
 
     # Its choices are the table in runs/recipes.py. It gives the fields below, and the projection,

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
+SAMPLED_ROWS = 1_000
+"""Enough rows to see whether vectors are sparse."""
+
+
 @dataclass(frozen=True)
 class Card:
     """The description of a prepared task."""
@@ -108,6 +112,25 @@ def _read_card(file: Path, *version: int) -> Card:
     if not card.files:
         raise DamagedFile(file, "it has no checksums")
     return card
+
+
+@functools.lru_cache(maxsize=64)
+def share_of_zeros(folder: Path, fingerprint: str) -> float:
+    """The share of zeros in a task's first training vectors: near 1 for counts of words.
+
+    fingerprint: of the task, so that each version of it is read once per process.
+    """
+    import pyarrow as pa
+
+    with pa.memory_map(str(inputs_file(folder, "train"))) as file:
+        rows = zeros = entries = 0
+        for batch in pa.ipc.open_stream(file):
+            values = batch.column("input").flatten().to_numpy()
+            rows, entries = rows + len(batch), entries + values.size
+            zeros += int((values == 0).sum())
+            if rows >= SAMPLED_ROWS:
+                break
+    return zeros / max(entries, 1)
 
 
 class ImageFiles:

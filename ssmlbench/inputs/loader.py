@@ -63,7 +63,7 @@ class SplitLoader:
         """The split with every vector on the scale of the training rows."""
         if self._scale is None:
             train = self.unscaled("train")
-            self._scale = Scale.of(train)
+            self._scale = Scale.of(train, self.spec.rotate_columns)
             if split == "train":
                 return train.scaled(self._scale)
         return self.unscaled(split).scaled(self._scale)
@@ -82,5 +82,5 @@ class SplitLoader:
         if self.spec.scaling != "standard":
             return {}
         if self._scale is None:
-            self._scale = Scale.of(self.unscaled("train"))
-        return {"mean": self._scale.mean, "deviation": self._scale.deviation}
+            self._scale = Scale.of(self.unscaled("train"), self.spec.rotate_columns)
+        return self._scale.state

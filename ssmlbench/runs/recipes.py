@@ -21,6 +21,8 @@ PAPER_FEATURES_LR = 1e-3
 """The same before the recipe for fixed features."""
 MANY_LABELLED_ROWS = 2_000
 """With more labelled rows than this, half the input dropout is best."""
+MANY_ZEROS = 0.5
+"""Vectors with a larger share of zeros are sparse: counts of words, for example."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,20 @@ class Request:
 
 
 @dataclass(frozen=True)
+class DataFacts:
+    """The facts of a prepared data set that a recipe's defaults depend on."""
+
+    labelled: int  # rows
+    zeros: float  # the share of zeros in vectors; 0 for other inputs
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Defaults of training.
 
     defaults  request → fields of the run spec
     searched  spec of a run → the fields that `tune` draws, around the run's own values
-    for_rows  number of labelled rows → fields to change
+    for_data  facts of the data → fields to change
     """
 
     name: str
@@ -48,7 +58,7 @@ class Recipe:
     defaults: Callable[[Request], dict[str, Any]]
     searched: Callable[[RunSpec], dict[str, Search]]
     for_fixed_features: bool = False  # refused where an encoder is trained
-    for_rows: Callable[[int], dict[str, Any]] = lambda labelled: {}
+    for_data: Callable[[DataFacts], dict[str, Any]] = lambda facts: {}
 
 
 def _paper(request: Request) -> dict[str, Any]:
@@ -74,8 +84,14 @@ def _features(request: Request) -> dict[str, Any]:
     }
 
 
-def _features_for_rows(labelled: int) -> dict[str, Any]:
-    return {"dropout_factor": 0.5} if labelled > MANY_LABELLED_ROWS else {}
+def _features_for_data(facts: DataFacts) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if facts.labelled > MANY_LABELLED_ROWS:
+        fields["dropout_factor"] = 0.5
+    if facts.zeros > MANY_ZEROS:
+        # One word may decide a label, and most steps would drop it.
+        fields["rotate_columns"] = True
+    return fields
 
 
 def _search_paper(spec: RunSpec) -> dict[str, Search]:
@@ -106,7 +122,7 @@ _ENTRIES = (
         _features,
         _search_features,
         for_fixed_features=True,
-        for_rows=_features_for_rows,
+        for_data=_features_for_data,
     ),
 )
 RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in _ENTRIES}
@@ -125,8 +141,8 @@ def with_recipe(typed: Mapping[str, Any], request: Request) -> dict[str, Any]:
     return {**recipe.defaults(request), **typed, "recipe": name}
 
 
-def fitted_to_rows(spec: RunSpec, labelled: int, typed: Container[str]) -> RunSpec:
-    """The spec, changed as its recipe asks for this many labelled rows. typed: the user's fields."""
-    if "input_dropout" in typed:
-        return spec
-    return replace(spec, **RECIPES[spec.recipe].for_rows(labelled))
+def fitted_to_data(spec: RunSpec, facts: DataFacts, typed: Container[str]) -> RunSpec:
+    """The spec, changed as its recipe asks for such data. typed: the user's fields."""
+    fields = RECIPES[spec.recipe].for_data(facts)
+    decided_by = {"dropout_factor": "input_dropout", "rotate_columns": "rotate_columns"}
+    return replace(spec, **{k: v for k, v in fields.items() if decided_by[k] not in typed})

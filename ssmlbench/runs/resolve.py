@@ -11,6 +11,7 @@ from ssmlbench.core.errors import Unsupported, UserError
 from ssmlbench.core.hyperparameters import parse_config
 from ssmlbench.core.spec import FIELDS, NUMBERS, JudgedOn, RunSpec, check_spec
 from ssmlbench.data import Card, DatasetAdapter, prepare
+from ssmlbench.data.task import share_of_zeros
 from ssmlbench.inputs.encoders import (
     Encoder,
     EncoderOptions,
@@ -27,7 +28,7 @@ from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.plugins.source_lines import explain
 from ssmlbench.protocol.regimes import REGIMES, Regime
-from ssmlbench.runs.recipes import Request, fitted_to_rows, with_recipe
+from ssmlbench.runs.recipes import DataFacts, Request, fitted_to_data, with_recipe
 
 STRONG_VIEWS = 4
 """R: the cached views of a row that its strong view is drawn from under `--freeze`."""
@@ -60,11 +61,14 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     on_vectors = freeze or adapter.kind == "vector"
     if on_vectors:
         typed.setdefault("scaling", encoder.scaling)
-    elif "scaling" in typed:
-        raise UserError(
-            "--scaling is for feature vectors: add --freeze, or leave it out, as an encoder that "
-            "is trained finds its own scale"
-        )
+    for name in ("scaling", "rotate_columns"):
+        if name in typed and not on_vectors:
+            raise UserError(
+                f"{FIELDS[name].flag} is for feature vectors: add --freeze, or leave it out, as an "
+                "encoder that is trained finds its own scale"
+            )
+    if typed.get("rotate_columns") and typed["scaling"] != "standard":
+        raise UserError("--rotate-columns rotates scaled columns; add --scaling standard")
     for number in NUMBERS:
         if regime not in number.regimes:
             typed[number.name] = None
@@ -82,7 +86,8 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
         encoder_code=encoder_code(encoder),
     )
     check_spec(spec)
-    card = prepare(adapter()).card
+    task = prepare(adapter())
+    card = task.card
     check_labels(card, REGIMES[regime])
     labelled = _labelled_rows(spec, card)
     check_label_count(method, config, card, labelled)
@@ -91,7 +96,9 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     if estimator:
         return spec.for_estimator()
     chosen = {name for name, value in fields.items() if value is not None}
-    return fitted_to_rows(spec, labelled, chosen)
+    scaled_vectors = spec.scaling == "standard" and not freeze
+    zeros = share_of_zeros(task.folder, card.fingerprint) if scaled_vectors else 0.0
+    return fitted_to_data(spec, DataFacts(labelled, zeros), chosen)
 
 
 def _check_regime(method: type[Method | Estimator], regime: str) -> None:

@@ -79,7 +79,7 @@ class SavedModel:
             arrays = {name: tensor.numpy() for name, tensor in state.items()}
             self.encoder = self.encoder.with_state(arrays)
         scale = stored.tensors.get("scale")
-        self.scale = Scale(scale["mean"], scale["deviation"]) if scale else None
+        self.scale = Scale(**scale) if scale else None
         self.learner = build_learner(self.spec, plugins, len(self.card.labels))
         self._stored: StoredState = stored
         self._frozen: Encoder | None = None

@@ -32,7 +32,7 @@ def test_a_field_added_later_is_not_hashed_at_its_default() -> None:
     assert later == {
         *("judged_on", "tuned", "scaling", "precision", "fast", "scaled_decoding", "learner"),
         *("recipe", "head_start", "epoch_steps", "relative_decay", "input_dropout"),
-        *("hidden_dropout", "dropout_factor", "mixed_draws"),
+        *("hidden_dropout", "dropout_factor", "mixed_draws", "rotate_columns"),
         *("folds", "partial_labels", "compile"),
         *("layers", "tune", "lora_rank", "lora_alpha"),
     }

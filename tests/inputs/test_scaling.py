@@ -51,6 +51,34 @@ def test_the_scale_is_that_of_numpy_however_many_chunks_there_are() -> None:
     np.testing.assert_allclose(lengths, 3**0.5, rtol=1e-5)
 
 
+def test_a_rotation_keeps_distances_and_spreads_each_column_over_all() -> None:
+    values = torch.randn(50, 20, generator=torch.Generator().manual_seed(0))
+    plain, rotated = (Scale.of(inputs_of(values), rotate) for rotate in (False, True))
+    before, after = plain(values), rotated(values)
+    torch.testing.assert_close(after @ after.T, before @ before.T)
+    # One standardised column alone, of length √20: no entry of the rotated row has all of it.
+    row = torch.zeros(1, 20)
+    row[0, 3] = 1
+    spread = Scale(torch.zeros(20), torch.ones(20), rotated.signs)(row)
+    assert spread.norm() == pytest.approx(20**0.5)
+    assert spread.abs().max() < 0.4 * 20**0.5
+    assert (spread.abs() > 1e-3).sum() > 15
+
+
+def test_a_rotated_row_does_not_depend_on_the_rows_beside_it() -> None:
+    values = torch.randn(37, 61, generator=torch.Generator().manual_seed(1))
+    scale = Scale.of(inputs_of(values), rotate=True)
+    one_by_one = torch.cat([scale(row[None]) for row in values])
+    assert torch.equal(scale(values), one_by_one)
+
+
+def test_a_scale_is_equal_to_the_one_made_from_its_state() -> None:
+    values = torch.randn(9, 4, generator=torch.Generator().manual_seed(2))
+    for rotate in (False, True):
+        scale = Scale.of(inputs_of(values), rotate)
+        assert torch.equal(Scale(**scale.state)(values), scale(values))
+
+
 def stored(values: torch.Tensor) -> SplitInputs:
     return StoredInputs(len(values), lambda rows: values[torch.from_numpy(rows)], vector_views())
 

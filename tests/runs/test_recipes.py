@@ -35,6 +35,14 @@ class Vectors(DatasetAdapter):
         random = np.random.default_rng(len(split))
         for i in range(400 if split == "train" else 20):
             yield Row(random.normal(size=6).astype(np.float32), (i % 2,))
+
+class Words(Vectors):
+    """The same, with two zeros of three."""
+    name = "recipe-words"
+
+    def rows(self, split):
+        for row in super().rows(split):
+            yield Row(row.input * np.float32([1, 0, 0, 0, 0, 1]), row.labels)
 '''
 
 Ask = Callable[..., RunSpec]
@@ -81,6 +89,22 @@ def test_frozen_images_have_clean_views_among_the_draws(ask: Ask) -> None:
     assert not ask().mixed_draws  # vectors
     with pytest.raises(UserError, match="--mixed-draws is for --freeze"):
         ask(dataset="multidigits", mixed_draws=True)
+
+
+def test_columns_of_sparse_vectors_are_rotated_for_methods(ask: Ask) -> None:
+    words = {"dataset": "recipe-words"}
+    assert ask(**words).rotate_columns
+    assert ask(**words, input_dropout=0.1).rotate_columns
+    assert not ask(**words, rotate_columns=False).rotate_columns
+    assert not ask(**words, recipe="paper").rotate_columns
+    assert not ask(**words, scaling="none").rotate_columns
+    assert not ask(**words, method="forest").rotate_columns  # trees cut single columns
+    assert not ask().rotate_columns
+    assert ask(rotate_columns=True).rotate_columns
+    with pytest.raises(UserError, match="--rotate-columns rotates scaled columns"):
+        ask(rotate_columns=True, scaling="none")
+    with pytest.raises(UserError, match="--rotate-columns is for feature vectors"):
+        ask(dataset="multidigits", rotate_columns=True)
 
 
 def test_what_was_typed_is_kept(ask: Ask) -> None:
