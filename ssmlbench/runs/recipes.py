@@ -143,6 +143,6 @@ def with_recipe(typed: Mapping[str, Any], request: Request) -> dict[str, Any]:
 
 def fitted_to_data(spec: RunSpec, facts: DataFacts, typed: Container[str]) -> RunSpec:
     """The spec, changed as its recipe asks for such data. typed: the user's fields."""
+    option = {"dropout_factor": "input_dropout"}  # of a field that has none itself
     fields = RECIPES[spec.recipe].for_data(facts)
-    decided_by = {"dropout_factor": "input_dropout", "rotate_columns": "rotate_columns"}
-    return replace(spec, **{k: v for k, v in fields.items() if decided_by[k] not in typed})
+    return replace(spec, **{k: v for k, v in fields.items() if option.get(k, k) not in typed})

@@ -98,11 +98,22 @@ def test_runs_made_otherwise_are_shown_apart_with_the_reason(
     assert apart.rows[0].cells["map", "0.1"].mean == pytest.approx(0.9)
 
 
-def test_an_unusual_weight_decay_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"weight_decay": 1.0}, "lr 0.001, weight decay 1, random split"),
+        ({"mixed_draws": True}, "clean views among the draws"),
+        ({"rotate_columns": True}, "columns rotated"),
+    ],
+    ids=str,
+)
+def test_an_unusual_setting_is_in_the_text_of_a_board(
+    tmp_path: Path, change: dict[str, Any], text: str
+) -> None:
     usual = build_boards(grid(tmp_path / "a", {"bce": [0.5]}), Query())
-    other = build_boards(grid(tmp_path / "b", {"bce": [0.5]}, weight_decay=1.0), Query())
-    assert "weight decay" not in as_markdown(boards_document(usual))
-    assert "lr 0.001, weight decay 1, random split" in as_markdown(boards_document(other))
+    other = build_boards(grid(tmp_path / "b", {"bce": [0.5]}, **change), Query())
+    assert text not in as_markdown(boards_document(usual))
+    assert text in as_markdown(boards_document(other))
 
 
 def test_another_hyper_parameter_is_another_row(tmp_path: Path) -> None:

@@ -166,7 +166,9 @@ def _encoder_text(setting: Mapping[str, Any]) -> str:
     choices += ["not normalised"] if setting["normalise"] is False else []
     choices += [f"{setting['max_tokens']} tokens"] if setting["max_tokens"] else []
     choices += ["padding pooled"] if setting["pooling"] == "all" else []
+    choices += ["clean views among the draws"] if setting.get("mixed_draws") else []
     choices += ["features unscaled"] if setting["scaling"] == "none" else []
+    choices += ["columns rotated"] if setting.get("rotate_columns") else []
     return str(setting["backbone"]) + (f" ({', '.join(choices)})" if choices else "")
 
 
