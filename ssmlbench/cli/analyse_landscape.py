@@ -39,7 +39,7 @@ def landscape(
     rows: Annotated[
         int, typer.Option(help="Labelled rows, and test rows, at most.", rich_help_panel=OWN)
     ] = 1000,
-    seed: Annotated[int, typer.Option(help="Of the directions.", rich_help_panel=OWN)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the directions.", rich_help_panel=OWN)] = 0,
     device: Annotated[
         str, typer.Option(help="auto, cpu, cuda, mps.", rich_help_panel=OWN)
     ] = "auto",

@@ -34,7 +34,7 @@ class BoardOptions:
     prefer: Annotated[
         Path | None,
         typer.Option(
-            help="The results folder or file that counts where one run has different numbers in two."
+            help="Results folder or file to use if a run has different numbers in two of them."
         ),
     ] = None
     dataset: Annotated[str | None, typer.Option(help="Only these data sets.")] = None
@@ -57,8 +57,8 @@ class BoardOptions:
     versions: Annotated[
         str,
         typer.Option(
-            help="Of a method's code: newest, all (older ones as separate rows), or the first digits of "
-            "a digest."
+            help="Versions of a method's code: newest, all (older ones as separate rows), or the first "
+            "digits of a digest."
         ),
     ] = "newest"
     convention: Annotated[

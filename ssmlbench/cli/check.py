@@ -31,7 +31,7 @@ def check(
 
 
 def check_plugins(target: str, console: Console) -> bool:
-    """Check the plugins of a file, or one by name; True if everything holds."""
+    """Check the plugins of a file, or one by name; True if all checks pass."""
     from ssmlbench.plugins.loader import Plugins, load_file
 
     if target.endswith(".py") or "/" in target:
@@ -108,6 +108,6 @@ def _check_one(cls: type[Any], console: Console) -> bool:
     if not broken:
         for warning in warnings:
             console.print(f"  [yellow]warning[/yellow] {warning}", highlight=False, soft_wrap=True)
-    ending = f"{len(broken)} broken, {len(hidden)} not checked" if broken else "everything holds"
+    ending = f"{len(broken)} broken, {len(hidden)} not checked" if broken else "all checks passed"
     console.print(f"{cls.name}: {ending}", highlight=False)
     return not broken

@@ -45,7 +45,7 @@ def compare(
     ] = None,
     audit: Annotated[
         bool,
-        typer.Option("--audit", help="Which decision rule the papers' F1 and Hamming can be from."),
+        typer.Option("--audit", help="Which decision rule fits the papers' F1 and Hamming loss."),
     ] = False,
     stats: Annotated[
         bool, typer.Option("--stats", help="Average ranks, Friedman, Nemenyi, Wilcoxon-Holm.")

@@ -26,14 +26,12 @@ def doctor(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")
     ] = False,
-    rerun: Annotated[
-        bool, typer.Option("--rerun", help="Make runs with damaged files again.")
-    ] = False,
+    rerun: Annotated[bool, typer.Option("--rerun", help="Repeat runs with damaged files.")] = False,
     gpu: Annotated[
         bool,
         typer.Option(
             "--gpu",
-            help="Look at the device instead: methods beside the CPU, precision, speed, as one page.",
+            help="Check the device instead: methods against the CPU, precision and speed, on one page.",
         ),
     ] = False,
     device: Annotated[str, typer.Option(help="--gpu: auto, cuda, cuda:1, mps, cpu.")] = "auto",

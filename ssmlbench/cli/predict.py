@@ -26,9 +26,7 @@ def predict(
     run: Annotated[
         str | None, typer.Option(help="Hash of a finished run, its start, or the run's folder.")
     ] = None,
-    best: Annotated[
-        bool, typer.Option("--best", help="The best row of the data set instead.")
-    ] = False,
+    best: Annotated[bool, typer.Option("--best", help="Use the best run of the data set.")] = False,
     input_: Annotated[
         Path | None,
         typer.Option(

@@ -205,7 +205,7 @@ class Where:
         bool,
         typer.Option(
             "--checkpoint-activations",
-            help="Compute activations of a fine-tuned encoder again instead of keeping them: less memory.",
+            help="Recompute activations of a fine-tuned encoder instead of storing them: less memory.",
         ),
     ] = False
     keep_model: Annotated[

@@ -80,7 +80,7 @@ def delete_runs(
     runs: Annotated[list[str] | None, typer.Argument(help="Run ids, or their beginnings.")] = None,
     failed: Annotated[bool, typer.Option("--failed", help="All failed runs.")] = False,
     results: ResultsFolders = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Delete runs and all their files; the same `ssmlbench run` makes them again."""
     import shutil

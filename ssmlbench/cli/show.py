@@ -36,7 +36,7 @@ def show(
     ] = "support",
     long: Annotated[bool, typer.Option("--long", help="Also every option of the run.")] = False,
     every: Annotated[
-        bool, typer.Option("--all", help="Every label, however many; else both ends of the order.")
+        bool, typer.Option("--all", help="Every label; by default the first and last 20 of many.")
     ] = False,
 ) -> None:
     """Show one run: its state; if it is finished, its metrics under every rule, and each label's."""

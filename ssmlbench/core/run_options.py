@@ -38,6 +38,7 @@ class RunOption:
     default_text: str = ""  # the default's description in `--help`
     axis: bool = False  # a grid may have several values
     choices: tuple[str, ...] = ()
+    number_flag: str = ""  # of an option with choices: the option to type for a number
     automatic: bool = False  # `auto` may be typed too, and means its default
     above: float | None = None  # bounds of a number
     least: float | None = None
@@ -80,6 +81,11 @@ class RunOption:
         """Raise a UserError for a value that is no choice or lies outside the bounds."""
         if value is None:
             return
+        if self.number_flag and str(value).isdecimal():
+            expected = f"expected {' or '.join(self.choices)}"
+            raise UserError(
+                f"{self.flag} {value}: {expected}; for a number type {self.number_flag} {value}"
+            )
         if self.choices:
             one_of(value, self.choices, self.flag)
         inside = (

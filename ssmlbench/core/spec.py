@@ -57,7 +57,7 @@ class RunSpec:
     )
     # Its choices are the table in protocol/regimes.py. A regime's number is the field below that
     # names the regime; it is None in all other regimes.
-    regime: str = run_option("semi", "What is known of the labels", axis=True, example="full")
+    regime: str = run_option("semi", "Which labels are observed", axis=True, example="full")
     pi: float | None = run_option(
         None,
         "π, the labelled fraction, or several: 0.05,0.1.",
@@ -166,7 +166,7 @@ class RunSpec:
     )
     normalise: bool | None = run_option(
         None,
-        "Images as the weights expect.",
+        "Normalise images as the weights expect.",
         panel=ENCODER,
         default_text="--normalise",
         setting=True,
@@ -181,7 +181,7 @@ class RunSpec:
     )
     pooling: Pooling | None = run_option(
         None,
-        "Of a text's tokens: masked (mean), all (padding too, as released), own (sentence-transformers).",
+        "Pooling of tokens: masked (mean), all (padding too, as released), own (sentence-transformers).",
         panel=ENCODER,
         default_text="masked; own if that is no mean",
         setting=True,
@@ -254,7 +254,7 @@ class RunSpec:
         added_later=True,
     )
     epochs: int = run_option(
-        40, "All epochs, warm-up included.", panel=TRAINING, least=1, setting=True
+        40, "Number of epochs, warm-up included.", panel=TRAINING, least=1, setting=True
     )
     warmup_epochs: int = run_option(
         12,
@@ -269,6 +269,7 @@ class RunSpec:
         "Warm-up epochs are counted over: unlabelled, or labelled rows (as released).",
         panel=TRAINING,
         key="epoch",
+        number_flag="--epochs",
         setting=True,
     )
     epoch_steps: int | None = run_option(
@@ -296,7 +297,7 @@ class RunSpec:
     )
     weight_decay: float = run_option(
         1e-4,
-        "AdamW's, decoupled, on every weight.",
+        "AdamW's decoupled decay, on every weight.",
         panel=TRAINING,
         default_text="the recipe's",
         least=0,
@@ -304,7 +305,7 @@ class RunSpec:
     )
     relative_decay: float = run_option(
         0.0,
-        "More decay of weight matrices, × features / training rows (no cosine heads).",
+        "Further decay of weight matrices, × features / training rows (not for cosine heads).",
         panel=TRAINING,
         default_text="the recipe's",
         least=0,
@@ -336,7 +337,7 @@ class RunSpec:
     ema_decay: float = run_option(0.9997, setting=True, training=True)
     precision: Precision = run_option(
         "float32",
-        "Of the network's arithmetic: auto, float32, bfloat16 or float16 (mixed precision).",
+        "Precision of the network: auto, float32, bfloat16 or float16 (mixed precision).",
         panel=TRAINING,
         default_text="auto: float32; for encoders trained with CUDA bfloat16, on old GPUs float16; on a "
         "cluster with --device auto float32",

@@ -32,7 +32,7 @@ def test_a_new_plugin_passes_its_check(kind: str, tmp_path: Path) -> None:
     console = Console(record=True, width=200)
     assert check_plugins(str(file), console)
     said = console.export_text()
-    assert f"my-{kind}: everything holds" in said
+    assert f"my-{kind}: all checks passed" in said
     assert "warning" not in said
 
 

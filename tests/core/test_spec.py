@@ -76,6 +76,12 @@ def test_a_value_that_is_no_choice_is_refused_and_every_choice_is_explained(
     assert [choice for choice in option.choices if choice not in option.help] == []
 
 
+def test_a_number_of_epochs_that_is_typed_as_epoch_is_sent_to_the_right_option() -> None:
+    said = "^--epoch 5: expected unlabelled or labelled; for a number type --epochs 5$"
+    with pytest.raises(UserError, match=said):
+        check_spec(dataclasses.replace(SPEC, epoch_count="5"))  # type: ignore[arg-type]
+
+
 def test_runs_that_differ_in_an_option_share_a_table_only_if_it_is_an_axis() -> None:
     assert [o.name for o in OPTIONS.values() if o.axis == o.setting] == []
 

@@ -402,7 +402,7 @@ def test_an_encoder_plugin_is_checked_and_trained(
     good = plugin_file(tmp_path, "self.layer(images.float().mean((2, 3)) / 255)")
     checked = ssmlbench("check", good)
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert "mean-colour: everything holds" in checked.stdout
+    assert "mean-colour: all checks passed" in checked.stdout
     data = write_data_plugin(tmp_path)
     run = ssmlbench(
         "run", "--plugin", good, "--plugin", data, "--backbone", "mean-colour", "--method", "bce",

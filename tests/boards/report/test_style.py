@@ -49,11 +49,11 @@ from ssmlbench.boards.report.style import (
 )
 from ssmlbench.boards.report.text import clean, short_names
 from ssmlbench.protocol.metrics import METRICS
+from tests.boards.report.conftest import QUERY
 from tests.conftest import ROOT
 from tests.support.board_runs import grid, one_board
 
 MAP = METRICS["map"]
-QUERY = Query(metrics=("map", "hamming"))
 ASSETS = ROOT / "ssmlbench" / "boards" / "report" / "assets"
 
 

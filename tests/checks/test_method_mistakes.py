@@ -1,9 +1,8 @@
 # ruff: noqa: E501 (one line for each mistake)
-"""Each mistake in a plugin is one line of `ssmlbench check`: in the contract's words, with file and line."""
+"""Each mistake in a method is one line of `ssmlbench check`: in the contract's words, with file and line."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,12 @@ from rich.console import Console
 
 from ssmlbench.cli.check import check_plugins, suite
 from ssmlbench.core.errors import RunFailed, UserError
-from ssmlbench.data import prepare
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.resolve import resolve
+from tests.checks.test_dataset_mistakes import DATASET, ROW
+from tests.support.plugin_mistakes import assert_one_line, checked, mistaken
 
 METHOD = '''
 import random
@@ -173,39 +173,6 @@ METHOD_MISTAKES = {
 # fmt: on
 
 
-def checked(file: Path) -> str:
-    """What `ssmlbench check` says of a file; the line of its error if it does not even load."""
-    console = Console(record=True, width=500)
-    try:
-        assert not check_plugins(str(file), console)
-    except UserError as error:
-        return str(error)
-    return console.export_text()
-
-
-def mistaken(folder: Path, text: str, new: str, old: str | None) -> Path:
-    """A plugin file with a mistake in it."""
-    if old is None:
-        text = text[: text.index("class Mine")] + new + '    name = "mine"\n'
-    else:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    file = folder / "mine.py"
-    file.write_text(text)
-    return file
-
-
-def assert_one_line(file: Path, said: str, expected: str, marker: str = "#!") -> None:
-    """One mistake, said once, with the number of the marked line."""
-    line = next(i for i, text in enumerate(file.read_text().splitlines(), 1) if marker in text)
-    reasons = [text for text in said.splitlines() if f"{file.name}:" in text]
-    assert len(reasons) == 1, said
-    assert any(alternative in reasons[0] for alternative in expected.split("|")), said
-    assert re.search(rf"{file.name}:{line}\b", reasons[0]), (line, said)
-    assert said.count("BROKEN") <= 1
-    assert "Traceback" not in said
-
-
 @pytest.mark.parametrize("mistake", METHOD_MISTAKES.values(), ids=METHOD_MISTAKES)
 def test_a_mistake_in_a_method_is_one_line(tmp_path: Path, mistake: tuple[str, ...]) -> None:
     new, old, expected, *marker = mistake
@@ -217,214 +184,6 @@ def test_the_method_itself_conforms(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(METHOD)
     assert check_plugins(str(file), Console(record=True))
-
-
-# ------------------------------------------------------------------------------------ estimators
-
-ESTIMATOR = '''
-from dataclasses import dataclass
-
-import numpy as np
-
-from ssmlbench.api import Estimator, option
-
-
-class Mine(Estimator):
-    """Mine."""
-
-    name = "mine"
-    regimes = {"semi"}
-    uses = "labelled rows"
-
-    @dataclass(frozen=True)
-    class Config(Estimator.Config):
-        alpha: float = option(1.0, "α: strength")
-
-    def __init__(self, config, labels, seed):
-        super().__init__(config, labels, seed)
-        self.random = np.random.default_rng(seed)
-
-    def fit(self, labelled, unlabelled):
-        self.prior = labelled.prior * self.config.alpha
-
-    def scores(self, features):
-        return np.tile(self.prior, (len(features), 1))
-'''
-
-# fmt: off
-ESTIMATOR_MISTAKES = {
-    "fit-misspelt": ("def train(self, labelled, unlabelled):  #!", "def fit(self, labelled, unlabelled):", "Did you mean fit?"),
-    "predict": ("def predict_proba(self, features):  #!", "def scores(self, features):", "Did you mean scores?"),
-    "uses-misspelt": ('uses = "labeled rows"  #!', 'uses = "labelled rows"', "Did you mean labelled rows?"),
-    "unknown-regime": ('regimes = {"ful"}  #!', 'regimes = {"semi"}', "Did you mean full?"),
-    "config-no-dataclass": ("    class Config(Estimator.Config):  #!", "    @dataclass(frozen=True)\n    class Config(Estimator.Config):", "write @dataclass(frozen=True) above it"),
-    "fit-of-sklearn": ("def fit(self, features):  #!", "def fit(self, labelled, unlabelled):", "expected (self, labelled, unlabelled)"),
-    "init": ("def __init__(self, config, labels):  #!\n        seed = 0", "def __init__(self, config, labels, seed):", "expected (self, config, labels, seed)"),
-    "pool-misspelt": ("self.prior = labelled.priors * self.config.alpha  #!", "self.prior = labelled.prior * self.config.alpha", "Did you mean prior?"),
-    "scores-outside": ("return 5 * np.tile(self.prior, (len(features), 1))", "return np.tile(self.prior, (len(features), 1))", "not all numbers in [0, 1]", "def scores("),
-    "scores-of-one-row": ("return self.prior", "return np.tile(self.prior, (len(features), 1))", "scores of mine have shape (5,)", "def scores("),
-    "scores-nothing": ("np.tile(self.prior, (len(features), 1))", "return np.tile(self.prior, (len(features), 1))", "scores of mine are None: does the function return them?", "def scores("),
-    "unseeded": ("return np.random.rand(len(features), self.labels)  #!", "return np.tile(self.prior, (len(features), 1))", "draws from NumPy's generator, which the run does not seed; draw from self.seed"),
-}
-# fmt: on
-
-
-@pytest.mark.parametrize("mistake", ESTIMATOR_MISTAKES.values(), ids=ESTIMATOR_MISTAKES)
-def test_a_mistake_in_an_estimator_is_one_line(tmp_path: Path, mistake: tuple[str, ...]) -> None:
-    new, old, expected, *marker = mistake
-    file = mistaken(tmp_path, ESTIMATOR, new, old)
-    assert_one_line(file, checked(file), expected, *marker)
-
-
-# -------------------------------------------------------------------------------------- encoders
-
-ENCODER = '''
-import torch
-from torch import nn
-
-from ssmlbench.api import Encoder
-
-
-class Mine(Encoder):
-    """Mine."""
-
-    name = "mine"
-    kinds = {"vector"}
-    features = 8
-    options = {}
-
-    def __init__(self, example, options=None):
-        super().__init__(example, options)
-        self.layer = nn.Linear(example.shape[0], 8)
-
-    def forward(self, inputs):
-        return self.layer(inputs)
-'''
-
-# fmt: off
-ENCODER_MISTAKES = {
-    "kinds-misspelt": ('kinds = {"vectors"}  #!', 'kinds = {"vector"}', "there is no 'vectors'. Did you mean vector?"),
-    "kind": ('kind = {"vector"}  #!', 'kinds = {"vector"}', "Did you mean kinds?"),
-    "options": ('options = {"image_sise": 32}  #!', "options = {}", "there is no 'image_sise'. Did you mean image_size"),
-    "forward-missing": ("def encode(self, inputs):", "def forward(self, inputs):", "it must define forward", "class Mine"),
-    "features-text": ('features = "8"  #!', "features = 8", "features is '8'; expected a whole number"),
-    "features-wrong": ("features = 9", "features = 8", "expected B × self.features: (6, 9)", "def forward("),
-    "no-super-init": ("        self.layer = nn.Linear(example.shape[0], 8)  #!", "        super().__init__(example, options)\n        self.layer = nn.Linear(example.shape[0], 8)", "before Module.__init__"),
-    "forward-nothing": ("        self.layer(inputs)", "        return self.layer(inputs)", "forward returned nothing", "def forward("),
-    "wrong-shape": ("        return self.layer(inputs.T)  #!", "        return self.layer(inputs)", "mat1 and mat2 shapes"),
-    "weights-id": ("    def weights_id(self, options):  #!\n        return ''\n\n    def forward(self, inputs):", "    def forward(self, inputs):", "weights_id must be a classmethod"),
-}
-# fmt: on
-
-
-@pytest.mark.parametrize("mistake", ENCODER_MISTAKES.values(), ids=ENCODER_MISTAKES)
-def test_a_mistake_in_an_encoder_is_one_line(tmp_path: Path, mistake: tuple[str, ...]) -> None:
-    new, old, expected, *marker = mistake
-    file = mistaken(tmp_path, ENCODER, new, old)
-    assert_one_line(file, checked(file), expected, *marker)
-
-
-# ------------------------------------------------------------------------------------- data sets
-
-DATASET = '''
-from pathlib import Path
-
-import numpy as np
-
-from ssmlbench.api import DatasetAdapter, Row
-
-
-class Mine(DatasetAdapter):
-    """Mine."""
-
-    name = "mine"
-    kind = "text"
-    backbone = "bert-base-uncased"
-
-    def label_names(self):
-        return ["a", "b", "c"]
-
-    def rows(self, split):
-        for i in range(4):
-            yield Row(f"text {i}", (i % 3,))
-'''
-
-ROW = 'yield Row(f"text {i}", (i % 3,))'
-ROWS = "        for i in range(4):\n            " + ROW
-# fmt: off
-DATASET_MISTAKES = {
-    "kind-misspelt": ('kind = "texts"  #!', 'kind = "text"', "expected one of 'image', 'text', 'vector'. Did you mean text?"),
-    "no-kind": ("", '    kind = "text"\n', "it has no `kind`", "class Mine"),
-    "rows-misspelt": ("def row(self, split):  #!", "def rows(self, split):", "Did you mean rows?"),
-    "labels-misspelt": ("def label_name(self):  #!", "def label_names(self):", "Did you mean label_names?"),
-    "rows-without-split": ("def rows(self):  #!", "def rows(self, split):", "expected (self, split)"),
-    "names-a-text": ('        return "abc"', '        return ["a", "b", "c"]', "expected a list of texts", "def label_names("),
-    "names-numbers": ("        return [0, 1, 2]", '        return ["a", "b", "c"]', "as a name; expected a text", "def label_names("),
-    "yields-a-tuple": ('yield f"text {i}", (i % 3,)', 'yield Row(f"text {i}", (i % 3,))', "expected Row(input, labels)", "def rows("),
-    "yields-a-dictionary": ('yield {"input": "x", "labels": ()}', 'yield Row(f"text {i}", (i % 3,))', "expected Row(input, labels)", "def rows("),
-    "returns-nothing": ("        [Row(f'text {i}', (i % 3,)) for i in range(4)]", '        for i in range(4):\n            yield Row(f"text {i}", (i % 3,))', "rows returned nothing", "def rows("),
-    "label-a-number": ('yield Row(f"text {i}", i % 3)', 'yield Row(f"text {i}", (i % 3,))', "expected the positions of the positive labels", "def rows("),
-    "label-names": ('yield Row(f"text {i}", ("a",))', 'yield Row(f"text {i}", (i % 3,))', "labels has the name 'a'", "def rows("),
-    "label-row": ('yield Row(f"text {i}", (0, 1, 0))', 'yield Row(f"text {i}", (i % 3,))', "labels is a row of 3 zeros and ones", "def rows("),
-    "label-booleans": ('yield Row(f"text {i}", [True, False, True])', 'yield Row(f"text {i}", (i % 3,))', "expected the positions", "def rows("),
-    "label-digits": ('yield Row(f"text {i}", "010")', 'yield Row(f"text {i}", (i % 3,))', "labels is '010'", "def rows("),
-    "label-floats": ('yield Row(f"text {i}", (0.5,))', 'yield Row(f"text {i}", (i % 3,))', "labels has 0.5", "def rows("),
-    "text-bytes": ('yield Row(b"text", (i % 3,))', 'yield Row(f"text {i}", (i % 3,))', "expected a text", "def rows("),
-    "text-none": ("yield Row(None, (i % 3,))", 'yield Row(f"text {i}", (i % 3,))', "input is None; expected a text", "def rows("),
-    "label-nested": ('yield Row(f"text {i}", [[0], [1]])', ROW, "labels has [0] (list); expected the positions", "def rows("),
-    "label-matrix": ('yield Row(f"text {i}", np.zeros((3, 3), int))', ROW, "labels is an array of int64 with shape (3, 3)", "def rows("),
-    "label-scalar": ('yield Row(f"text {i}", np.array(1))', ROW, "labels is an array of int64 with shape ()", "def rows("),
-    "label-none-inside": ('yield Row(f"text {i}", (None,))', ROW, "labels has None; expected the positions", "def rows("),
-    "label-nan": ('yield Row(f"text {i}", (float("nan"),))', ROW, "labels has nan (float)", "def rows("),
-    "label-outside": ('yield Row(f"text {i}", (0, 3))', ROW, "train row 1: label position 3 outside 0..2", "def rows("),
-    "label-negative": ('yield Row(f"text {i}", (-1,))', ROW, "label position -1 outside 0..2", "def rows("),
-    "unknown-names": ('yield Row(f"text {i}", (0,), unknown="b")', ROW, "unknown is 'b' (str); expected the positions of the labels that are not known", "def rows("),
-    "id-a-number": ('yield Row(f"text {i}", (i % 3,), i)', ROW, "id is 0 (int); expected a text", "def rows("),
-    "id-twice": ('yield Row(f"text {i}", (i % 3,), id="same")', ROW, "train row 2: id 'same' occurs twice", "def rows("),
-    "test-unlabelled": ('yield Row(f"text {i}", None if split == "test" else (0,))', ROW, "test row 1: a test row must be labelled", "def rows("),
-    "text-empty": ('yield Row("", (i % 3,))', ROW, "train row 1: the text is empty", "def rows("),
-    "row-of-other-names": ('yield Row(text=f"text {i}", label=(0,))  #!', ROW, "TypeError: Row.__init__() got an unexpected keyword argument 'text'"),
-    "yields-the-class": ("yield Row", ROW, "rows yielded <class", "def rows("),
-    "returns-a-row": ("        return Row('text', (0,))", ROWS, "rows returned Row(input='text', labels=(0,)", "def rows("),
-    "returns-a-text": ("        return 'train.tsv'", ROWS, "rows returned 'train.tsv' (str); expected `yield Row(input, labels)`", "def rows("),
-    "no-rows": ("        yield from ()", ROWS, "its train split has no rows", "def rows("),
-    "no-test-rows": ("for i in range(4 if split == 'train' else 0):", "for i in range(4):", "its test split has no rows", "def rows("),
-    "other-split": ("for i in range({'train': 4, 'valid': 4}[split]):  #!", "for i in range(4):", "KeyError: 'test'"),
-    "raises-later": ("if i == 2:\n                raise OSError(2, 'No such file', 'two.txt')  #!\n            yield Row(f'text {i}', (0,))", ROW, "after train row 2: FileNotFoundError: [Errno 2] No such file: 'two.txt'"),
-    "exits": ("raise SystemExit('no licence')  #!\n            yield", ROW, "after train row 0: SystemExit: no licence"),
-    "names-twice": ('        return ["a", "b", "a"]', '        return ["a", "b", "c"]', "label 'a' occurs twice", "def label_names("),
-    "names-none": ("        return []", '        return ["a", "b", "c"]', "there are no labels", "def label_names("),
-    "names-blank": ('        return ["a", " ", "c"]', '        return ["a", "b", "c"]', "label ' ' is empty; rename it", "def label_names("),
-    "names-yielded": ('        yield from "abc"', '        return ["a", "b", "c"]', "expected a list of texts", "def label_names("),
-    "names-file": ('        return open("/nowhere/labels.txt").read().split()  #!', '        return ["a", "b", "c"]', "FileNotFoundError"),
-    "splits-a-tuple": ('    splits = ("train", "test")  #!\n\n    def label_names(self):', "    def label_names(self):", "expected a function: def splits(self, …)"),
-    "published-a-dictionary": ('    published = {"train": 4}  #!\n\n    def label_names(self):', "    def label_names(self):", "expected PublishedStatistics or None"),
-    "differs": ('yield Row(f"text {np.random.rand()}", (i % 3,))', ROW, "train row 1 differs when it is read a second time", "def rows("),
-    "code-raises": ('yield Row({}["text"], (i % 3,))  #!', 'yield Row(f"text {i}", (i % 3,))', "KeyError: 'text'"),
-}
-# fmt: on
-
-
-@pytest.mark.parametrize("mistake", DATASET_MISTAKES.values(), ids=DATASET_MISTAKES)
-def test_a_mistake_in_a_data_set_is_one_line(tmp_path: Path, mistake: tuple[str, ...]) -> None:
-    new, old, expected, *marker = mistake
-    file = mistaken(tmp_path, DATASET, new, old)
-    assert_one_line(file, checked(file), expected, *marker)
-
-
-def test_what_check_says_of_rows_stops_a_run_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Never a traceback: `prepare` refuses each mistake with a UserError, in the words of `check`."""
-    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
-    for name, (new, old, expected, *_) in DATASET_MISTAKES.items():
-        if name == "differs":  # a run reads its data once
-            continue
-        folder = tmp_path / name
-        folder.mkdir()
-        with pytest.raises(UserError) as refused:
-            prepare(Plugins([mistaken(folder, DATASET, new, old)]).datasets["mine"]())
-        assert expected in str(refused.value), name
 
 
 @pytest.mark.parametrize("name", ["config-asserts", "reads-a-file", "term-names"])
@@ -446,29 +205,6 @@ def test_what_a_config_or_a_loss_does_wrong_stops_a_run_in_one_line(
     with pytest.raises((UserError, RunFailed)) as stopped:
         run()
     assert_one_line(file, str(stopped.value), expected, *marker)
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "expected"),
-    [
-        ("vector", "[[1.0, 2.0]]", "expected a vector of numbers"),
-        ("vector", "['a', 'b']", "expected a vector of numbers"),
-        ("vector", "3.0", "expected a vector of numbers"),
-        ("vector", "[]", "expected a vector of numbers"),
-        ("vector", "np.zeros(3, complex)", "expected a vector of numbers"),
-        ("vector", "np.array([1.0, np.nan])", "train row 1: a value of the vector is not a finite"),
-        ("vector", "np.zeros(2 + i % 2)", "train row 2: a vector of 3 numbers, others have 2"),
-        ("image", "'image.png'", "write Path(…)"),
-        ("image", "np.zeros((4, 4))", "expected uint8, H × W or H × W × 3"),
-        ("image", "np.zeros((3, 4, 4, 1), np.uint8)", "expected uint8, H × W or H × W × 3"),
-    ],
-)
-def test_an_input_of_another_kind_is_one_line(
-    tmp_path: Path, kind: str, value: str, expected: str
-) -> None:
-    text = DATASET.replace('kind = "text"', f'kind = "{kind}"')
-    file = mistaken(tmp_path, text, f"yield Row({value}, (i % 3,))", ROW)
-    assert_one_line(file, checked(file), expected, "def rows(")
 
 
 # -------------------------------------------------------------------------------------- warnings
