@@ -158,10 +158,10 @@ def joint_probabilities(whole: Tensor, patches: Tensor | None) -> Tensor:
 def best_thresholds(
     scores: Tensor, targets: Tensor, beta: float, released: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """MAT: per label the smallest t of 0, .01, …, .99 where [score ≥ t] has the best F_β, and it.
+    """MAT: per label the smallest t of 0, .01, …, .99 at which [score ≥ t] has the best F_β, and that F_β.
 
-    scores, targets: N × K. One sort serves the whole grid: above the n rows of the lowest scores
-    lie N - n predictions, and the true ones among them are a running sum's rest.
+    scores, targets: N × K. One sort serves the whole grid: if the n lowest scores are below t, N - n
+    rows are predicted, and their true positives are all positives less a running sum.
     """
     grid = torch.arange(100, device=scores.device, dtype=scores.dtype) / 100
     ranked, order = scores.T.contiguous().sort(dim=1)

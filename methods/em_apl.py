@@ -111,7 +111,7 @@ def quota(unknown: Tensor, share: float, rounds: int) -> Tensor:
 def lowest(scores: Tensor, unknown: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """Of each label's unknown entries the counts_k lowest-scored, N × K bool.
 
-    Of entries tied at the last place the first rows are taken; second, K: how many others there are.
+    Of entries tied at the last place the first rows are taken; the second result, K, counts the rest.
     """
     scores = scores.masked_fill(~unknown, torch.inf)
     last = nth_largest(scores, len(scores) + 1 - counts).where(counts > 0, -torch.inf)

@@ -12,7 +12,7 @@ from sklearn.neighbors import NearestNeighbors
 from ssmlbench.api import Estimator, FeaturePool, between, option
 
 MOST_ENTRIES = 25_000_000
-"""Rows × labels whose 77 bytes an entry fit in 2 GB."""
+"""The most rows × labels: 77 bytes per entry then fit in 2 GB."""
 
 
 class LabelSpreading(Estimator):

@@ -8,7 +8,7 @@ from ssmlbench.api import PartialMethod
 
 
 class Wan(PartialMethod):
-    """Unobserved entries are learnt as negatives, each with weight 1 / (K - 1)."""
+    """Unobserved entries are trained as negatives, each with weight 1 / (K - 1)."""
 
     name = "wan"
     paper = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021"

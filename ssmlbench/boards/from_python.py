@@ -237,7 +237,7 @@ def _paths(given: Paths) -> list[Path]:
 def nothing_fits(runs: Sequence[Finished]) -> UserError:
     """Return the error for a query that no finished run fits."""
     return UserError(
-        f"none of the {len(runs)} finished runs fits; `ssmlbench run` makes more"
+        f"none of the {len(runs)} finished runs fits; leave a filter out, or make more by `ssmlbench run`"
         if runs
         else "no finished run here yet; `ssmlbench run` makes one"
     )

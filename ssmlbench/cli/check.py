@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,7 +35,7 @@ def check_plugins(target: str, console: Console) -> bool:
     """Check the plugins of a file, or one by name; True if all checks pass."""
     from ssmlbench.plugins.loader import Plugins, load_file
 
-    if target.endswith(".py") or "/" in target:
+    if target.endswith(".py") or "/" in target or Path(target).is_file():
         plugins = Plugins([target])
         module = load_file(from_home(target))
         classes = [cls for cls in _all(plugins) if cls.__module__ == module.__name__]

@@ -148,10 +148,9 @@ class GridCommand:
             for spec, text in summary.failed:
                 self._print(f"failed: {spec}: {text.splitlines()[0]}")
         if not self.quiet:
-            self._print(
-                f"{summary.done} done, {summary.already} already there, {len(summary.failed)} "
-                f"failed; `{self._suggested('compare')}` shows them"
-            )
+            line = f"{summary.done} done, {summary.already} already there, {len(summary.failed)} failed"
+            finished = summary.done + summary.already
+            self._print(f"{line}; `{self._suggested('compare')}` shows them" if finished else line)
         if summary.failed:
             self._print(
                 f"`{self._suggested('status', '--failed')}` shows the errors; the same "

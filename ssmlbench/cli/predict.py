@@ -59,11 +59,12 @@ def predict(
     from ssmlbench.data.plain_inputs import plain_inputs
     from ssmlbench.runs.choose import best_run, run_folder
     from ssmlbench.runs.execute import quieten
-    from ssmlbench.runs.predict import OwnRows
+    from ssmlbench.runs.predict import OwnRows, check_out
     from ssmlbench.runs.saved_model import SavedModel
 
     if best == (run is not None):
         raise UserError("type either --run HASH, or --best for the best run")
+    check_out(out)
     quieten()
     console = Console(stderr=True, quiet=quiet)
     roots = results or [Path("results")]

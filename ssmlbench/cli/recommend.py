@@ -67,6 +67,7 @@ def recommend(
     from ssmlbench.grid.request import GridRequest
     from ssmlbench.runs.context import RunContext
     from ssmlbench.runs.execute import quieten
+    from ssmlbench.runs.predict import check_out
     from ssmlbench.runs.resolve import default_encoder_notes
 
     quieten()
@@ -75,6 +76,8 @@ def recommend(
     loggers = logger_names(log)
     plugins = load_plugins(plugin, data_options(own))
     name = plugins.data_set(dataset)
+    out = out or Path(f"{name}-labels.csv")
+    check_out(out)  # now, not when the time is used up
     adapter = plugins.datasets[name]
     task = prepare_shown(adapter(data_dir=data_dir), skip_bad, console, quiet=quiet, notes=True)
     dispatch = Dispatch(RunContext(results.resolve(), device, keep_model=True), "local", jobs)
@@ -94,7 +97,7 @@ def recommend(
         _print(console, line)
     recommended = _search(search, folds, loggers, console, quiet)
     _show(recommended, console)
-    _label(recommended.run, plugins, out or Path(f"{name}-labels.csv"), console, quiet)
+    _label(recommended.run, plugins, out, console, quiet)
     over = max(0.0, time_.used - time_.seconds)
     told = f", {duration(over)} more than the budget of {budget}" if over else f" of {budget}"
     _print(console, f"time: {duration(time_.used)}{told}")

@@ -58,7 +58,8 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> type[T]:
         self._load(name)
         if name not in self._classes:
-            raise UserError(f"unknown {self.kind} {name!r}.{did_you_mean(name, list(self))}")
+            hint = _plugin_hint(name) or did_you_mean(name, list(self))
+            raise UserError(f"unknown {self.kind} {name!r}.{hint}")
         return self._classes[name]
 
     def __contains__(self, name: object) -> bool:
@@ -69,6 +70,12 @@ class Registry(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._classes) + len(self._announced)
+
+
+def _plugin_hint(name: str) -> str:
+    """A hint for a plugin file that `ssmlbench new` wrote here, and that was not named."""
+    file = f"{name.replace('-', '_')}.py"
+    return f" To use the file {file}, add --plugin {file}" if Path(file).is_file() else ""
 
 
 def plugin_name(cls: type[Any], kind: str) -> str:

@@ -79,9 +79,9 @@ def is_own_data(text: str) -> bool:
 
 
 def looks_like_path(text: str) -> bool:
-    """Whether the text after --dataset is a path: `./mine` is a path, `mine` is a name."""
+    """Whether the text after --dataset is a path: `./mine` is one, `mine` only if it exists."""
     path = DataAddress.parse(text).path
     if path.startswith(HUB):
         return True
     known = file_ending(Path(path)) in READERS
-    return "/" in path or "\\" in path or known or Path(path).is_dir()
+    return "/" in path or "\\" in path or known or Path(path).exists()

@@ -38,7 +38,7 @@ class JudgedLearner:
 
     name: str
     uses: str  # "labelled rows" or "both pools"
-    runs: tuple[Finished, ...]  # one a fold, by seed
+    runs: tuple[Finished, ...]  # one per fold, by seed
     folds: int  # into how many the labelled rows are divided; fewer may be judged
     values: tuple[float, ...]  # mAP on each fold
     seconds: tuple[float, ...]  # of each fold, also of those that an earlier command has made

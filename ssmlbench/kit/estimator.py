@@ -42,7 +42,7 @@ class Estimator:
     regimes: ClassVar[frozenset[str] | set[str]] = frozenset({"semi", "full"})
     # With "labelled rows", `fit` gets an unlabelled pool of no rows.
     uses: ClassVar[Uses] = "labelled rows"
-    scaled: ClassVar[bool] = True  # False: features as they come, whatever --scaling says
+    scaled: ClassVar[bool] = True  # False: unscaled features, whatever --scaling says
 
     @dataclass(frozen=True)
     class Config:

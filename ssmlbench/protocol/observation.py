@@ -83,6 +83,15 @@ def observe(truth: Labels, spec: RunSpec) -> Observation:
     return Observation(labels, labelled, unlabelled, validation, prior, judged)
 
 
+def check_folds(folds: int, labelled: int) -> None:
+    """Raise a UserError if the rows whose labels are all known are too few for the folds."""
+    if labelled < 2 * folds:
+        raise UserError(
+            f"--folds {folds}: {labelled} rows have all their labels known, and a fold needs two; "
+            "label more rows, or take fewer folds"
+        )
+
+
 def _fold(labels: Labels, labelled: RowIndex, spec: RunSpec) -> tuple[RowIndex, RowIndex]:
     """The rows to learn from, and those of the fold that the seed names.
 
@@ -90,12 +99,8 @@ def _fold(labels: Labels, labelled: RowIndex, spec: RunSpec) -> tuple[RowIndex, 
     labelled rows, seeds k to 2k - 1 those of another.
     """
     folds = spec.folds or 0
+    check_folds(folds, len(labelled))
     shuffle, fold = divmod(spec.seed, folds)
-    if len(labelled) < 2 * folds:
-        raise UserError(
-            f"--folds {folds}: {len(labelled)} rows have all their labels known, and a fold needs two; "
-            "label more rows, or take fewer folds"
-        )
     if spec.split == "stratified":
         from iterstrat.ml_stratifiers import MultilabelStratifiedKFold
 

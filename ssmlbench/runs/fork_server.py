@@ -60,6 +60,7 @@ class ForkServer:
         environment, folder, path = environment_without_plugins()
         start = _START.format(path=path, fd=theirs.fileno())
         self._owner = os.getpid()
+        self._used = False
         self._socket = ours
         self._process = subprocess.Popen(
             [sys.executable, "-c", start],
@@ -95,6 +96,7 @@ class ForkServer:
         )
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))]
         with _lock, theirs:
+            self._used = True
             header = len(content).to_bytes(8, "big")
             self._socket.sendmsg([header], rights)
             self._socket.sendall(content)
@@ -104,6 +106,8 @@ class ForkServer:
         """End the server; processes that it forked end when their pipes are closed."""
         if self._owner == os.getpid():
             self._socket.close()
+            if not self._used:  # after a mistake in the command, nobody waits for its imports
+                self._process.terminate()
             with suppress(OSError, subprocess.TimeoutExpired):
                 self._process.wait(timeout=5)
 

@@ -52,7 +52,7 @@ FAILURES: dict[str, type[Exception]] = {
 
 
 ALARM_SECONDS = 5.0
-"""That a report waits for the message that is being sent."""
+"""The longest that a report waits for the message that is being sent."""
 
 
 class Violation(RunFailed):

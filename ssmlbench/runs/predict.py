@@ -49,10 +49,7 @@ def predict_rows(
     score: the scores of some rows; None: the model's, of raw inputs.
     """
     one_of(decision, USABLE_RULES, "--decision")
-    if out.suffix not in WRITERS:
-        raise UserError(f"--out {out}: expected a file that ends with {', '.join(WRITERS)}")
-    if not out.parent.is_dir():
-        raise UserError(f"--out {out}: no such folder {out.parent}")
+    check_out(out)
     done, iterator = 0, iter(rows)
     with atomic_output(out) as unfinished:
         with WRITERS[out.suffix](unfinished, model.card.labels, decision) as write:
@@ -66,6 +63,14 @@ def predict_rows(
         if not done:
             raise UserError("there are no rows to predict")
     return done
+
+
+def check_out(out: Path) -> None:
+    """Raise a UserError unless predictions can be written to a file of this name."""
+    if out.suffix not in WRITERS:
+        raise UserError(f"--out {out}: expected a file that ends with {', '.join(WRITERS)}")
+    if not out.parent.is_dir():
+        raise UserError(f"--out {out}: no such folder {out.parent}")
 
 
 class OwnRows:

@@ -27,6 +27,7 @@ from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.plugins.source_lines import explain
+from ssmlbench.protocol.observation import check_folds
 from ssmlbench.protocol.regimes import REGIMES, Regime
 from ssmlbench.runs.recipes import DataFacts, Request, fitted_to_data, with_recipe
 
@@ -203,7 +204,9 @@ def _as_given(spec: RunSpec, method: type[Method | Estimator], card: Card) -> Ru
         if spec.selection == "oracle" and judged_on == "nothing":
             raise UserError("--selection oracle needs test rows; with --folds 0 take last or val")
         return dataclasses.replace(spec, folds=None, judged_on=judged_on)
-    return dataclasses.replace(spec, folds=spec.folds or FOLDS)
+    folds = spec.folds or FOLDS
+    check_folds(folds, card.labelled["train"])
+    return dataclasses.replace(spec, folds=folds)
 
 
 def check_labels(card: Card, regime: Regime) -> None:

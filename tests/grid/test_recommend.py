@@ -68,6 +68,15 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
+@pytest.mark.parametrize("name", ["labels.xls", "nowhere/labels.csv"])
+def test_a_file_that_cannot_be_written_is_refused_before_the_search(
+    ssmlbench: Any, plugin: Path, name: str
+) -> None:
+    said = ssmlbench("recommend", "--dataset", "topics", "--plugin", plugin, "--out", name)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr.startswith(f"error: --out {name}: ")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("30m", 1800), ("2h", 7200), ("90s", 90), ("1h30m", 5400), (" 5m ", 300), ("1.5h", 5400)],

@@ -69,6 +69,24 @@ def test_an_unknown_name_is_answered_with_a_close_one(plugins: Plugins) -> None:
         plugins.methods["bbma"]
 
 
+def test_a_plugin_file_that_was_not_named_is_suggested(
+    tmp_path: Path, plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, METHOD, "my_own.py")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"unknown method 'my-own'. .* add --plugin my_own.py$"):
+        plugins.methods["my-own"]
+
+
+def test_a_file_that_is_no_data_set_is_not_taken_for_a_name(
+    tmp_path: Path, plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "a,b", "data.xlsx")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"data set .*data.xlsx: cannot be read; expected"):
+        plugins.data_set("data.xlsx")
+
+
 def test_two_plugins_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="two plugins have the name of method 'cap'"):
         Plugins([write(tmp_path, METHOD.replace('"mine"', '"cap"'))])

@@ -189,8 +189,11 @@ def test_what_makes_no_sense_is_one_line(
 
 
 def test_too_few_labelled_rows_for_the_folds_is_one_line(plugins: Plugins) -> None:
+    """Before the first run, and not once in each of them."""
+    with pytest.raises(UserError, match="--folds 16: 30 rows have all their labels known"):
+        given(plugins, folds=16)
     with pytest.raises(UserError, match="30 rows have all their labels known"):
-        observe(truth_of(plugins), given(plugins, folds=16))
+        observe(truth_of(plugins), dataclasses.replace(given(plugins), folds=16))
 
 
 def test_no_fully_labelled_row_is_one_line() -> None:

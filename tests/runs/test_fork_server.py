@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,10 @@ def test_a_forked_process_knows_the_cores_without_another_program(
     monkeypatch.setattr(context.subprocess, "run", run)
     assert joblib.cpu_count(only_physical_cores=True) >= 1
     assert context.physical_cores_cache is not None
+
+
+def test_a_server_that_forked_nothing_is_ended_while_it_imports() -> None:
+    """A command with a mistake in it ends at once, and nothing of it holds its output open."""
+    server = fork_server.ForkServer()
+    server.stop()
+    assert server._process.poll() == -signal.SIGTERM

@@ -1,4 +1,4 @@
-"""Figures of analyses: panels below each other, as wide as a phone, lines told apart without colour."""
+"""Figures of analyses: panels below each other, as wide as a phone; lines differ without colour."""
 
 from __future__ import annotations
 

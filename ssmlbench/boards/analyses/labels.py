@@ -188,7 +188,7 @@ def _mean(values: Values) -> float:
 
 
 def neighbours(order: NDArray[np.intp]) -> tuple[list[float], list[NDArray[np.intp]]]:
-    """The labels in groups that a point each is drawn of, and where: one label, or some of many."""
+    """The places of a figure's points, and the labels of each: one, or neighbours if there are many."""
     groups = np.array_split(order, min(len(order), MOST_POINTS))
     sizes = np.array([len(group) for group in groups])
     return list(sizes.cumsum() - (sizes + 1) / 2), groups
