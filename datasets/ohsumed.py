@@ -47,7 +47,7 @@ class Ohsumed(DatasetAdapter):
     download = "ohsumed-first-20000-docs.tar.gz from disi.unitn.it/moschitti/corpora.htm"
     folders = ("ohsumed-first-20000-docs",)
     layout = """
-training/C01/0000011   one document a file, latin-1, in the folder of each of its categories
+training/C01/0000011   one document per file, latin-1, in the folder of each of its categories
 training/…/C23
 test/C01 … C23
 """

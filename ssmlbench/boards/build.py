@@ -20,6 +20,7 @@ from ssmlbench.boards.board import Board, BoardRow, Cell, level_of, unlike_publi
 from ssmlbench.boards.columns import COLUMNS, COSTS, column_value
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.versions import Versions
+from ssmlbench.core.counts import counted
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import FIELDS, REGIME_NUMBERS, SETTING, RunSpec
 from ssmlbench.core.suggestions import did_you_mean
@@ -186,7 +187,7 @@ def _board(
         f"{names[id(run)]} seed {run.spec.seed} ({run.diverged})" for run in runs if run.diverged
     ]
     board.unavailable = [
-        f"{title} of {count} run{'s' * (count > 1)}: {reason}"
+        f"{title} of {counted(count, 'run')}: {reason}"
         for (title, reason), count in reasons.items()
     ]
     board.unlike_published = next(filter(None, map(unlike_published, runs)), [])

@@ -96,7 +96,7 @@ def verify_command(
 def list_command(data_dir: DataDir = None, plugin: PluginFiles = None) -> None:
     """List the data sets and which of them are prepared."""
     table = Table()
-    for column in ("data set", "kind", "state", "train", "test", "labels", "labels a row"):
+    for column in ("data set", "kind", "state", "train", "test", "labels", "labels per row"):
         table.add_column(column)
     plugins = load_plugins(plugin)
     for name in plugins.datasets:
@@ -202,7 +202,7 @@ def card_page(card: Card) -> RenderableType:
         ("rows", rows if "test" in card.rows else f"{rows}, no test rows"),
         *known_rows(card),
         ("labels", str(len(card.label_names))),
-        ("labels a row", f"{card.mean_labels():.3f} ({means})"),
+        ("labels per row", f"{card.mean_labels():.3f} ({means})"),
         ("density", f"{card.density:.4f}"),
         ("bad rows left out", skipped or "none"),
         ("licence", card.licence or "not stated"),

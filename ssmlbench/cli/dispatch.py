@@ -12,6 +12,7 @@ import typer
 from ssmlbench.cli.options import key_values
 from ssmlbench.core.commands import suggested
 from ssmlbench.core.console import Console
+from ssmlbench.core.counts import counted
 from ssmlbench.core.plain_text import printable
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.stopping import EXIT_CODE, Stopped
@@ -102,8 +103,7 @@ class GridCommand:
                 outcome = self.dispatch.run(plan, logs.listening(display.report))
         except KeyboardInterrupt as stop:
             left = len(specs) - display.closed
-            runs = "run" if left == 1 else "runs"
-            line = f"stopped with {left} {runs} left; the same command continues from here"
+            line = f"stopped with {counted(left, 'run')} left; the same command continues from here"
             self._stop(line, EXIT_CODE if isinstance(stop, Stopped) else 130)
         if isinstance(outcome, Submission):
             self._print_submission(outcome)
@@ -161,10 +161,9 @@ class GridCommand:
         """Print the number of stored models, and their size on disk."""
         sizes = [file.stat().st_size for file in files if file.is_file()]
         if sizes:
-            models = "model" if len(sizes) == 1 else "models"
             size = f"{sum(sizes) / 2**20:,.1f} MB"
             self._print_unless_quiet(
-                [f"{len(sizes)} {models} kept, {size}; `ssmlbench predict` uses them"]
+                [f"{counted(len(sizes), 'model')} kept, {size}; `ssmlbench predict` uses them"]
             )
 
     def _suggested(self, *words: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from ssmlbench.core.console import Console
+from ssmlbench.core.counts import counted
 from ssmlbench.core.eta import duration
 from ssmlbench.core.spec import RunSpec
 
@@ -28,7 +29,7 @@ def show_plan(
     from ssmlbench.grid.status import state_of
 
     states = {spec.hash: state_of(context.results, spec) for spec in specs}
-    table = Table(title=f"{len(specs)} runs", caption_justify="left")
+    table = Table(title=counted(len(specs), "run"), caption_justify="left")
     for column in ("method", "data set", "regime", "seed", "hash", "state"):
         table.add_column(column)
     counts: Counter[str] = Counter()

@@ -11,6 +11,7 @@ from ssmlbench.cli.board_options import BoardOptions, board_numbers
 from ssmlbench.cli.options import typed_list
 from ssmlbench.cli.run_options import with_options
 from ssmlbench.core.console import Console
+from ssmlbench.core.counts import counted
 from ssmlbench.core.garbage import rare_collection
 from ssmlbench.core.suggestions import one_of
 
@@ -30,7 +31,7 @@ def report(
         boards = options.boards(query)
         with Console(stderr=True).status("drawing the figures"):
             write_report(boards, query, out)
-    typer.echo(f"{out}: {sum(len(board.runs) for board in boards)} runs")
+    typer.echo(f"{out}: {counted(sum(len(board.runs) for board in boards), 'run')}")
 
 
 @with_options(options=BoardOptions, numbers=board_numbers())

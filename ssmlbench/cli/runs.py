@@ -13,6 +13,7 @@ from ssmlbench.cli.completion import complete_dataset, complete_method
 from ssmlbench.cli.options import ResultsFolders, read_runs, wide_console
 from ssmlbench.cli.show import metrics_table, show
 from ssmlbench.core.console import Console
+from ssmlbench.core.counts import counted
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.plain_text import printable
 
@@ -53,7 +54,7 @@ def list_runs(
         (one.hash[:8], one.method, one.dataset, one.regime, one.seed, one.state, found)
         for one, found in ((one, _map(values.get(one.folder))) for one in chosen)
     ]
-    typer.echo("\n".join([*_aligned((columns, *rows)), f"{len(chosen)} runs"]))
+    typer.echo("\n".join([*_aligned((columns, *rows)), counted(len(chosen), "run")]))
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -102,7 +103,7 @@ def delete_runs(
             if any(above.iterdir()):
                 break
             above.rmdir()
-    _print(f"deleted {len(chosen)} runs")
+    _print(f"deleted {counted(len(chosen), 'run')}")
 
 
 @runs_app.command("evaluate")

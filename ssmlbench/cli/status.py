@@ -17,6 +17,7 @@ from rich.text import Text
 from ssmlbench.cli.options import ResultsFolders, wide_console
 from ssmlbench.core.commands import suggested
 from ssmlbench.core.console import Console
+from ssmlbench.core.counts import counted
 from ssmlbench.core.eta import duration
 from ssmlbench.core.plain_text import printable
 from ssmlbench.core.suggestions import one_of
@@ -92,7 +93,7 @@ def page(states: Sequence[RunState]) -> RenderableType:
     ]
     unreadable = Counter(state.note for state in states if state.note)
     for note, count in unreadable.items():
-        runs = "1 run" if count == 1 else f"{count} runs"
+        runs = counted(count, "run")
         parts.append(_cell(f"{runs} with a spec that cannot be read, shown by folder name; {note}"))
     return Group(*parts)
 
@@ -103,7 +104,7 @@ def totals(states: Sequence[RunState]) -> str:
 
     counts = Counter(state.state for state in states)
     parts = [f"{counts[name]} {name}" for name in reversed(STATES) if counts[name]]
-    return f"{len(states)} run{'s' if len(states) > 1 else ''}: {', '.join(parts)}"
+    return f"{counted(len(states), 'run')}: {', '.join(parts)}"
 
 
 def _listed(name: str, states: Sequence[RunState]) -> Table:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ssmlbench.core.counts import counted
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, DatasetAdapter, Kind, Row
 from ssmlbench.data.images import as_stored, png_of_array
@@ -64,7 +65,7 @@ class Problems:
         """The error that shows the first ones with file and line, and counts the rest."""
         total = sum(self.counts.values())
         kinds = ", ".join(f"{kind}: {count:,}" for kind, count in sorted(self.counts.items()))
-        lines = [f"data set {name}: {total:,} bad row{'s' if total > 1 else ''} ({kinds})"]
+        lines = [f"data set {name}: {counted(total, 'bad row')} ({kinds})"]
         lines += [f"  {bad.where}: {bad.reason}" for bad in self.first]
         if total > len(self.first):
             lines.append(f"  … and {total - len(self.first):,} more")

@@ -14,6 +14,7 @@ from ssmlbench.boards.query import Query
 from ssmlbench.boards.render.document import Panel, TableSection, texts
 from ssmlbench.boards.report.series import where
 from ssmlbench.core.commands import Sources, command
+from ssmlbench.core.counts import counted
 from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.suggestions import did_you_mean
@@ -179,7 +180,7 @@ class Missing:
     def damage(self) -> str:
         """How many runs of which rows are left out for their files, and one of them; empty if none."""
         return "; ".join(
-            f"left out, {len(errors)} run{'s' * (len(errors) > 1)} of {name}: {errors[0]}"
+            f"left out, {counted(len(errors), 'run')} of {name}: {errors[0]}"
             for name, errors in self.damaged.items()
         )
 

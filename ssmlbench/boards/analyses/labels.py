@@ -134,7 +134,8 @@ def _of_cell(cell: RunCell, decision: str) -> Findings | None:
         f"{cell.where} · labels",
         headers,
         body,
-        f"A third of the labels each, by {source}: {sizes}. Means over seeds; label sets by {decision}.",
+        f"A third of the labels each, by {source}: {sizes}. Means over seeds; label sets by the rule "
+        f"{decision}.",
         "VCA of labels: variance over labels of the share of a label's positives that are found. VCA of ±: "
         "mean over labels of the variance between its positives' and its negatives' accuracy. Lower "
         "is fairer; a method that finds nothing is fair too.",

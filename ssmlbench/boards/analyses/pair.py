@@ -31,6 +31,7 @@ from ssmlbench.boards.bootstrap import bootstrap
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render.document import TableSection
 from ssmlbench.boards.report.style import HUES, INK
+from ssmlbench.core.counts import counted
 from ssmlbench.core.errors import UserError
 from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished
@@ -176,7 +177,7 @@ def _table(
             "seeds needed",
         ],
         [_metric_row(one, a, b) for one in by_metric],
-        f"{seeds} common seed{'s' * (seeds != 1)}; both on the same resampled test rows, "
+        f"{counted(seeds, 'common seed')}; both on the same resampled test rows, "
         f"{draws} draws; label sets by "
         f"{query.decision}.",
         f"Average precision of labels: {a} is ahead on {wins}, {b} on {losses} of {len(defined)}.",

@@ -7,6 +7,7 @@ from typing import Any
 
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.columns import Column
+from ssmlbench.core.counts import counted
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import CONVENTIONS
@@ -53,7 +54,7 @@ def footnotes(board: Board) -> list[str]:
     if note := tuning_note(board):
         notes.append(note)
     for kind, counts in board.mixed.items():
-        parts = ", ".join(f"{name}: {_runs_text(count)}" for name, count in counts.items())
+        parts = ", ".join(f"{name}: {counted(count, 'run')}" for name, count in counts.items())
         notes.append(f"Warning: the runs were made with different {kind} ({parts}).")
     if cells := board.mixed_cells:
         more = f" and {len(cells) - 6} more" if len(cells) > 6 else ""
@@ -118,14 +119,12 @@ def _version_notes(board: Board) -> list[str]:
         notes.append(f"{text}.")
     if board.hidden:
         runs = sum(board.hidden.values())
-        rows = f"{len(board.hidden)} row{'s' * (len(board.hidden) > 1)} of older code"
+        rows = f"{counted(len(board.hidden), 'row')} of older code"
         names = ", ".join(list(board.hidden)[:4]) + ", …" * (len(board.hidden) > 4)
-        notes.append(f"Hidden: {rows}, {_runs_text(runs)} ({names}); --versions all shows them.")
+        notes.append(
+            f"Hidden: {rows}, {counted(runs, 'run')} ({names}); --versions all shows them."
+        )
     return notes
-
-
-def _runs_text(count: int) -> str:
-    return f"{count} run{'s' if count > 1 else ''}"
 
 
 def tuning_note(board: Board) -> str:
@@ -150,9 +149,10 @@ def setting_text(setting: Mapping[str, Any]) -> str:
     precision = "" if (kind := setting["precision"]) == RunSpec.precision else f"{kind}, "
     precision += "--fast, " if setting["fast"] else ""
     steps = f" of {setting['epoch_steps']} steps" if setting["epoch_steps"] else ""
+    epochs = counted(setting["epochs"], "epoch")
     return (
-        f"{_encoder_text(setting)}, {setting['epochs']} epochs{steps} ({setting['warmup_epochs']} "
-        f"warm-up), batch {setting['labelled_batch_size']} + {setting['batch_size']}, lr "
+        f"{_encoder_text(setting)}, {epochs}{steps} ({setting['warmup_epochs']} warm-up), batch "
+        f"{setting['labelled_batch_size']} + {setting['batch_size']}, lr "
         f"{setting['lr']:g}, {_regularisation_text(setting)}{precision}{setting['split']} split"
     )
 

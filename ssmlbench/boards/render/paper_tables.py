@@ -15,6 +15,7 @@ from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, Table
 from ssmlbench.boards.render.names import RowNames
 from ssmlbench.boards.render.notes import footnotes, rule_mark
 from ssmlbench.boards.render.numbers import PLAIN, NumberStyle
+from ssmlbench.core.counts import counted
 from ssmlbench.core.errors import UserError
 
 SURE = "*"
@@ -190,7 +191,7 @@ def table_notes(table: PaperTable, left_out: int = 0) -> list[str]:
     notes.append(_seeds_note(table))
     if left_out:
         notes.append(
-            f"Left out: {left_out} board{'s' * (left_out > 1)} with other settings; compare without "
+            f"Left out: {counted(left_out, 'board')} with other settings; compare without "
             "--layout shows them."
         )
     return notes
