@@ -64,4 +64,4 @@ def plot(
         boards = options.boards(query)
         with Console(stderr=True).status("drawing the figures"):
             written = write_figures(boards, query, out, formats, kinds)
-    typer.echo(f"{out}: {len(written)} files")
+    typer.echo(f"{out}: {counted(len(written), 'file')}")
