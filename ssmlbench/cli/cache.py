@@ -67,7 +67,7 @@ def clear_cache(
     begun: Annotated[bool, typer.Option("--begun", help="Only unfinished entries.")] = False,
     decoded: Annotated[bool, typer.Option("--decoded", help="Only decoded images.")] = False,
 ) -> None:
-    """Delete cached features and decoded images; the next run that needs them makes them again."""
+    """Delete cached features and decoded images; the next run that needs them computes them."""
     from ssmlbench.inputs.decoded_cache import cached_images
     from ssmlbench.inputs.feature_cache import cached_features
 

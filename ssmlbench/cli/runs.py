@@ -83,7 +83,7 @@ def delete_runs(
     results: ResultsFolders = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Delete runs and all their files; the same `ssmlbench run` makes them again."""
+    """Delete runs and all their files; the same `ssmlbench run` repeats them."""
     import shutil
 
     states = _states(results)

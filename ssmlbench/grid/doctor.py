@@ -122,7 +122,9 @@ class Checkup:
         try:
             read_own_json(file)
         except DamagedFile as damaged:
-            again = "`ssmlbench run --tuned` or the same `ssmlbench tune` makes it again from its trials"
+            again = (
+                "`ssmlbench run --tuned` or the same `ssmlbench tune` rebuilds it from its trials"
+            )
             self._add(file, damaged.reason, again, repaired=False)
 
     def _queue(self, root: Path) -> None:

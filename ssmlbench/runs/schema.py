@@ -100,7 +100,7 @@ def parse_result(values: object) -> tuple[RunSpec, Result]:
 
 
 MISPLACED = "the result of another run; the same `ssmlbench run` makes this one again"
-DAMAGED = "damaged, its content is not what was written; the same `ssmlbench run` makes it again"
+DAMAGED = "damaged, its content is not what was written; the same `ssmlbench run` repeats it"
 
 
 def is_damaged(values: Mapping[str, Any]) -> bool:

@@ -293,8 +293,8 @@ def no_scores(analysis: str, cells: Sequence[RunCell]) -> UserError:
 
 
 def nothing(analysis: str, reason: str, command: str) -> UserError:
-    """The error of an analysis that finds no data: what is missing, and what makes it."""
-    return UserError(f"analyse {analysis}: {reason}; `{command}` makes it")
+    """The error of an analysis that finds no data: what is missing, and the command to type."""
+    return UserError(f"analyse {analysis}: {reason}; type `{command}`")
 
 
 def table(
