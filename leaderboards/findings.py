@@ -63,10 +63,10 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[object]], text_colum
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
-# ------------------------------------------------------------------------- what unlabelled rows buy
+# ------------------------------------------------------------------------- what unlabelled rows add
 
 
-def bought() -> str:
+def gains() -> str:
     """The best row that uses both pools against the best labelled-only one and the oracle."""
     runs = runs_of("semi")
     labelled_only = set(runs.loc[runs["uses"] == LABELLED_ONLY, "method"])
@@ -79,17 +79,17 @@ def bought() -> str:
         ours = means[~means.index.isin(labelled_only)]
         best = ours.idxmax()
         elsewhere = best_elsewhere(tables, dataset, labelled_only)
-        bought_by = {name: difference(table, name, floor) for name in ours.index}
-        above = sum(low > 0 for _, (low, _) in bought_by.values())
-        below = sum(high < 0 for _, (_, high) in bought_by.values())
+        differences = {name: difference(table, name, floor) for name in ours.index}
+        above = sum(low > 0 for _, (low, _) in differences.values())
+        below = sum(high < 0 for _, (_, high) in differences.values())
         rows.append(
             [
                 dataset,
                 f"{level:g}",
                 f"{floor} {means[floor]:.3f}",
                 f"{best} {means[best]:.3f}",
-                written(bought_by[best]),
-                f"{elsewhere} {written(bought_by[elsewhere])}" if elsewhere in bought_by else "",
+                written(differences[best]),
+                f"{elsewhere} {written(differences[elsewhere])}" if elsewhere in differences else "",
                 f"{above} / {below} of {len(ours)}",
                 f"{full[dataset].max():.3f}" if dataset in full.index else "",
             ]
@@ -287,7 +287,7 @@ def tuned() -> str:
     return markdown(["set", "π", "method", "default", "tuned", "difference"], rows, 3)
 
 
-TABLES = {function.__name__: function for function in (bought, orders, ranks, cost, parts, tuned)}
+TABLES = {function.__name__: function for function in (gains, orders, ranks, cost, parts, tuned)}
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1] not in TABLES:

@@ -84,7 +84,7 @@ def test_what_is_bought_is_the_difference_to_the_best_labelled_only_row(
     values = {"cap": [0.72, 0.71, 0.73], "bbam": [0.5, 0.51, 0.52], "forest": [0.70, 0.69, 0.71]}
     for dataset in ("x", "y"):
         write_runs(tmp_path, "semi", dataset, values)
-    row = FINDINGS.bought().splitlines()[2]
+    row = FINDINGS.gains().splitlines()[2]
     assert "| forest 0.700 | cap 0.720 | +0.020 [+0.020, +0.020] |" in row
     assert "| 1 / 1 of 2 |" in row
 
