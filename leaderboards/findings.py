@@ -79,17 +79,17 @@ def gains() -> str:
         ours = means[~means.index.isin(labelled_only)]
         best = ours.idxmax()
         elsewhere = best_elsewhere(tables, dataset, labelled_only)
-        differences = {name: difference(table, name, floor) for name in ours.index}
-        above = sum(low > 0 for _, (low, _) in differences.values())
-        below = sum(high < 0 for _, (_, high) in differences.values())
+        gained = {name: difference(table, name, floor) for name in ours.index}
+        above = sum(low > 0 for _, (low, _) in gained.values())
+        below = sum(high < 0 for _, (_, high) in gained.values())
         rows.append(
             [
                 dataset,
                 f"{level:g}",
                 f"{floor} {means[floor]:.3f}",
                 f"{best} {means[best]:.3f}",
-                written(differences[best]),
-                f"{elsewhere} {written(differences[elsewhere])}" if elsewhere in differences else "",
+                written(gained[best]),
+                f"{elsewhere} {written(gained[elsewhere])}" if elsewhere in gained else "",
                 f"{above} / {below} of {len(ours)}",
                 f"{full[dataset].max():.3f}" if dataset in full.index else "",
             ]
