@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ssmlbench.protocol.matrices import (
+    IN_CACHE,
     as_labels,
     as_scores,
     blocks,
@@ -133,22 +134,26 @@ def _top_k(
 ) -> NDArray[np.bool_]:
     """The k best labels of a row with k true ones; ties go to the lower label index."""
     chosen = np.empty(scores.shape, np.bool_)
-    for part in blocks(len(scores), scores.shape[1]):
+    for part in blocks(len(scores), scores.shape[1], entries=IN_CACHE):
         chosen[part] = _top_k_of(scores[part], count(truth[part], axis=1))
     return chosen
 
 
 def _top_k_of(scores: NDArray[Any], k: NDArray[np.int64]) -> NDArray[np.bool_]:
-    # A value sort is several times faster than an argsort. Only rows with ties at the k-th score,
-    # or with k = 0 and so no k-th score, then need their tied labels counted off.
-    at = np.minimum(scores.shape[1] - k, scores.shape[1] - 1)
-    first = np.arange(len(scores)) * scores.shape[1]
-    cut = np.sort(scores, axis=1).ravel()[first + at][:, None]
+    # A value sort is several times faster than an argsort. Only rows whose next score is level with
+    # the k-th then need their tied labels counted off.
+    ordered = np.sort(scores, axis=1).ravel()
+    row, rank = np.arange(len(scores)) * scores.shape[1], scores.shape[1] - k
+    last = row + np.minimum(rank, scores.shape[1] - 1)
+    cut = ordered.take(last)[:, None]
     chosen: NDArray[np.bool_] = scores >= cut
-    over = np.flatnonzero(count(chosen, axis=1) > k)
-    above, tied = scores[over] > cut[over], scores[over] == cut[over]
-    room = k[over] - count(above, axis=1)
-    chosen[over] = above | (tied & (tied.cumsum(axis=1, dtype=np.int32) <= room[:, None]))
+    chosen[k == 0] = False
+    level = ordered.take(np.maximum(last - 1, row)) == cut[:, 0]
+    over = np.flatnonzero(level & (rank > 0) & (k > 0))
+    if over.size:
+        above, tied = scores[over] > cut[over], scores[over] == cut[over]
+        room = k[over] - count(above, axis=1)
+        chosen[over] = above | (tied & (tied.cumsum(axis=1, dtype=np.int32) <= room[:, None]))
     return chosen
 
 

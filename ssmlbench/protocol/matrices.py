@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 BLOCK = 1 << 21
 """Entries of a block: of scores in single precision 8 MB."""
+IN_CACHE = 1 << 17
+"""Entries of a block of rows that is read several times: it stays in a core's own cache."""
 
 
 def as_scores(scores: ArrayLike) -> NDArray[Any]:
@@ -49,22 +51,25 @@ def count(mask: NDArray[np.bool_], axis: int) -> NDArray[np.int64]:
     ones, most = mask.view(np.uint8), np.iinfo(np.uint8).max
     counts: NDArray[np.int64]
     if axis == 1:
-        wide = np.uint8 if mask.shape[1] <= most else np.int32
-        counts = ones.sum(axis=1, dtype=wide).astype(np.int64)
+        # `einsum` sums in the type of its input, and short rows in a third of the time of `sum`
+        whole_rows = mask.shape[1] <= most
+        summed = np.einsum("ij->i", ones) if whole_rows else ones.sum(axis=1, dtype=np.int32)
+        counts = summed.astype(np.int64)
         return counts
+    # 255 parts of the rows are added, each in one long stretch of memory
     whole = len(ones) // most * most
-    parts = ones[:whole].reshape(-1, most, mask.shape[1]).sum(axis=1, dtype=np.uint8)
-    counts = parts.sum(axis=0, dtype=np.int64)
+    parts = ones[:whole].reshape(most, whole // most * mask.shape[1]).sum(axis=0, dtype=np.uint8)
+    counts = parts.reshape(-1, mask.shape[1]).sum(axis=0, dtype=np.int64)
     counts += ones[whole:].sum(axis=0, dtype=np.uint8)
     return counts
 
 
-def blocks(size: int, other: int) -> Iterator[slice]:
-    """Cut an axis of `size` entries so that a block has some million entries. other: of the other axis.
+def blocks(size: int, other: int, entries: int | None = None) -> Iterator[slice]:
+    """Cut an axis of `size` entries so that a block has BLOCK entries. other: of the other axis.
 
     What is computed block by block needs memory for a block, and none for a copy of a whole matrix.
     """
-    step = max(1, BLOCK // max(other, 1))
+    step = max(1, (entries or BLOCK) // max(other, 1))
     for start in range(0, size, step):
         yield slice(start, min(start + step, size))
 
@@ -72,8 +77,8 @@ def blocks(size: int, other: int) -> Iterator[slice]:
 def by_label(rows: NDArray[Any]) -> NDArray[Any]:
     """A K × N copy, by blocks that fit the cache: half the time of one strided copy."""
     columns = np.empty(rows.shape[::-1], rows.dtype)
-    for start in range(0, len(rows), 256):
-        columns[:, start : start + 256] = rows[start : start + 256].T
+    for start in range(0, len(rows), 512):
+        columns[:, start : start + 512] = rows[start : start + 512].T
     return columns
 
 

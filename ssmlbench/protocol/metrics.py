@@ -21,8 +21,10 @@ Values = NDArray[np.float64]
 
 SMALL_COLUMN = 4096
 """Rows below which a column is simply sorted."""
-MOST_CELLS = 2**20
-"""Cells that a column is cut into: as floats, their numbers are exact."""
+FEW_LEVELS = 16
+"""Levels up to which each is simply compared with all entries."""
+MOST_EXACT = 2.0**64
+"""Entries below it can be cut into cells: the bits of a wider range overflow."""
 
 CONVENTIONS = {
     "default": "",
@@ -155,26 +157,22 @@ def _average_precision(
     column: NDArray[Any], positive: NDArray[np.bool_], weights: Values | None
 ) -> Values:
     """Mean over a label's positives of (positives reaching its score) / (rows reaching it)."""
-    if not positive.any():
+    own = column.take(np.flatnonzero(positive))  # half the time of `compress`, which branches
+    if not own.size:
         return np.array([np.nan])
-    own = column.compress(positive)
     own.sort()
     fresh = np.ones(own.size, np.bool_)
     np.not_equal(own[1:], own[:-1], out=fresh[1:])
     first = np.flatnonzero(fresh)
-    levels = own[first]  # the distinct scores of positives, ascending
+    levels = own.take(first)  # the distinct scores of positives, ascending
     if weights is None:
-        reach = reaching(column, levels).astype(np.float64)[:, None]
-        hits = (own.size - first).astype(np.float64)[:, None]
-        ends = np.append(first[1:], own.size)
-        group = (ends - first).astype(np.float64)[:, None]
-    else:
-        rows = np.argsort(column)
-        start = np.searchsorted(column, levels, sorter=rows)
-        group = _sums(rows[positive[rows]], first, weights)
-        reach, hits = (
-            sums[::-1].cumsum(axis=0)[::-1] for sums in (_sums(rows, start, weights), group)
-        )
+        tied = np.append(first[1:], own.size) - first
+        precision = (tied * (own.size - first) / reaching(column, levels)).sum()
+        return np.array([precision / own.size])
+    rows = np.argsort(column)
+    start = np.searchsorted(column, levels, sorter=rows)
+    group = _sums(rows[positive[rows]], first, weights)
+    reach, hits = (sums[::-1].cumsum(axis=0)[::-1] for sums in (_sums(rows, start, weights), group))
     total = group.sum(axis=0)
     precision = (group * hits / np.maximum(reach, 1)).sum(axis=0)
     return np.where(total > 0, precision / np.maximum(total, 1), np.nan)
@@ -187,29 +185,30 @@ def reaching(column: NDArray[Any], levels: NDArray[Any]) -> NDArray[np.intp]:
     how many levels an entry passes. Only the few entries that pass a second level of their cell are
     sorted: a third of the time of sorting all.
     """
-    rows, cells = len(column), min(len(column) // 3, MOST_CELLS)
-    low, high = levels[0], levels[-1]
-    wide = column.dtype in (np.float32, np.float64) and 0 <= low < high < np.inf
-    width = np.sqrt(float(high)) - np.sqrt(float(low)) if wide else 0.0
-    if rows < SMALL_COLUMN or width == 0:
-        sorted_out: NDArray[np.intp] = rows - np.searchsorted(np.sort(column), levels)
-        return sorted_out
+    rows = len(column)
+    if len(levels) <= FEW_LEVELS:
+        return np.array([np.count_nonzero(column >= level) for level in levels])
+    low, high = column.min(), column.max()
+    bits = {np.dtype(np.float32): np.int32, np.dtype(np.float64): np.int64}.get(column.dtype)
+    if rows < SMALL_COLUMN or bits is None or low < 0 or high >= MOST_EXACT:
+        below: NDArray[np.intp] = np.searchsorted(np.sort(column), levels)
+        return rows - below
 
-    root, scale = np.sqrt(low), column.dtype.type(cells / width)
+    # The bits of a positive float ascend with it, like its logarithm. The offset keeps the cells from
+    # being used up by zero and the tiniest numbers. Rounding keeps the order.
+    offset = high * column.dtype.type(2.0**-20)
+    first, last = map(int, (np.array([low, high]) + offset).view(bits))
+    shift = (2 * (last - first) // rows).bit_length()
 
     def cell_of(values: NDArray[Any]) -> NDArray[np.intp]:
-        """Never a smaller one for a larger value: rounding keeps the order."""
-        place = np.maximum(values, low)
-        np.sqrt(place, out=place)  # scores crowd near zero
-        place -= root
-        place *= scale
-        np.minimum(place, cells + 1, out=place)
-        cell: NDArray[np.intp] = place.astype(np.int32).astype(np.intp)  # quicker in two steps
+        place = (values + offset).view(bits)
+        place -= first
+        place >>= shift
+        cell: NDArray[np.intp] = place.astype(np.intp, copy=False)
         return cell
 
-    with np.errstate(over="ignore"):
-        cell, at = cell_of(column), cell_of(levels)
-    held = np.bincount(at, minlength=cells + 2)
+    cell, at = cell_of(column), cell_of(levels)
+    held = np.bincount(at, minlength=((last - first) >> shift) + 1)
     passed = (held.cumsum() - held).take(cell)  # the levels in lower cells
     following = np.append(
         levels, column.dtype.type(np.nan)
@@ -276,6 +275,8 @@ def _one_loss(p: Predictions, convention: str) -> Values:
     # `reduceat` takes half the time of a maximum along short rows
     best = np.maximum.reduceat(p.scores.ravel(), np.arange(0, rows * labels, labels))
     top = p.scores == best[:, None]
+    if np.count_nonzero(top) == rows:  # no ties
+        return 1 - p.sum_over_entries(top & p.truth) / p.rows
     right = count(top & p.truth, axis=1)
     # of tied labels: whether any is right, or the expected value of a random choice among them
     released = convention == "released"

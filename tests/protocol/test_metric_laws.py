@@ -222,6 +222,7 @@ COLUMNS = {
     "few values": lambda draw: draw.integers(0, 5, 9000) / 4,
     "two values": lambda draw: draw.integers(0, 2, 9000) * 1e-30,
     "far apart": lambda draw: draw.normal(size=9000) * 1e300 ** draw.random(9000),
+    "zeros of both signs": lambda draw: draw.choice([-0.0, 0.0, 1.0], 9000) * draw.random(9000),
     "close together": lambda draw: 1 + draw.random(9000) * 1e-15,
     "not finite": lambda draw: np.where(draw.random(9000) < 0.1, np.inf, draw.normal(size=9000)),
     "negative infinity": lambda draw: np.where(draw.random(9000) < 0.1, -np.inf, draw.random(9000)),
