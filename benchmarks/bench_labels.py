@@ -25,7 +25,7 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.judge import Judge
 from ssmlbench.protocol.observation import observe
 from ssmlbench.protocol.sealed import SealedTruth
-from ssmlbench.training.estimation import CHUNK_ROWS
+from ssmlbench.training.estimation import scored_at_a_time
 from ssmlbench.training.run_data import RunData
 from ssmlbench.training.trainer import Trainer, TrainingContext
 
@@ -90,8 +90,9 @@ def measure_estimator(cls: type[Estimator], rows: int, labels: int) -> str:
     began = time.process_time()
     estimator.fit(*pools)
     fitted = time.process_time() - began
-    for start in range(0, rows, CHUNK_ROWS):
-        estimator.scores(features[start : start + CHUNK_ROWS])
+    chunk = scored_at_a_time(labels)
+    for start in range(0, rows, chunk):
+        estimator.scores(features[start : start + chunk])
     scored = time.process_time() - began - fitted
     return f"fit {fitted:5.1f} s, scores {scored:5.1f} s, {peak() - before:4.2f} GB"
 

@@ -14,6 +14,8 @@ KINDS = {"random": RandomForestClassifier, "extra": ExtraTreesClassifier}
 
 MOST_BYTES = 16 * 2**30
 """Of a forest's leaves and nodes: each has two numbers for each label."""
+MANY_LABELS, MANY_LABELS_BYTES = 1000, 2 * 2**30
+"""Above so many labels every method takes two gigabytes at most, or refuses."""
 
 
 class Forest(MultiLabelEstimator):
@@ -39,8 +41,9 @@ class Forest(MultiLabelEstimator):
 
     @classmethod
     def most_labels_of(cls, config: Any, labelled: int, unlabelled: int) -> int:
-        nodes = config.count * max(2 * labelled // config.min_leaf, 1)
-        return int(MOST_BYTES // (nodes * 16))
+        bytes_of_a_label = 16 * config.count * max(2 * labelled // config.min_leaf, 1)
+        many = max(MANY_LABELS, MANY_LABELS_BYTES // bytes_of_a_label)
+        return int(min(MOST_BYTES // bytes_of_a_label, many))
 
     def fit(self, labelled: FeaturePool, unlabelled: FeaturePool) -> None:
         self.kind = self.config.trees if self.config.trees != "auto" else self.better(labelled)

@@ -20,6 +20,8 @@ from ssmlbench.training.evaluation import Trained
 from ssmlbench.training.run_data import RunData
 
 CHUNK_ROWS = 8192
+CHUNK_ENTRIES = 2**23
+"""Most rows × labels that are scored at a time: a forest takes some 50 bytes for each."""
 
 
 def estimator_seed(spec: RunSpec) -> int:
@@ -77,14 +79,20 @@ def features_of(inputs: SplitInputs, rows: RowNumbers) -> Features:
     return features
 
 
+def scored_at_a_time(labels: int) -> int:
+    """Rows that an estimator scores in one call."""
+    return max(min(CHUNK_ROWS, CHUNK_ENTRIES // labels), 1)
+
+
 def _scores(estimator: Estimator, inputs: SplitInputs, rows: RowNumbers) -> Float32Array:
     """The estimator's scores of some rows, a chunk at a time."""
     if not len(rows):  # a run without judged rows: scikit-learn refuses to score none
         return np.zeros((0, estimator.labels), dtype=np.float32)
     scores = np.empty((len(rows), estimator.labels), dtype=np.float32)
-    for start in range(0, len(rows), CHUNK_ROWS):
-        part = rows[start : start + CHUNK_ROWS]
+    chunk = scored_at_a_time(estimator.labels)
+    for start in range(0, len(rows), chunk):
+        part = rows[start : start + chunk]
         raw = estimator.scores(features_of(inputs, part))
         shape = (len(part), estimator.labels)
-        scores[start : start + CHUNK_ROWS] = checked_scores(raw, shape, estimator.name)
+        scores[start : start + chunk] = checked_scores(raw, shape, estimator.name)
     return scores

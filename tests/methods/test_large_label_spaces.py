@@ -265,9 +265,22 @@ def test_an_estimator_does_three_thousand_labels_or_names_what_it_can_do(name: s
         check_label_count(cls, config, Card(label_names=["a"] * (most + 1), **numbers), labelled)
 
 
+@pytest.mark.parametrize("name", ["forest", "self_training_forest"])
+def test_a_forest_of_many_labels_takes_two_gigabytes_at_most(name: str) -> None:
+    """300 trees of 2 · 50 nodes × 16 bytes are .48 MB per label, and 2 GiB 4,473 labels."""
+    forest = ESTIMATORS["forest"]
+    assert forest.most_labels_of(forest.Config(), 50, 4_000) == 4473
+    cls = ESTIMATORS[name]
+    for rows in (4_000, 20_000):
+        assert cls.most_labels_of(cls.Config(), rows // 10, rows * 9 // 10) <= 1000
+    # Up to a thousand labels a forest may take more: COCO has 80, and 8,200 labelled rows at π = 0.1.
+    assert cls.most_labels_of(cls.Config(), 8_200, 73_800) >= 80
+
+
 def test_the_limit_of_an_estimator_is_no_part_of_its_code_digest() -> None:
     cls = ESTIMATORS["forest"]
-    assert not any("most_labels_of" in text or "MOST_BYTES" in text for text in code_texts(cls))
+    limits = ("most_labels_of", "MOST_BYTES", "MANY_LABELS")
+    assert not any(limit in text for text in code_texts(cls) for limit in limits)
 
 
 def test_the_limits_follow_the_weights_of_the_head() -> None:
