@@ -99,8 +99,8 @@ def recommend(
     _show(recommended, console)
     _label(recommended.run, plugins, out, console, quiet)
     over = max(0.0, time_.used - time_.seconds)
-    told = f", {duration(over)} more than the budget of {budget}" if over else f" of {budget}"
-    _print(console, f"time: {duration(time_.used)}{told}")
+    limit = f", {duration(over)} more than the budget of {budget}" if over else f" of {budget}"
+    _print(console, f"time: {duration(time_.used)}{limit}")
 
 
 def _about(card: Card, folds: int) -> list[str]:
@@ -117,7 +117,7 @@ def _about(card: Card, folds: int) -> list[str]:
         some = ", ".join(f"{label} {n}" for n, label in few[:SHOWN_LABELS])
         more = ", …" if len(few) > SHOWN_LABELS else ""
         lines.append(
-            f"{len(few):,} labels have fewer than {folds} labelled rows ({some}{more}): folds tell "
+            f"{len(few):,} labels have fewer than {folds} labelled rows ({some}{more}): folds show "
             "little about them, and a fold without one leaves the label out of its mAP"
         )
     return lines
@@ -132,7 +132,7 @@ def _search(
     from ssmlbench.grid.loggers import LoggingThread
 
     def without_data_warnings(listener: Listener) -> Listener:
-        """Drop what `_about` has told, which would be told again for every fold."""
+        """Drop warnings about the data: `_about` has printed them, and each fold would repeat them."""
 
         def pass_on(spec: RunSpec, event: Event) -> None:
             if not (isinstance(event, Warned) and event.of_data):
@@ -188,18 +188,18 @@ def _certainty(recommended: Recommended) -> str:
     best = recommended.winner
     others = [one for one in recommended.learners if one.name != best.name]
     if best.name == FLOOR:
-        return "nothing else was judged, and it scores every row alike: it is of no use."
+        return "nothing else was judged, and it gives every row the same scores: it is useless."
     if not others:
         return "nothing else was tried."
     close = [one.name for one in others if not fold_difference(best, one).clear]
     if FLOOR in close:
         return (
-            f"but these folds do not tell it from {FLOOR}, which scores every row alike: label more "
-            "rows before relying on it."
+            f"but these folds do not separate it from {FLOOR}, which gives every row the same scores: "
+            "label more rows before relying on it."
         )
     if close:
-        return f"but these folds do not tell it from {', '.join(close)}: intervals hold zero."
-    return f"it is clearly better than {others[0].name}: the interval leaves out zero."
+        return f"but these folds do not separate it from {', '.join(close)}: the intervals include zero."
+    return f"it is clearly better than {others[0].name}: the interval excludes zero."
 
 
 def _label(winner: Finished, plugins: Plugins, out: Path, console: Console, quiet: bool) -> None:

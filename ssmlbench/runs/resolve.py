@@ -60,20 +60,8 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     epochs = typed.setdefault("epochs", RunSpec.epochs)
     typed.setdefault("warmup_epochs", round(epochs * RunSpec.warmup_epochs / RunSpec.epochs))
     on_vectors = freeze or adapter.kind == "vector"
-    if on_vectors:
-        typed.setdefault("scaling", encoder.scaling)
-    for name in ("scaling", "rotate_columns"):
-        if name in typed and not on_vectors:
-            raise UserError(
-                f"{FIELDS[name].flag} is for feature vectors: add --freeze, or leave it out, as an "
-                "encoder that is trained finds its own scale"
-            )
-    if typed.get("rotate_columns") and typed["scaling"] != "standard":
-        raise UserError("--rotate-columns rotates scaled columns; add --scaling standard")
-    for number in NUMBERS:
-        if regime not in number.regimes:
-            typed[number.name] = None
-    estimator = issubclass(method, Estimator)
+    _set_scaling(typed, encoder, on_vectors)
+    typed |= {number.name: None for number in NUMBERS if regime not in number.regimes}
     if not issubclass(method, Estimator):
         images = adapter.kind == "image"
         typed = with_recipe(
@@ -94,7 +82,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     check_label_count(method, config, card, labelled)
     spec = dataclasses.replace(spec, weights=encoder.weights_id(options), data=card.fingerprint)
     spec = _as_given(spec, method, card)
-    if estimator:
+    if issubclass(method, Estimator):
         return spec.for_estimator()
     chosen = {name for name, value in fields.items() if value is not None}
     scaled_vectors = spec.scaling == "standard" and not freeze
@@ -148,6 +136,20 @@ def _freeze(
                 f"{FIELDS[name].flag} is for --freeze: without it every step draws a new view"
             )
     return freeze
+
+
+def _set_scaling(typed: dict[str, Any], encoder: type[Encoder], on_vectors: bool) -> None:
+    """Fill in the scaling of vectors; a UserError for options of vectors where there are none."""
+    if on_vectors:
+        typed.setdefault("scaling", encoder.scaling)
+    for name in ("scaling", "rotate_columns"):
+        if name in typed and not on_vectors:
+            raise UserError(
+                f"{FIELDS[name].flag} is for feature vectors: add --freeze, or leave it out, as an "
+                "encoder that is trained finds its own scale"
+            )
+    if typed.get("rotate_columns") and typed["scaling"] != "standard":
+        raise UserError("--rotate-columns rotates scaled columns; add --scaling standard")
 
 
 def _labelled_rows(spec: RunSpec, card: Card) -> int:
