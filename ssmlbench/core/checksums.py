@@ -82,16 +82,18 @@ def file_facts(folder: Path, files: Iterable[Path]) -> dict[str, FileFacts]:
     }
 
 
-def verify_file(file: Path, facts: FileFacts) -> None:
+def verify_file(file: Path, facts: FileFacts, record: Path) -> None:
     """Raise DamagedFile unless the file is as recorded; read once per process while it is unchanged.
 
-    A file that fails is marked as changed (its time is set to now), so that `verify_beside` sees it.
+    record: the JSON file with the facts. A file that fails gets a time after the record's, so that
+    `verify_beside` sees it. Now may be before: clocks are set back.
     """
     try:
         _once(file, facts["sha256"], lambda: _compare(file, digest_of(file), facts["sha256"]))
     except DamagedFile:
         with suppress(OSError):
-            os.utime(file)
+            later = max(time.time(), record.stat().st_mtime + 2)  # some file systems count by twos
+            os.utime(file, (later, later))
         raise
 
 
@@ -112,7 +114,7 @@ def verify_beside(
         if status.st_size != facts["bytes"]:
             raise DamagedFile(file, f"it has {status.st_size:,} bytes, not {facts['bytes']:,}")
         if status.st_mtime_ns > written:
-            verify_file(file, facts)
+            verify_file(file, facts, record)
 
 
 # ------------------------------------------------------------------------------------------ places

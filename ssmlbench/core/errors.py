@@ -71,10 +71,13 @@ DISK_ERRORS = (
 
 def disk_error(error: OSError) -> str:
     """One line about a file that cannot be written or read."""
+    where = error.filename or "the disk"
+    again = "give the same command again"
+    if error.errno == errno.ESTALE:
+        return f"{where}: {error.strerror}; {again}"
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     remedy = "free some space" if full else "make it readable and writable"
-    where = error.filename or "the disk"
-    return f"{where}: {error.strerror}; {remedy}, then give the same command again"
+    return f"{where}: {error.strerror}; {remedy}, then {again}"
 
 
 class DamageWarning(UserWarning):

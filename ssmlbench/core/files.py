@@ -94,11 +94,13 @@ def atomic(file: Path, durable: bool = True) -> Iterator[Path]:
 def _disk_error_of(error: BaseException, file: Path) -> OSError | None:
     """The error of the disk behind a library's error, with the file's name; None if there is none."""
     if isinstance(error, OSError):
-        code = error.errno if error.filename in (None, "") else None
+        code, named = error.errno, bool(error.filename)
     else:
         told = OS_ERROR.search(str(error)) if isinstance(error, Exception) else None
-        code = int(told[1]) if told else None
-    return None if code is None else OSError(code, os.strerror(code), str(file))
+        code, named = int(told[1]) if told else None, False
+    if code == errno.ENOENT and not file.parent.is_dir():
+        return OSError(errno.ESTALE, "its folder is gone (moved or deleted?)", str(file))
+    return None if code is None or named else OSError(code, os.strerror(code), str(file))
 
 
 def discard(file: Path) -> None:

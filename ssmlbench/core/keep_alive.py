@@ -12,6 +12,8 @@ from typing import Self
 BEAT_SECONDS = 20.0
 FRESH_SECONDS = 90.0
 """A file that was not touched for longer belongs to a process that has ended."""
+FUTURE_SECONDS = 3600.0
+"""A time that is further ahead comes from a clock that was set back since, not from another host's."""
 
 
 class KeepAlive:
@@ -39,6 +41,6 @@ class KeepAlive:
 def is_fresh(file: Path) -> bool:
     """Whether the file was touched a short time ago, by the clocks of both hosts."""
     try:
-        return time.time() - file.stat().st_mtime < FRESH_SECONDS
+        return -FUTURE_SECONDS < time.time() - file.stat().st_mtime < FRESH_SECONDS
     except OSError:
         return False

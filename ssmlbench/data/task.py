@@ -193,7 +193,8 @@ class Task:
 
     def _verified(self, file: Path) -> str:
         """The path of one of its files, whose content was compared with the card."""
-        verify_file(file, self.card.files[file.relative_to(self.folder).as_posix()])
+        facts = self.card.files[file.relative_to(self.folder).as_posix()]
+        verify_file(file, facts, self.folder / CARD)
         return str(file)
 
     def verify(self) -> None:

@@ -180,7 +180,7 @@ class RunFolder:
             return
         if name in recorded:
             try:
-                verify_file(self.path / name, recorded[name])
+                verify_file(self.path / name, recorded[name], self.result_file)
             except DamagedFile as damaged:
                 remedy = "the same `ssmlbench run` makes the run again"
                 raise DamagedFile(damaged.file, damaged.reason, remedy) from None
