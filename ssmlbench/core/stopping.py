@@ -1,4 +1,4 @@
-"""Handles SIGTERM in the processes of a run.
+"""Handles SIGTERM in the processes of a run, and the end of a process's parent.
 
 A training process ends at once or, with unsaved work, at its next safe point: between two batches, where no
 message is half sent. The process that asked for the runs lets them save their state, as after Ctrl-C.
@@ -72,3 +72,24 @@ def _request(number: int, frame: FrameType | None) -> None:
     if not _state.unsaved:
         os._exit(EXIT_CODE)
     _state.requested = True
+
+
+class EndsWithParent(threading.Thread):
+    """Ends this process when its parent ends, whatever it imports or waits for."""
+
+    def __init__(self, parent: int):
+        super().__init__(daemon=True)
+        self._parent = parent
+        self._done = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        """Look after the parent until `stop` is called."""
+        while not self._done.wait(0.2):
+            if os.getppid() != self._parent:
+                os._exit(1)
+
+    def stop(self) -> None:
+        """Look no more; afterwards there is no thread, and the process may fork."""
+        self._done.set()
+        self.join()

@@ -24,6 +24,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from ssmlbench.core.process_environment import environment_without_plugins, present_environment
+from ssmlbench.core.stopping import EndsWithParent
 
 PRELOADED = (
     "ssmlbench.runs.sealed_run",
@@ -118,7 +119,9 @@ def serve(descriptor: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked processes
     control = socket.socket(fileno=descriptor)
     if PRELOADS:
+        watch = EndsWithParent(os.getppid())  # its end is seen below only after seconds of imports
         preload()
+        watch.stop()
     while True:
         header, rights, _, _ = control.recvmsg(8, socket.CMSG_SPACE(4))
         if not header:

@@ -25,7 +25,7 @@ from ssmlbench.core.checksums import take_over
 from ssmlbench.core.errors import PluginWarning, RunStopped
 from ssmlbench.core.events import Closing, Event, Notify
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.core.stopping import EXIT_CODE, Stopped, stop_on_sigterm
+from ssmlbench.core.stopping import EXIT_CODE, EndsWithParent, Stopped, stop_on_sigterm
 from ssmlbench.data import Task
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.judge import Judge
@@ -287,7 +287,7 @@ def _why(code: int | None) -> str:
 def training_process(request: SealedRequest, pipe: Connection) -> None:
     """Train, in a process that never holds a hidden label. It does not return."""
     stop_on_sigterm()
-    threading.Thread(target=_end_with_judge, args=(os.getppid(),), daemon=True).start()
+    EndsWithParent(os.getppid())  # so that the lock is free when the run is tried again
     judge = JudgePipe(pipe)
     code = 1
     try:
@@ -328,10 +328,3 @@ def _seal(request: SealedRequest, judge: JudgePipe) -> None:
     if not lock_labels(places, needed, request.scratch) and kernel_can_lock():
         judge.note("trained without the kernel's lock: too many files lie beside sealed ones")
     set_tripwire(places, needed, judge.alarm(), judge.note)
-
-
-def _end_with_judge(judge: int) -> None:
-    """End this process when the judge's ends, so that the lock is free when the run is tried again."""
-    while os.getppid() == judge:
-        time.sleep(0.2)
-    os._exit(1)

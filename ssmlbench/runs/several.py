@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ssmlbench.core.errors import RunStopped
 from ssmlbench.core.events import Notify
-from ssmlbench.core.stopping import ignore_sigterm
+from ssmlbench.core.stopping import EndsWithParent, ignore_sigterm
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.judge import JudgeInterface
 from ssmlbench.runs.train import Assignment, TrainingReport, train_run
@@ -131,14 +131,8 @@ class Follower:
 
 def _run_follower(parent: int, pipe: Connection, work: Callable[[], None]) -> None:
     """Do the work, then end this process; end it as well when its parent ends."""
-
-    def end_with_parent() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.2)
-        os._exit(1)
-
     ignore_sigterm()  # the parent saves, and ends this process
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    EndsWithParent(parent)
     code = 1
     try:
         work()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,3 +39,21 @@ def test_a_server_that_forked_nothing_is_ended_while_it_imports() -> None:
     server = fork_server.ForkServer()
     server.stop()
     assert server._process.poll() == -signal.SIGTERM
+
+
+ORPHAN = """
+import os, socket, time
+from ssmlbench.runs import fork_server
+fork_server.preload = lambda: time.sleep(600)
+ours, theirs = socket.socketpair()
+if os.fork() == 0:
+    fork_server.serve(theirs.fileno())
+time.sleep(1)
+os._exit(0)
+"""
+
+
+def test_a_server_ends_with_the_process_that_started_it_while_it_imports() -> None:
+    """A killed command left a process behind for as long as the imports took."""
+    # The call returns when the last process that has its output has ended.
+    subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, check=True, timeout=120)
