@@ -227,7 +227,9 @@ def _damaged_files(folder: RunFolder) -> list[DamagedFile]:
     errors = [
         damage
         for name, facts in recorded.items()
-        for damage in failures(partial(verify_file, facts=facts), folder.path / name)
+        for damage in failures(
+            partial(verify_file, facts=facts, record=folder.result_file), folder.path / name
+        )
     ]
     if folder.model_file.is_file() and folder.model_file.name not in recorded:  # an older run
         errors += failures(_verify_json, folder.model_file)

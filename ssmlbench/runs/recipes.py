@@ -27,7 +27,7 @@ MANY_ZEROS = 0.5
 
 @dataclass(frozen=True)
 class Request:
-    """The facts that a recipe's defaults depend on."""
+    """The facts of a request that a recipe's defaults depend on."""
 
     method: type[Method]
     fixed_features: bool  # vectors, or --freeze
@@ -37,8 +37,8 @@ class Request:
 
 
 @dataclass(frozen=True)
-class DataFacts:
-    """The facts of a prepared data set that a recipe's defaults depend on."""
+class DataTraits:
+    """The traits of a prepared data set that a recipe's defaults depend on."""
 
     labelled: int  # rows
     zeros: float  # the share of zeros in vectors; 0 for other inputs
@@ -50,7 +50,7 @@ class Recipe:
 
     defaults  request → fields of the run spec
     searched  spec of a run → the fields that `tune` draws, around the run's own values
-    for_data  facts of the data → fields to change
+    for_data  traits of the data → fields to change
     """
 
     name: str
@@ -58,7 +58,7 @@ class Recipe:
     defaults: Callable[[Request], dict[str, Any]]
     searched: Callable[[RunSpec], dict[str, Search]]
     for_fixed_features: bool = False  # refused where an encoder is trained
-    for_data: Callable[[DataFacts], dict[str, Any]] = lambda facts: {}
+    for_data: Callable[[DataTraits], dict[str, Any]] = lambda traits: {}
 
 
 def _paper(request: Request) -> dict[str, Any]:
@@ -84,11 +84,11 @@ def _features(request: Request) -> dict[str, Any]:
     }
 
 
-def _features_for_data(facts: DataFacts) -> dict[str, Any]:
+def _features_for_data(traits: DataTraits) -> dict[str, Any]:
     fields: dict[str, Any] = {}
-    if facts.labelled > MANY_LABELLED_ROWS:
+    if traits.labelled > MANY_LABELLED_ROWS:
         fields["dropout_factor"] = 0.5
-    if facts.zeros > MANY_ZEROS:
+    if traits.zeros > MANY_ZEROS:
         # One word may decide a label, and most steps would drop it.
         fields["rotate_columns"] = True
     return fields
@@ -141,8 +141,8 @@ def with_recipe(typed: Mapping[str, Any], request: Request) -> dict[str, Any]:
     return {**recipe.defaults(request), **typed, "recipe": name}
 
 
-def fitted_to_data(spec: RunSpec, facts: DataFacts, typed: Container[str]) -> RunSpec:
+def fitted_to_data(spec: RunSpec, traits: DataTraits, typed: Container[str]) -> RunSpec:
     """The spec, changed as its recipe asks for such data. typed: the user's fields."""
     option = {"dropout_factor": "input_dropout"}  # of a field that has none itself
-    fields = RECIPES[spec.recipe].for_data(facts)
+    fields = RECIPES[spec.recipe].for_data(traits)
     return replace(spec, **{k: v for k, v in fields.items() if option.get(k, k) not in typed})

@@ -29,7 +29,7 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.plugins.source_lines import explain
 from ssmlbench.protocol.observation import check_folds
 from ssmlbench.protocol.regimes import REGIMES, Regime
-from ssmlbench.runs.recipes import DataFacts, Request, fitted_to_data, with_recipe
+from ssmlbench.runs.recipes import DataTraits, Request, fitted_to_data, with_recipe
 
 STRONG_VIEWS = 4
 """R: the cached views of a row that its strong view is drawn from under `--freeze`."""
@@ -87,7 +87,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     chosen = {name for name, value in fields.items() if value is not None}
     scaled_vectors = spec.scaling == "standard" and not freeze
     zeros = share_of_zeros(task.folder, card.fingerprint) if scaled_vectors else 0.0
-    return fitted_to_data(spec, DataFacts(labelled, zeros), chosen)
+    return fitted_to_data(spec, DataTraits(labelled, zeros), chosen)
 
 
 def _check_regime(method: type[Method | Estimator], regime: str) -> None:

@@ -166,7 +166,7 @@ def test_a_run_is_shown_in_one_way(results: Path) -> None:
     # the folder names the run too, here and where runs are deleted
     folder = next(file.parent for file in results.rglob("result.json") if first in file.parent.name)
     assert runs("show", folder, "--long")[1] == shown
-    assert "deleted 1 runs" in runs("delete", folder, "--yes", "--results", results)[1]
+    assert "deleted 1 run" in runs("delete", folder, "--yes", "--results", results)[1]
 
 
 def test_a_run_that_is_not_finished_is_shown_with_its_state(results: Path) -> None:
@@ -188,14 +188,14 @@ def test_runs_are_deleted_only_when_said(results: Path) -> None:
     first, *others = ids(results)
     assert "delete 1 runs?" in runs("delete", first, "--results", results)[1]
     assert len(ids(results)) == 4
-    assert "deleted 1 runs" in runs("delete", first, "--yes", "--results", results)[1]
+    assert "deleted 1 run" in runs("delete", first, "--yes", "--results", results)[1]
     assert ids(results) == others
 
 
 def test_failed_runs_are_deleted_together(results: Path) -> None:
     spec = RunSpec(method="bce", dataset="toy", pi=0.1, seed=9)
     RunFolder.of(results, spec).record_failure(spec, "mine.py:3: loss returned nothing")
-    assert "deleted 1 runs" in runs("delete", "--failed", "--yes", "--results", results)[1]
+    assert "deleted 1 run" in runs("delete", "--failed", "--yes", "--results", results)[1]
     assert len(ids(results)) == 4
 
 

@@ -131,7 +131,7 @@ def test_what_cannot_be_tuned_is_one_line(tiny: Plugins, bert: Path) -> None:
         text_encoder(bert, layers=3)
     small = torch.zeros(3, 32, 32)
     spec = RunSpec(method="bce", dataset="tiny-images", layers=1)
-    with pytest.raises(UserError, match="no stack of blocks"):
+    with pytest.raises(UserError, match="not a stack of blocks"):
         tune_encoder(SmallCnn(small), spec, small)
     text = {"dataset": "tiny-text", "backbone": str(bert)}
     vectors = {"dataset": "tiny-vectors"}

@@ -26,7 +26,7 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.training.device import default_precision, precisions_of
 from ssmlbench.training.repeatable import make_repeatable
 
-Report = Callable[[PageLine], None]
+OnLine = Callable[[PageLine], None]
 NamedCheck = tuple[str, Callable[[], str]]
 
 
@@ -38,7 +38,7 @@ class GpuReport:
         plugins: Plugins,
         subject: Subject,
         workloads: Sequence[Workload] | None = None,
-        report: Report = lambda line: None,
+        report: OnLine = lambda line: None,
         names: Sequence[str] = (),
     ):
         """workloads: None, those for the device. report: gets each line. names: of methods; all."""
