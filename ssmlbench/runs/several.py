@@ -28,6 +28,9 @@ from ssmlbench.training.processes import Processes
 GRACE = 10.0
 """Seconds after which a process ends that still waits for one that has ended."""
 
+LONGEST_MESSAGE = 4_000
+"""Characters of an error: nobody reads the pipe before the process has ended, so all must fit in it."""
+
 
 def train_together(
     assignment: Assignment,
@@ -55,9 +58,10 @@ def train_together(
         with Processes.connected(0, count, device, rendezvous) as processes:
             report = train_run(assignment, plugins, judge, notify, processes)
     except Exception as error:
-        for other in others:
-            if (reason := other.reason(wait=1.0)) and _is_connection_error(error):
-                raise RunStopped(reason) from error
+        if _is_connection_error(error):
+            for other in others:
+                if reason := other.reason(wait=GRACE):
+                    raise RunStopped(reason) from error
         raise
     finally:
         for other in others:
@@ -96,6 +100,7 @@ class Follower:
         self.expected = False  # whether its end is expected
         self._error, error = Pipe(duplex=False)
         self._code: int | None = None
+        self._message = ""  # why it failed, in its own words
         self._lock = threading.Lock()
         parent = os.getpid()
         self.pid = os.fork()
@@ -109,8 +114,15 @@ class Follower:
             if self._code is None:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
                 if pid:
+                    self._message = self._last_message()
                     self._code = os.waitstatus_to_exitcode(status)
             return self._code is not None
+
+    def _last_message(self) -> str:
+        with suppress(EOFError, OSError):
+            if self._error.poll():
+                return self._error.recv_bytes().decode()
+        return ""
 
     def reason(self, wait: float = 0.0) -> str:
         """Why it ended early; "" if it has not ended, or had finished its work."""
@@ -119,10 +131,9 @@ class Follower:
             time.sleep(0.05)
         if not self._code:
             return ""
+        if self._message:
+            return f"its {self.name} failed: {self._message}"
         if self._code > 0:
-            with suppress(EOFError, OSError):
-                if self._error.poll():
-                    return f"its {self.name} failed: {self._error.recv_bytes().decode()}"
             return f"its {self.name} ended early, with exit code {self._code}"
         name = signal.Signals(-self._code).name
         hint = ": is there too little memory?" if -self._code == signal.SIGKILL else ""
@@ -139,7 +150,7 @@ def _run_follower(parent: int, pipe: Connection, work: Callable[[], None]) -> No
         code = 0
     except BaseException as error:  # a plugin may raise what is no Exception
         with suppress(OSError):
-            pipe.send_bytes((str(error) or type(error).__name__).encode())
+            pipe.send_bytes((str(error) or type(error).__name__)[:LONGEST_MESSAGE].encode())
     finally:
         os._exit(code)
 

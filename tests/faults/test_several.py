@@ -23,6 +23,7 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
+from ssmlbench.runs.several import Follower
 from tests.support.tiny_models import save_tiny_bert, write_data_plugin
 
 PLUGINS = Path(__file__).with_name("several_plugins.py")
@@ -125,6 +126,19 @@ def test_what_goes_wrong_in_the_second_process_is_said(
     assert reason in last.text
     assert told != "raises" or "only here" in last.text
     assert not folder.finished
+
+
+@pytest.mark.parametrize("text", ["only here", "", "long " * 100_000])
+def test_whoever_asks_is_told_why_a_process_ended(text: str) -> None:
+    """Both the thread that watches and the one that trains ask."""
+
+    def work(rank: int) -> None:
+        raise ValueError(text)
+
+    follower = Follower(1, 2, work)
+    first = follower.reason(wait=60)
+    assert first.startswith(f"its process 2 of 2 failed: {text[:1_000] or 'ValueError'}")
+    assert follower.reason() == first
 
 
 def test_heads_on_fixed_features_are_refused(tmp_path: Path, cache: Path) -> None:
