@@ -14,6 +14,7 @@ import typer
 from ssmlbench.cli.options import PluginFiles, ResultsFolders, load_plugins
 from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.files import check_output, write_output
 from ssmlbench.core.paths import near
 
 if TYPE_CHECKING:
@@ -106,8 +107,8 @@ def _look_at_device(plugins: Plugins, device: str, out: Path | None) -> None:
     from ssmlbench.runs.execute import quieten
     from ssmlbench.training.device import pick_device
 
-    if out is not None and not out.resolve().parent.is_dir():
-        raise UserError(f"--out {out}: there is no folder {out.parent}")
+    if out is not None:
+        check_output(out)
     subject = Subject.of(pick_device(device))
     quieten()
     progress = Console(stderr=True)
@@ -117,7 +118,7 @@ def _look_at_device(plugins: Plugins, device: str, out: Path | None) -> None:
     if out is None:
         typer.echo(page.markdown(), nl=False)
     else:
-        out.write_text(page.markdown())
+        write_output(out, page.markdown())
         _print(Console(), f"{page.summary}; the page is in {out}")
     if not page.sound:
         raise typer.Exit(1)

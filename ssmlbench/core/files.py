@@ -26,7 +26,7 @@ from ssmlbench.core.checksums import (
     place_of,
     with_checksum,
 )
-from ssmlbench.core.errors import DamagedFile
+from ssmlbench.core.errors import DamagedFile, UserError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -129,6 +129,22 @@ def atomic_output(file: Path) -> Iterator[Path]:
                 other.unlink(missing_ok=True)
     with atomic(file) as unfinished:
         yield unfinished
+
+
+def check_output(file: Path) -> None:
+    """Raise a UserError unless `--out` names a file that can be written: before the work, not after it."""
+    if file.is_dir():
+        raise UserError(f"--out {file} is a folder; name a file in it")
+    if file.exists() and not file.is_file():
+        raise UserError(f"--out {file} is a device or a pipe; name a file")
+    if not file.parent.is_dir():
+        raise UserError(f"--out {file}: there is no folder {file.parent}; make it first")
+    probe = temporary_beside(file)
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror}; choose another --out") from None
 
 
 def _is_abandoned(own: str) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ssmlbench.core.csv_cells import CsvWriter, is_formula
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.files import atomic_output
+from ssmlbench.core.files import atomic_output, check_output
 from ssmlbench.core.suggestions import one_of
 from ssmlbench.data.prepared import NotPrepared, prepared_task
 from ssmlbench.protocol.decisions import decide
@@ -69,8 +69,7 @@ def check_out(out: Path) -> None:
     """Raise a UserError unless predictions can be written to a file of this name."""
     if out.suffix not in WRITERS:
         raise UserError(f"--out {out}: expected a file that ends with {', '.join(WRITERS)}")
-    if not out.parent.is_dir():
-        raise UserError(f"--out {out}: no such folder {out.parent}")
+    check_output(out)
 
 
 class OwnRows:

@@ -68,12 +68,22 @@ def test_the_page_of_a_device_has_a_line_for_each_part(plugins: Plugins) -> None
         assert lines[name].state == "OK", lines[name]
         assert lines[name].text.count("0.0e+00 from the CPU, repeats its bits") == 2
     assert lines["--gpus 2"].state == "skipped"
+    assert lines["bfloat16, float16"].text == "meta trains in float32 alone"
     for part, rows in (("squeezenet1_1 at 32 px", "images"), ("bert at 4 tokens", "texts")):
         assert lines[part].state == "OK", lines[part]
         assert f"{rows}/s trained" in lines[part].text
     text = page.markdown()
     assert all(f"| {line.part} | {line.state} |" in text for line in page.lines)
+    assert "no gradient step waits for the device" in text
     assert "within 0.01 of the CPU's" in text
+    assert "sizes: small" in text
+
+
+def test_the_page_claims_nothing_that_the_device_cannot_show(plugins: Plugins) -> None:
+    page = GpuReport(plugins, Subject.of(torch.device("mps")), SMALL, names=("bce",))
+    texts = [page._about_methods(), page._about_speed()]
+    assert not any("waits" in text for text in texts), "torch shows waits on CUDA alone"
+    assert "the highest of this process so far" in texts[1]
 
 
 def test_a_step_that_waits_is_a_line_that_differs(
@@ -143,7 +153,7 @@ def test_a_command_that_fails_in_two_processes_is_said(monkeypatch: pytest.Monke
 
 
 def test_decoding_is_measured() -> None:
-    assert "images/s with 1 threads" in measure_decoding(32, images=2, workers=1)
+    assert "images/s (JPEG, 640 × 480 px) with 1 thread;" in measure_decoding(32, 2, workers=1)
 
 
 def test_the_command_writes_the_page_and_its_exit_code_says_whether_all_is_well(
@@ -157,7 +167,7 @@ def test_the_command_writes_the_page_and_its_exit_code_says_whether_all_is_well(
     done = CliRunner().invoke(app, [*command, "--out", str(file)])
     assert done.exit_code == 0, done.output
     assert "| one | OK | fine |" in file.read_text()
-    assert "no GPU" in file.read_text()
+    assert "sizes: small" in file.read_text()
     monkeypatch.setattr(GpuReport, "method_parts", lambda self: [("one", lambda: str(1 / 0))])
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 1
@@ -170,9 +180,15 @@ def test_the_command_writes_the_page_and_its_exit_code_says_whether_all_is_well(
         (["--out", "page.md"], "add --gpu"),
         (["--gpu", "--rerun"], "leave the other options out"),
         (["--gpu", "--out", "no/such/folder/page.md"], "there is no folder"),
+        (["--gpu", "--out", ""], "is a folder; name a file"),
+        (["--gpu", "--out", "/dev/null"], "is a device or a pipe"),
+        (["--gpu", "--out", "/proc/page.md"], "cannot write /proc/page.md"),
     ],
 )
-def test_options_that_do_not_fit_are_one_line(typed: list[str], said: str) -> None:
+def test_options_that_do_not_fit_are_one_line_at_once(
+    typed: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GpuReport, "page", lambda self: pytest.fail("the checks have begun"))
     done = CliRunner().invoke(app, ["doctor", *typed])
     assert isinstance(done.exception, UserError)
     assert said in str(done.exception)

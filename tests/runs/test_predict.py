@@ -176,13 +176,15 @@ def test_nothing_is_written_if_a_row_is_bad(model: SavedModel, tmp_path: Path) -
     ("out", "decision", "message"),
     [
         ("labels.xlsx", "calibrated", "ends with .csv, .jsonl, .parquet"),
-        ("nowhere/labels.csv", "calibrated", "no such folder"),
+        ("nowhere/labels.csv", "calibrated", "there is no folder"),
+        ("made.csv", "calibrated", "is a folder; name a file"),
         ("labels.csv", "top-k", "--decision top-k"),
     ],
 )
 def test_what_cannot_be_written_is_one_line(
     out: str, decision: str, message: str, model: SavedModel, tmp_path: Path
 ) -> None:
+    (tmp_path / "made.csv").mkdir()
     with pytest.raises(UserError, match=message):
         predict_rows(model, TEXTS, tmp_path / out, decision)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.query import Query
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.files import write_output
+from ssmlbench.core.files import check_output, write_output
 
 FIGURE_FORMATS = ("pdf", "png", "svg")
 FIGURE_KINDS = ("quality", "ranks", "pseudo", "training", "cost", "analyses")
@@ -20,10 +20,7 @@ def write_report(boards: Sequence[Board], query: Query, file: Path) -> None:
     from ssmlbench.boards.report.html import html_page
     from ssmlbench.boards.report.sections import report_sections
 
-    if file.is_dir():
-        raise UserError(f"--out {file} is a folder; name a file, e.g. --out {file / 'report.html'}")
-    if not file.parent.is_dir():
-        raise UserError(f"--out {file}: there is no folder {file.parent}; make it first")
+    check_output(file)
     _write(file, html_page(boards, report_sections(boards, query), query))
 
 

@@ -45,7 +45,7 @@ def _compared(cls: type[Method], kind: str, subject: Subject, epochs: int) -> st
         return "trains, repeats its bits"
     apart = largest_difference(train(cls, data, spec), found)
     if draws:
-        return f"draws random numbers on the device, so scores may differ (by {apart:.1e})"
+        return f"{apart:.1e} from the CPU (no limit: the device may draw random numbers), repeats its bits"
     if apart > TOLERANCE:
         raise Differs(f"{kind}s: scores are {apart:.1e} from the CPU's, more than {TOLERANCE:g}")
     return f"{apart:.1e} from the CPU, repeats its bits"
@@ -80,7 +80,7 @@ def check_heads(subject: Subject, precision: Precision, rows: int = 100_000) -> 
         with torch.autocast(subject.device.type, kind):
             short = network(inputs)["logits"]
     values = [int(logits[:, 0].cpu().unique().numel()) for logits in (exact, short)]
-    text = f"logits of {rows:,} rows take {values[1]:,} values, in float32 {values[0]:,}"
+    text = f"logits of {rows:,} rows: {values[1]:,} distinct values, in float32 {values[0]:,}"
     if values[1] < 0.9 * values[0]:
         raise Differs(text)
     return text

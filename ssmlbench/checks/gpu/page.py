@@ -85,6 +85,10 @@ class Page:
         yield ""
         yield from (f"* {name}: {value}" for name, value in self.facts.items())
         yield f"* parts: {self.summary}"
+        yield (
+            "* states: OK; differs (it ran, and a value is not as expected); failed (an error); skipped "
+            "(not possible here)"
+        )
         for section, lines in self.sections.items():
             yield f"\n## {section}\n"
             if section in self.about:

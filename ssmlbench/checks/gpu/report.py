@@ -16,8 +16,8 @@ from ssmlbench.checks.gpu.methods import (
     check_on_device,
     check_precision_of,
 )
-from ssmlbench.checks.gpu.page import Page, PageLine, line_of
-from ssmlbench.checks.gpu.several import check_two_processes
+from ssmlbench.checks.gpu.page import Page, PageLine, Skipped, line_of
+from ssmlbench.checks.gpu.several import TOLERANCE_OF_TWO, check_two_processes
 from ssmlbench.checks.gpu.speed import ON_CPU, ON_GPU, Workload, measure, measure_decoding
 from ssmlbench.checks.gpu.subject import Subject
 from ssmlbench.core.cpu import core_count
@@ -79,8 +79,8 @@ class GpuReport:
             found["GPUs"] = str(torch.cuda.device_count())
             found["CUDA"] = f"{torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"
         else:
-            found["no GPU"] = (
-                "this page is of small sizes and shows that its parts work; of a GPU it says nothing"
+            found["sizes"] = (
+                "small, since this is not CUDA: the parts work, their speed says nothing"
             )
         found["precisions"] = ", ".join(precisions_of(device))
         found["cores"] = f"{core_count()} ({platform.machine()}, {platform.system()})"
@@ -105,7 +105,10 @@ class GpuReport:
                 run = partial(check_precision_of, cap, self.subject, precision)
                 heads = partial(check_heads, self.subject, precision)
                 parts += [(precision, run), (f"{precision}: heads", heads)]
-        return parts
+        return parts or [("bfloat16, float16", self._no_mixed_precision)]
+
+    def _no_mixed_precision(self) -> str:
+        raise Skipped(f"{self.subject.name} trains in float32 alone")
 
     def process_parts(self) -> list[NamedCheck]:
         """One run in two processes."""
@@ -129,22 +132,28 @@ class GpuReport:
         if self.subject.is_cpu:
             return "Short runs on toy vectors and images: each trains, and repeats its bits."
         return (
-            "Short runs on toy vectors and images in float32: no gradient step waits for the device, two "
-            f"runs have the same bits, and scores are within {TOLERANCE:g} of the CPU's."
+            "Short runs on toy vectors and images in float32: "
+            f"{'no gradient step waits for the device, ' if self.subject.sees_waits else ''}"
+            f"two runs have the same bits, and scores are within {TOLERANCE:g} of the CPU's."
         )
 
     def _about_speed(self) -> str:
         text = (
-            "Random weights and inputs, the trainer's own epochs. Idle: the share of a step that goes away "
-            "when its batch is on the device already. The state is `differs` where a step waits for the "
-            "device."
+            "Random weights and inputs, the trainer's own epochs. Idle: the share of a step that is saved "
+            "when its batch is already on the device."
         )
-        small = " Small sizes, as there is no GPU." if self.subject.device.type != "cuda" else ""
-        return text + small
+        if self.subject.sees_waits:
+            text += " The state is `differs` where a step waits for the device."
+        if self.subject.device.type != "cuda":
+            text += " Memory: the highest of this process so far, earlier parts included."
+        return text
 
 
 _ABOUT_PRECISION = (
     f"A short run on toy images within {SHORT_TOLERANCE:g} of float32; heads compute in float32 inside "
     "autocast."
 )
-_ABOUT_TWO = "The same command with `--gpus 2` and without."
+_ABOUT_TWO = (
+    "The same short run with `--gpus 2` and without it: scores within "
+    f"{TOLERANCE_OF_TWO:g} of each other."
+)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ssmlbench.checks.gpu.page import Differs
 from ssmlbench.checks.gpu.subject import Subject, steps_watched
+from ssmlbench.core.counts import counted
 from ssmlbench.core.cpu import core_count
 from ssmlbench.core.spec import Precision, RunSpec
 from ssmlbench.inputs.decoding import SquareDecoder
@@ -225,7 +226,11 @@ def measure_decoding(size: int, images: int = 128, workers: int | None = None) -
     for _ in decoder.ranges([(0, images)], threads):
         pass
     rate = images / (time.perf_counter() - began)
-    return f"{rate:,.0f} images/s with {threads} threads, in the first epoch alone"
+    size_text = " × ".join(map(str, JPEG_SIZE))
+    return (
+        f"{rate:,.0f} images/s (JPEG, {size_text} px) with {counted(threads, 'thread')}; only the first "
+        "epoch decodes"
+    )
 
 
 class _Jpegs:

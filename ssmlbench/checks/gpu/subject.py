@@ -24,7 +24,9 @@ class Subject:
 
     device: torch.device
     waits: WaitWatch
-    draws: Callable[[], bool]  # whether random numbers were drawn on it since the last seed
+    draws: Callable[
+        [], bool
+    ]  # whether random numbers may have been drawn on it since the last seed
 
     @classmethod
     def of(cls, device: torch.device) -> Subject:
@@ -37,6 +39,11 @@ class Subject:
     def name(self) -> str:
         """As results name it."""
         return device_name(self.device)
+
+    @property
+    def sees_waits(self) -> bool:
+        """Whether steps that wait for the device are found: torch shows them on CUDA alone."""
+        return self.waits is not _no_waits
 
     @property
     def is_cpu(self) -> bool:
