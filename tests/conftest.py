@@ -89,7 +89,7 @@ def ssmlbench_process(tmp_path: Path) -> Callable[..., subprocess.CompletedProce
             text=True,
             cwd=tmp_path,
             env={**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"},
-            timeout=300,
+            timeout=900,
         )
 
     return call

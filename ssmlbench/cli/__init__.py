@@ -16,7 +16,7 @@ import ssmlbench
 from ssmlbench.cli.verbs import Verbs
 from ssmlbench.core.console import Console
 from ssmlbench.core.errors import DISK_ERRORS, UserError, disk_error
-from ssmlbench.core.plain_text import printable
+from ssmlbench.core.plain_text import error_text, printable
 from ssmlbench.core.plain_warnings import show_plainly
 
 UTF_8 = ("utf-8", "utf8")
@@ -39,7 +39,7 @@ def main() -> None:
             show_plainly()
             app()
     except UserError as error:
-        text = printable(f"error: {error}")
+        text = printable(f"error: {error_text(error)}")
         Console(stderr=True).print(text, style="red", markup=False, soft_wrap=True)
         sys.exit(2)
     except OSError as error:

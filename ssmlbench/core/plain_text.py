@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+LONGEST = 3_000
+"""Characters of an error that are shown; the traceback in error.json has all."""
+
 
 def printable(text: str) -> str:
     """The text without control characters (line ends stay) and lone surrogates.
@@ -14,3 +17,16 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in whole
     )
+
+
+def error_text(error: BaseException) -> str:
+    """The text of an exception, not too long for a line. The text of a plugin's may be missing."""
+    try:
+        return shorten(str(error))
+    except Exception as fault:
+        return f"an error whose text raises {type(fault).__name__}"
+
+
+def shorten(text: str) -> str:
+    """The text, or its beginning and its length."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text):,} characters)"

@@ -15,7 +15,13 @@ from ssmlbench.data.adapter import (
     label_string,
     numbered_lines,
 )
-from ssmlbench.data.prepare import check_source, is_prepared, prepare, recomputed_fingerprint
+from ssmlbench.data.prepare import (
+    check_source,
+    is_prepared,
+    prepare,
+    prepare_whole,
+    recomputed_fingerprint,
+)
 from ssmlbench.data.task import Card, Task
 
 __all__ = [
@@ -34,5 +40,6 @@ __all__ = [
     "label_string",
     "numbered_lines",
     "prepare",
+    "prepare_whole",
     "recomputed_fingerprint",
 ]

@@ -80,6 +80,20 @@ def prepare(
     return Task(folder, card, unlike)
 
 
+def prepare_whole(adapter: DatasetAdapter) -> Task:
+    """The adapter's task, with files of inputs that were compared with its card.
+
+    If they are damaged, it is written again.
+    """
+    task = prepare(adapter)
+    try:
+        task.verify_inputs()
+    except DamagedFile:  # its time tells `prepare` now
+        task = prepare(adapter)
+        task.verify_inputs()
+    return task
+
+
 def _write_again(adapter: DatasetAdapter, folder: Path, skip_bad: bool, report: Report) -> None:
     """Write a task that is missing, or one that is damaged and can be prepared again."""
     try:

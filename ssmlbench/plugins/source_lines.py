@@ -14,6 +14,7 @@ from typing import Any
 
 from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.core.paths import near
+from ssmlbench.core.plain_text import error_text
 from ssmlbench.core.registry import location
 
 LIBRARIES = ("ssmlbench", "torch", "builtins", "abc", "typing", "sklearn")
@@ -59,12 +60,12 @@ def own_classes(cls: type[Any]) -> list[type[Any]]:
 def explain(error: BaseException, *plugins: type[Any]) -> str:
     """One line about an exception of a run: file and line, the error, advice."""
     if isinstance(error, UserError):
-        return str(error)
+        return error_text(error)
     advice = member = ""
     if isinstance(error, RunFailed):
-        text, member, literal = str(error), error.member, error.literal
+        text, member, literal = error_text(error), error.member, error.literal
     else:
-        text = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
+        text = f"{type(error).__name__}: {' '.join(error_text(error).split())}".removesuffix(": ")
         literal = ""
         advice, member = _advice(error, text)
     place = _raised_at(error, plugins) or (member and defined_at(plugins[0], member, literal))

@@ -15,10 +15,11 @@ from ssmlbench.core.errors import (
 )
 from ssmlbench.core.events import AlreadyDone, Done, Notify, Started, Waiting, Warned
 from ssmlbench.core.files import discard, write_json
+from ssmlbench.core.plain_text import error_text
 from ssmlbench.core.plain_warnings import show_plainly
 from ssmlbench.core.sealed_files import LABELS
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.data import Task, prepare
+from ssmlbench.data import Task, prepare_whole
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol import metrics
 from ssmlbench.protocol.judge import Judge
@@ -98,7 +99,7 @@ def judge_run(
         )
         raise RunFailed(text) from error
     except Exception as error:
-        raise RunFailed(f"{type(error).__name__}: {error}") from error
+        raise RunFailed(f"{type(error).__name__}: {error_text(error)}") from error
     judged = result["metrics"].get("threshold", {}).get("default", {})
     return Done(judged.get("map"), result["cost"]["seconds"])
 
@@ -183,8 +184,8 @@ def _data_notes(task: Task, judge: Judge) -> list[str]:
 
 
 def open_task(spec: RunSpec, plugins: Plugins) -> Task:
-    """The prepared data set of a spec; a UserError if it has changed since the spec was resolved."""
-    return check_data(spec, prepare(plugins.datasets[spec.dataset]()))
+    """The whole prepared data set of a spec; a UserError if it has changed since the spec was resolved."""
+    return check_data(spec, prepare_whole(plugins.datasets[spec.dataset]()))
 
 
 def check_data(spec: RunSpec, task: Task) -> Task:

@@ -22,6 +22,7 @@ from ssmlbench.core.events import Failed
 from ssmlbench.core.files import discard, read_json, write_atomically, write_json
 from ssmlbench.core.locks import Busy, Lock, acquire_telling
 from ssmlbench.core.names import is_path_part
+from ssmlbench.core.plain_text import error_text
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.schema import is_damaged, is_of_folder
 
@@ -165,6 +166,8 @@ class RunFolder:
         except (Busy, OSError):
             return None
         try:
+            if self.finished:  # meanwhile: the process that made it has just released the lock
+                return None
             damage = self.damage()
             for file in (self.result_file, self.computed_file, *judged):
                 discard(file)
@@ -223,7 +226,7 @@ class RunFolder:
     def record_error(self, spec: RunSpec, error: Exception) -> Failed:
         """Write an exception that is being handled to error.json. Returns the run's last event."""
         expected = isinstance(error, UserError | RunFailed)
-        text = str(error) if expected else f"{type(error).__name__}: {error}"
+        text = error_text(error) if expected else f"{type(error).__name__}: {error_text(error)}"
         self.record_failure(spec, text, traceback.format_exc())
         return Failed(text)
 

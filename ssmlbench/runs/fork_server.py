@@ -37,7 +37,8 @@ PRELOADED = (
 )
 PRELOADS = sys.platform != "darwin"
 _START = (
-    "import sys; sys.path[:] = {path!r}; from ssmlbench.runs.fork_server import serve; serve({fd})"
+    "import sys; sys.path[:] = {path!r}; from ssmlbench.runs.fork_server import serve; "
+    "serve({fd}, {owner})"
 )
 
 _server: ForkServer | None = None
@@ -59,8 +60,8 @@ class ForkServer:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         environment, folder, path = environment_without_plugins()
-        start = _START.format(path=path, fd=theirs.fileno())
         self._owner = os.getpid()
+        start = _START.format(path=path, fd=theirs.fileno(), owner=self._owner)
         self._used = False
         self._socket = ours
         self._process = subprocess.Popen(
@@ -113,13 +114,16 @@ class ForkServer:
                 self._process.wait(timeout=5)
 
 
-def serve(descriptor: int) -> None:
-    """Import what runs need, then fork a process for every request. Called in the server."""
+def serve(descriptor: int, owner: int) -> None:
+    """Import what runs need, then fork a process for every request. Called in the server.
+
+    owner: the process that started it, which may have ended meanwhile.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks handles Ctrl-C
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked processes
     control = socket.socket(fileno=descriptor)
     if PRELOADS:
-        watch = EndsWithParent(os.getppid())  # its end is seen below only after seconds of imports
+        watch = EndsWithParent(owner)  # its end is seen below only after seconds of imports
         preload()
         watch.stop()
     while True:

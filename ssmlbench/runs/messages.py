@@ -25,6 +25,7 @@ from ssmlbench.core.errors import (
     disk_error,
 )
 from ssmlbench.core.events import Event
+from ssmlbench.core.plain_text import error_text, shorten
 from ssmlbench.kit.estimator import Uses
 from ssmlbench.protocol.diagnostics import Float32Array, Mask
 from ssmlbench.protocol.judge import Judge
@@ -51,7 +52,7 @@ FAILURES: dict[str, type[Exception]] = {
 """Failures by the name in the message; an error is sent as the first class that it belongs to."""
 
 
-ALARM_SECONDS = 5.0
+ALARM_SECONDS = 60.0
 """The longest that a report waits for the message that is being sent."""
 
 
@@ -134,11 +135,11 @@ class JudgePipe:
     def fail(self, error: BaseException, trace: str) -> None:
         """Report that training has failed, and why."""
         kind = next((name for name, cls in FAILURES.items() if isinstance(error, cls)), "")
-        text = str(error) if kind else f"{type(error).__name__}: {error}"
+        text = error_text(error) if kind else f"{type(error).__name__}: {error_text(error)}"
         if isinstance(error, OSError) and error.errno in DISK_ERRORS:
             text = disk_error(error)
         if isinstance(error, SystemExit):
-            text = f"a plugin called sys.exit({'' if error.code is None else error.code!r})"
+            text = f"a plugin called sys.exit({'' if error.code is None else shorten(repr(error.code))})"
         self._send({"type": "failure", "kind": kind or "RunFailed", "text": text, "trace": trace})
 
     def alarm(self) -> Callable[[str], None]:

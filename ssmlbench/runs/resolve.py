@@ -10,7 +10,7 @@ from ssmlbench.core.backbones import absolute_backbone
 from ssmlbench.core.errors import Unsupported, UserError
 from ssmlbench.core.hyperparameters import parse_config
 from ssmlbench.core.spec import FIELDS, NUMBERS, JudgedOn, RunSpec, check_spec
-from ssmlbench.data import Card, DatasetAdapter, prepare
+from ssmlbench.data import Card, DatasetAdapter, prepare, prepare_whole
 from ssmlbench.data.task import share_of_zeros
 from ssmlbench.inputs.encoders import (
     Encoder,
@@ -75,7 +75,8 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
         encoder_code=encoder_code(encoder),
     )
     check_spec(spec)
-    task = prepare(adapter())
+    scaled_vectors = spec.scaling == "standard" and not freeze
+    task = prepare_whole(adapter()) if scaled_vectors else prepare(adapter())
     card = task.card
     check_labels(card, REGIMES[regime])
     labelled = _labelled_rows(spec, card)
@@ -85,7 +86,6 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     if issubclass(method, Estimator):
         return spec.for_estimator()
     chosen = {name for name, value in fields.items() if value is not None}
-    scaled_vectors = spec.scaling == "standard" and not freeze
     zeros = share_of_zeros(task.folder, card.fingerprint) if scaled_vectors else 0.0
     return fitted_to_data(spec, DataTraits(labelled, zeros), chosen)
 

@@ -19,6 +19,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 from ssmlbench.core.checksums import take_over
@@ -231,7 +232,8 @@ class TrainingProcess:
             alarm.start()
         self._given = True
         try:
-            self._give(assignment)
+            content = ForkingPickler.dumps(assignment)
+            threading.Thread(target=self._give, args=(content,), daemon=True).start()
             while True:
                 message = receive(self.pipe, judge)
                 if isinstance(message, TrainingReport):
@@ -256,9 +258,10 @@ class TrainingProcess:
         finally:
             alarm.cancel()
 
-    def _give(self, assignment: Assignment) -> None:
+    def _give(self, content: memoryview) -> None:
+        """Send the assignment. In a thread: training may be sending too, more than the pipe holds."""
         with suppress(OSError):  # it has ended; its last messages are still in the pipe
-            self.pipe.send(assignment)
+            self.pipe.send_bytes(content)
 
     def end(self, grace: float = 0.0) -> None:
         """Wait until it has ended; after `grace` seconds, kill it."""

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ssmlbench.core.errors import RunStopped
 from ssmlbench.core.events import Notify
+from ssmlbench.core.plain_text import error_text
 from ssmlbench.core.stopping import EndsWithParent, ignore_sigterm
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.judge import JudgeInterface
@@ -28,8 +29,11 @@ from ssmlbench.training.processes import Processes
 GRACE = 10.0
 """Seconds after which a process ends that still waits for one that has ended."""
 
+REASON_SECONDS = 60.0
+"""The longest that a process whose connection broke waits for the reason of the other one."""
+
 LONGEST_MESSAGE = 4_000
-"""Characters of an error: nobody reads the pipe before the process has ended, so all must fit in it."""
+"""Bytes of an error: nobody reads the pipe before the process has ended, so all must fit in it."""
 
 
 def train_together(
@@ -60,7 +64,7 @@ def train_together(
     except Exception as error:
         if _is_connection_error(error):
             for other in others:
-                if reason := other.reason(wait=GRACE):
+                if reason := other.reason(wait=REASON_SECONDS):
                     raise RunStopped(reason) from error
         raise
     finally:
@@ -112,7 +116,10 @@ class Follower:
         """Whether it has ended."""
         with self._lock:
             if self._code is None:
-                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                try:
+                    pid, status = os.waitpid(self.pid, os.WNOHANG)
+                except ChildProcessError:  # a plugin has waited for it
+                    pid, status = self.pid, 1 << 8
                 if pid:
                     self._message = self._last_message()
                     self._code = os.waitstatus_to_exitcode(status)
@@ -121,7 +128,7 @@ class Follower:
     def _last_message(self) -> str:
         with suppress(EOFError, OSError):
             if self._error.poll():
-                return self._error.recv_bytes().decode()
+                return self._error.recv_bytes().decode(errors="replace")
         return ""
 
     def reason(self, wait: float = 0.0) -> str:
@@ -150,7 +157,8 @@ def _run_follower(parent: int, pipe: Connection, work: Callable[[], None]) -> No
         code = 0
     except BaseException as error:  # a plugin may raise what is no Exception
         with suppress(OSError):
-            pipe.send_bytes((str(error) or type(error).__name__)[:LONGEST_MESSAGE].encode())
+            text = error_text(error) or type(error).__name__
+            pipe.send_bytes(text.encode(errors="replace")[:LONGEST_MESSAGE])
     finally:
         os._exit(code)
 

@@ -8,12 +8,16 @@ import multiprocessing
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ssmlbench.core import keep_alive, locks
 from ssmlbench.core.locks import Busy, Lock, acquire_telling, is_held
+
+PATIENCE = 600
+"""Seconds after which a test gives up, on a machine however slow."""
 
 
 @pytest.fixture(params=["flock", "no flock", "lease chosen"])
@@ -58,19 +62,17 @@ def test_there_is_never_a_second_holder_while_every_holder_deletes_the_file(
 
 def test_a_lock_that_is_held_is_busy_and_known_to_be_held(kind: str, tmp_path: Path) -> None:
     path = tmp_path / ".lock"
-    told = []
+    told = threading.Event()
     with Lock(path):
         assert is_held(path)
         with pytest.raises(Busy):
             Lock(path).acquire(wait=False)
-        waiter = threading.Thread(
-            target=lambda: acquire_telling(Lock(path), lambda: told.append("waits"))
-        )
+        waiter = threading.Thread(target=lambda: acquire_telling(Lock(path), told.set))
         waiter.daemon = True
         waiter.start()
-        waiter.join(0.2)
-        assert told == ["waits"]
-    waiter.join(10)
+        assert told.wait(PATIENCE)
+        assert waiter.is_alive()
+    waiter.join(PATIENCE)
     assert not waiter.is_alive()
 
 
@@ -88,7 +90,7 @@ def test_a_lock_is_free_after_its_release_even_if_the_folder_is_deleted(
 def _hold_until_killed(path: Path, ready: Any) -> None:
     Lock(path).acquire()
     ready.send(True)
-    time.sleep(60)
+    time.sleep(6000)
 
 
 def test_the_lease_of_a_killed_process_is_taken_over_when_it_was_not_touched_for_a_while(
@@ -102,21 +104,25 @@ def test_the_lease_of_a_killed_process_is_taken_over_when_it_was_not_touched_for
     holder = fork.Process(target=_hold_until_killed, args=(path, there))
     holder.start()
     assert here.recv()
-    monkeypatch.setattr(locks, "FRESH_SECONDS", 0.6)
+    clock = [0.0]  # of the process that waits: the holder may be slow
+    monkeypatch.setattr(
+        locks, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep)
+    )
     waiting = Lock(path)
-    taken: list[float] = []
-
-    def take() -> None:
-        waiting.acquire()
-        taken.append(time.monotonic())
-
-    waiter = threading.Thread(target=take)
+    waiter = threading.Thread(target=waiting.acquire, daemon=True)
     waiter.start()
-    waiter.join(1.2)
-    assert not taken, "the holder is alive and touches its lease"
+    (lease,) = tmp_path.iterdir()
+    for _ in range(4):
+        touched = lease.stat().st_mtime_ns
+        while lease.stat().st_mtime_ns == touched:
+            time.sleep(0.01)
+        clock[0] += 0.6 * locks.FRESH_SECONDS
+        waiter.join(0.2)
+        assert waiter.is_alive(), "the holder is alive and touches its lease"
     holder.kill()
     holder.join()
-    waiter.join(20)
-    assert taken
+    while waiter.is_alive():
+        clock[0] += locks.FRESH_SECONDS
+        waiter.join(0.2)
     waiting.release()
     assert list(tmp_path.iterdir()) == []

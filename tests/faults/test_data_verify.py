@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from ssmlbench.cli import app
 from ssmlbench.core import checksums
-from ssmlbench.data import prepare
+from ssmlbench.core.errors import DamagedFile, DamageWarning
+from ssmlbench.data import prepare, prepare_whole
+from ssmlbench.data.task import share_of_zeros
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs.resolve import resolve
 from tests.faults.makers import flip_silently
 from tests.support.tiny_models import write_data_plugin
 
@@ -49,3 +54,31 @@ def test_raw_files_that_changed_since_give_another_fingerprint(plugin: Path) -> 
     code, said = verify(changed)
     assert code == 1
     assert "the raw files now give" in said
+
+
+@pytest.mark.parametrize("place", [60, 0.5, 0.999], ids=["header", "vectors", "end"])
+def test_vectors_are_compared_before_a_run_is_planned_from_them(plugin: Path, place: float) -> None:
+    """The recipe counts their zeros; the kind of damage decides what Arrow would say."""
+    plugins = Plugins([plugin])
+    typed: dict[str, Any] = {"method": "bce", "dataset": "tiny-vectors", "pi": 0.5, "epochs": 2}
+    planned = resolve(plugins, {}, **typed)
+    file = prepare(plugins.datasets["tiny-vectors"]()).folder / "train.arrow"
+    before, times = file.read_bytes(), file.stat()
+    at = int(place if place > 1 else place * len(before))
+    file.write_bytes(before[:at] + bytes([before[at] ^ 0xFF]) + before[at + 1 :])
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    checksums._verified.clear()
+    share_of_zeros.cache_clear()
+    with pytest.warns(DamageWarning, match="train.arrow is damaged: .*; tiny-vectors is prepared"):
+        assert resolve(plugins, {}, **typed) == planned
+    assert file.read_bytes() == before
+
+
+def test_damaged_vectors_without_raw_files_are_one_line(plugin: Path) -> None:
+    adapter = Plugins([plugin]).datasets["tiny-vectors"]
+    file = prepare(adapter()).folder / "train.arrow"
+    flip_silently(file, random.Random(1))
+    checksums._verified.clear()
+    gone = type("Gone", (adapter,), {"files_there": False})
+    with pytest.raises(DamagedFile, match=r"the raw files of tiny-vectors are not there.*; type `"):
+        prepare_whole(gone())

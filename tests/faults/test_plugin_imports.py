@@ -23,7 +23,7 @@ from ssmlbench.runs.resolve import resolve
 
 NOISE = Path(__file__).with_name("cheats.py")
 HEAD = """
-import _thread, atexit, os, shutil, sqlite3, threading, time
+import _thread, atexit, os, shutil, sqlite3, sys, threading, time
 from dataclasses import dataclass
 from pathlib import Path
 from ssmlbench.api import Method, bce
@@ -65,7 +65,12 @@ AT_IMPORT = {
         "thread.start()\nthread.join()"
     ),
     "in a thread that is none of threading's": (
-        "_thread.start_new_thread(shutil.copyfile, (labels(), 'copy'))\ntime.sleep(0.5)"
+        "ended, before = _thread.allocate_lock(), sys.unraisablehook\n"
+        "ended.acquire()\n"
+        "sys.unraisablehook = lambda error: ended.release()\n"
+        "_thread.start_new_thread(shutil.copyfile, (labels(), 'copy'))\n"
+        "ended.acquire(timeout=600)\n"
+        "sys.unraisablehook = before"
     ),
     "in code of no file": (
         "space = {'labels': labels, '__file__': __file__}\n"

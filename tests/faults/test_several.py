@@ -128,7 +128,14 @@ def test_what_goes_wrong_in_the_second_process_is_said(
     assert not folder.finished
 
 
-@pytest.mark.parametrize("text", ["only here", "", "long " * 100_000])
+class Silent(ValueError):
+    """An error of a plugin that cannot be told."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("text", ["only here", "", "long " * 100_000, "ä" * 5_000])
 def test_whoever_asks_is_told_why_a_process_ended(text: str) -> None:
     """Both the thread that watches and the one that trains ask."""
 
@@ -136,9 +143,26 @@ def test_whoever_asks_is_told_why_a_process_ended(text: str) -> None:
         raise ValueError(text)
 
     follower = Follower(1, 2, work)
-    first = follower.reason(wait=60)
+    first = follower.reason(wait=600)
     assert first.startswith(f"its process 2 of 2 failed: {text[:1_000] or 'ValueError'}")
     assert follower.reason() == first
+
+
+@pytest.mark.parametrize("error", [Silent(), ValueError("half \ud800")])
+def test_an_error_that_cannot_be_written_is_told_too(error: Exception) -> None:
+    def work(rank: int) -> None:
+        raise error
+
+    assert "its process 2 of 2 failed: " in Follower(1, 2, work).reason(wait=600)
+
+
+def test_a_process_that_a_plugin_waited_for_is_told_too() -> None:
+    def work(rank: int) -> None:
+        raise ValueError("only here")
+
+    follower = Follower(1, 2, work)
+    os.waitpid(follower.pid, 0)
+    assert follower.reason() == "its process 2 of 2 failed: only here"
 
 
 def test_heads_on_fixed_features_are_refused(tmp_path: Path, cache: Path) -> None:
@@ -219,7 +243,7 @@ def test_a_command_under_torchrun_has_the_bits_of_the_same_number_of_gpus(
         "-m",
         "ssmlbench",
     ]
-    subprocess.run([sys.executable, *map(str, [*launch, *typed])], check=True, timeout=300)
+    subprocess.run([sys.executable, *map(str, [*launch, *typed])], check=True, timeout=900)
     (found,) = (tmp_path / "torchrun").rglob("scores.safetensors")
     assert np.array_equal(load_file(found)["scores"], scores_of(expected))
     assert (

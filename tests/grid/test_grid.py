@@ -30,8 +30,7 @@ from ssmlbench.runs.execute import execute
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.train import threads_of
-from tests.runs.test_execute import DATASET
-from tests.runs.test_execute import wait_for as wait_up_to
+from tests.runs.test_execute import DATASET, wait_for
 
 HELD_METHOD = '''
 import os, time
@@ -72,7 +71,7 @@ import os, time
 from ssmlbench.api import Encoder
 
 class Counting(Encoder):
-    """Vectors as they are, with a line in a file for every time they are asked for."""
+    """Vectors as they are, when another run waits for them; a line in a file for every time."""
     name, kinds = "counting", {"vector"}
 
     def __init__(self, example, options=None):
@@ -83,7 +82,9 @@ class Counting(Encoder):
         if len(vectors) > 1:
             with open(os.environ["SSMLBENCH_TEST_HOLD"], "a") as log:
                 log.write("encoded\\n")
-            time.sleep(1.0)
+            end = time.monotonic() + 600
+            while not os.path.exists(log.name + "-waited") and time.monotonic() < end:
+                time.sleep(0.01)
         return vectors
 '''
 
@@ -151,10 +152,6 @@ def board(results: Path) -> str:
     return CliRunner().invoke(app, typed, catch_exceptions=False).stdout
 
 
-def wait_for(condition: Callable[[], Any]) -> None:
-    wait_up_to(condition, seconds=240)  # workers import torch, on a machine that may be busy
-
-
 def checkpoints(results: Path) -> list[Path]:
     return list(results.rglob("checkpoint.safetensors"))
 
@@ -208,7 +205,7 @@ def test_a_grid_killed_and_interrupted_ends_with_the_undisturbed_board(
     wait_for(lambda: said_by(again).count("continues after epoch") == 3)
     assert "its judge process died: is there too little memory?; tried once more" in said_by(again)
     again.send_signal(signal.SIGINT)
-    _, told = again.communicate(timeout=240)
+    _, told = again.communicate(timeout=600)
     assert again.returncode == 130
     assert told == "stopped with 4 runs left; the same command continues from here\n"
     assert by_state(results) == {"stopped": 2}
@@ -316,6 +313,7 @@ def test_features_are_encoded_once_and_the_others_say_that_they_wait(
     def report(spec: RunSpec, event: Event) -> None:
         if isinstance(event, Waiting):
             waited.append(event.text)
+            hold.with_name(f"{hold.name}-waited").touch()
 
     frozen = {"backbone": "counting", "freeze": True, "strong_views": 1}
     summary, _, _ = make_here(files, tmp_path / "results", report, seeds=2, jobs=2, **frozen)

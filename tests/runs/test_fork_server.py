@@ -44,16 +44,26 @@ def test_a_server_that_forked_nothing_is_ended_while_it_imports() -> None:
 ORPHAN = """
 import os, socket, time
 from ssmlbench.runs import fork_server
-fork_server.preload = lambda: time.sleep(600)
+fork_server.preload = lambda: (os.write(imports, b"x"), time.sleep(6000))
 ours, theirs = socket.socketpair()
+seen, imports = os.pipe()
+owner = os.getpid()
 if os.fork() == 0:
-    fork_server.serve(theirs.fileno())
-time.sleep(1)
+    WAIT
+    fork_server.serve(theirs.fileno(), owner)
+END
 os._exit(0)
 """
+MOMENTS = {
+    "while it imports": ("pass", "os.read(seen, 1)"),
+    "before it imports": ("while os.getppid() == owner: time.sleep(0.01)", "pass"),
+}
 
 
-def test_a_server_ends_with_the_process_that_started_it_while_it_imports() -> None:
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_server_ends_with_the_process_that_started_it(moment: str) -> None:
     """A killed command left a process behind for as long as the imports took."""
+    wait, end = MOMENTS[moment]
+    code = ORPHAN.replace("WAIT", wait).replace("END", end)
     # The call returns when the last process that has its output has ended.
-    subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=600)
