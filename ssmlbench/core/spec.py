@@ -164,6 +164,14 @@ class RunSpec:
         setting=True,
         added_later=True,
     )
+    fast_resize: bool = run_option(
+        False,
+        "Squash images by PyTorch's filter: quicker than Pillow's, and within one level of 256.",
+        panel=ENCODER,
+        default_text="yes, unless frozen",
+        setting=True,
+        added_later=True,
+    )
     normalise: bool | None = run_option(
         None,
         "Normalise images as the weights expect.",

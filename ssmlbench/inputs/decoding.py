@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ssmlbench.core.prefetch import ahead
-from ssmlbench.data.images import opened, squashed
+from ssmlbench.core.spec import RunSpec
+from ssmlbench.data.images import opened, quickly_squashed, squashed
 from ssmlbench.data.task import ImageFiles
 
 Squares = NDArray[np.uint8]
@@ -20,13 +23,31 @@ BLOCK_ROWS = 16
 
 
 @dataclass(frozen=True)
+class Shortcuts:
+    """What makes decoding quicker, and changes pixels. Without them they are those of `Encoder.prepare`."""
+
+    scaled_decoding: bool = False  # JPEG files at a smaller scale, if that has enough pixels
+    fast_resize: bool = False  # by PyTorch's filter, within one level of 256
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> Shortcuts:
+        """Those of a run."""
+        return cls(spec.scaled_decoding, spec.fast_resize)
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Those in use, as a part of a cache's key."""
+        return {name: True for name, used in dataclasses.asdict(self).items() if used}
+
+
+@dataclass(frozen=True)
 class SquareDecoder:
-    """Decodes the files of a split to 3 × size × size, the same pixels as from `Encoder.prepare`."""
+    """Decodes the files of a split to 3 × size × size."""
 
     files: ImageFiles
     size: int
     interpolation: str = "bilinear"
-    scaled: bool = False  # decode JPEG files at a smaller scale if it has enough pixels
+    shortcuts: Shortcuts = Shortcuts()
 
     def __len__(self) -> int:
         return len(self.files)
@@ -48,16 +69,17 @@ class SquareDecoder:
 
         jpeg = features.version("libjpeg_turbo") or features.version("jpg")
         how: dict[str, Any] = {"size": self.size, "interpolation": self.interpolation}
-        how |= {"scaled": True} if self.scaled else {}
-        return {**how, "pillow": __version__, "jpeg": jpeg}
+        how |= {"torch": torch.__version__} if self.shortcuts.fast_resize else {}
+        return {**how, **self.shortcuts.key, "pillow": __version__, "jpeg": jpeg}
 
     def decode(self, rows: NDArray[np.int64], out: Squares | None = None) -> Squares:
         """The rows, n × 3 × S × S, in a new array or in `out`."""
         squares = np.empty((len(rows), *self.shape), dtype=np.uint8) if out is None else out
-        least = self.size if self.scaled else None
+        least = self.size if self.shortcuts.scaled_decoding else None
+        squash = quickly_squashed if self.shortcuts.fast_resize else squashed
         for square, row in zip(squares, rows, strict=True):
             image = opened(self.files[int(row)], least)
-            square[...] = squashed(image, self.size, self.interpolation).transpose(2, 0, 1)
+            square[...] = squash(image, self.size, self.interpolation).transpose(2, 0, 1)
         return squares
 
     def ranges(self, parts: list[tuple[int, int]], workers: int) -> Iterator[Squares]:

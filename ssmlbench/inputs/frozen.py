@@ -33,6 +33,7 @@ from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
 from ssmlbench.inputs.cached import CachedInputs, ViewFeatures
+from ssmlbench.inputs.decoding import Shortcuts
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, check_weights, load_encoder
 from ssmlbench.inputs.encoders.layout import placed
 from ssmlbench.inputs.feature_cache import FeatureFolder, features_root
@@ -167,7 +168,7 @@ class FrozenEncoder:
             "split": split,
             "view": view,
             "draw": draw,
-            **({"scaled_decoding": True} if spec.scaled_decoding else {}),
+            **Shortcuts.of(spec).key,
             **self._arithmetic,
         }
 
@@ -308,8 +309,8 @@ class FrozenEncoder:
         if self._loaded is None or self._loaded[0] != split:
             self._loaded = None  # free the other split's first
             reading = Reading(self.workers, self.decoded_cache, True, self.notify)
-            scaled = self.spec.scaled_decoding
-            inputs = prepared_inputs(self.fitted, self.options, self.task, split, reading, scaled)
+            quick = Shortcuts.of(self.spec)
+            inputs = prepared_inputs(self.fitted, self.options, self.task, split, reading, quick)
             self._loaded = split, inputs
         return self._loaded[1]
 

@@ -10,6 +10,7 @@ from ssmlbench.core.events import Notify
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
 from ssmlbench.inputs.cached import CachedInputs
+from ssmlbench.inputs.decoding import Shortcuts
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions
 from ssmlbench.inputs.frozen import FrozenEncoder
 from ssmlbench.inputs.prepared import Reading, prepared_inputs
@@ -48,8 +49,8 @@ class SplitLoader:
     def raw(self, split: str) -> SplitInputs:
         """The inputs of the encoder."""
         options = EncoderOptions.of(self.spec)
-        scaled = self.spec.scaled_decoding
-        return prepared_inputs(self.encoder, options, self.task, split, self.reading, scaled)
+        quick = Shortcuts.of(self.spec)
+        return prepared_inputs(self.encoder, options, self.task, split, self.reading, quick)
 
     def features(self, split: str) -> CachedInputs:
         """The frozen encoder's features of the split."""

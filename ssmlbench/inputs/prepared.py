@@ -11,7 +11,7 @@ import torch
 from ssmlbench.core.events import Notify
 from ssmlbench.data import Task
 from ssmlbench.inputs.decoded import DecodedImages, DecodedInputs
-from ssmlbench.inputs.decoding import SquareDecoder
+from ssmlbench.inputs.decoding import Shortcuts, SquareDecoder
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions
 from ssmlbench.inputs.mapped import MAPPED_BYTES, MappedRows
 from ssmlbench.inputs.splits import BackTranslated, Inputs, SplitInputs, StoredInputs
@@ -41,17 +41,19 @@ def prepared_inputs(
     task: Task,
     split: str,
     reading: Reading | None = None,
-    scaled_decoding: bool = False,
+    shortcuts: Shortcuts | None = None,
 ) -> SplitInputs:
     """A split prepared for an encoder, with its back-translations if it has any.
 
-    scaled_decoding: whether JPEG files may be decoded at a smaller scale.
+    shortcuts: in decoding image files.
     """
     reading = reading or Reading()
     views = encoder.views(task.card.kind, task.card.flips, options)
     files = task.image_files(split) if takes_squares(encoder, options) else None
     if files is not None and options.image_size:
-        decoder = SquareDecoder(files, options.image_size, encoder.interpolation, scaled_decoding)
+        decoder = SquareDecoder(
+            files, options.image_size, encoder.interpolation, shortcuts or Shortcuts()
+        )
         return _images(DecodedImages(decoder, task.card, split, reading.workers, reading.notify),
                        views, reading)  # fmt: skip
     if task.card.kind == "vector" and _is_plain(encoder):

@@ -54,7 +54,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     freeze = _freeze(typed, encoder, method)
     typed |= _tuning(encoder, typed, on_vectors=freeze or encoder is Vector)
     options = _encoder_options(encoder, typed)
-    _check_scaled_decoding(typed, encoder, options, adapter.kind)
+    _set_shortcuts(typed, adapter.kind == "image" and takes_squares(encoder, options))
     config, default = _configs(method, _settings_of(method, settings, plugins))
     values, defaults = dataclasses.asdict(config), dataclasses.asdict(default)
     epochs = typed.setdefault("epochs", RunSpec.epochs)
@@ -159,16 +159,19 @@ def _labelled_rows(spec: RunSpec, card: Card) -> int:
     return regime.labelled_count(card.rows["train"], spec.regime_number)
 
 
-def _check_scaled_decoding(
-    typed: Mapping[str, Any], encoder: type[Encoder], options: EncoderOptions, kind: str
-) -> None:
-    """Raise a UserError if `--scaled-decoding` is given and ssmlbench does not resize the inputs itself."""
-    squashed = kind == "image" and takes_squares(encoder, options)
-    if typed.get("scaled_decoding") and not squashed:
-        raise UserError(
-            f"--scaled-decoding is for image files that are squashed to --image-size; --backbone "
-            f"{encoder.name} takes its inputs as they are; leave it out"
-        )
+def _set_shortcuts(typed: dict[str, Any], squashed: bool) -> None:
+    """Fill in `--fast-resize`; a UserError for options of decoding where ssmlbench does not resize.
+
+    A frozen encoder reads an image a few times only, and its features are kept: they are of exact pixels.
+    """
+    if squashed:
+        typed.setdefault("fast_resize", not typed["freeze"])
+    for name in ("scaled_decoding", "fast_resize"):
+        if typed.get(name) and not squashed:
+            raise UserError(
+                f"{FIELDS[name].flag} is for image files that are squashed to --image-size; "
+                f"--backbone {typed['backbone']} takes its inputs as they are; leave it out"
+            )
 
 
 def check_label_count(

@@ -21,6 +21,7 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.data.task import Task
 from ssmlbench.inputs.cached import CachedInputs
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, Vector, find_encoder
+from ssmlbench.inputs.encoders.base import square
 from ssmlbench.inputs.encoders.layout import placed
 from ssmlbench.inputs.encoders.tuning import is_partly_trained, load_tuned
 from ssmlbench.inputs.frozen import FrozenEncoder, encoding_precision, frozen_network
@@ -167,7 +168,7 @@ class SavedModel:
 
     def _inputs(self, raws: Sequence[Any]) -> SplitInputs:
         """Raw inputs in the form that the network or the estimator reads."""
-        prepared = self.encoder.prepare(list(raws), self.options)
+        prepared = self._prepared(raws)
         views = self.encoder.views(self.card.kind, True, self.options)
         inputs = Inputs(prepared, views)
         if not self.spec.freeze:
@@ -177,6 +178,15 @@ class SavedModel:
             example = inputs.view(rows, "plain", stream(0, "example"))[0]
             self._frozen = placed(frozen_network(self.encoder, self.spec, example), self.device)
         return EncodedInputs(inputs, self._frozen, self.device, self.spec, self.scale)
+
+    def _prepared(self, raws: Sequence[Any]) -> Tensor:
+        """Raw inputs as the encoder's, with the pixels that the run had."""
+        size = self.options.image_size
+        if self.spec.fast_resize and size:
+            return torch.stack(
+                [square(raw, size, self.encoder.interpolation, fast=True) for raw in raws]
+            )
+        return self.encoder.prepare(list(raws), self.options)
 
     def _network(self, inputs: SplitInputs) -> Scorer:
         """The trained network, built for inputs of this shape."""

@@ -168,7 +168,7 @@ METHOD_MISTAKES = {
     "search-a-tuple": ('weight: float = option(1.0, "λ", search=(0.1, 10.0))  #!', 'weight: float = option(1.0, "λ: weight", search=between(0.1, 10.0))', "search must be between(…) or choice(…)"),
     "term-names": ('        return dict(enumerate(terms.values()))', RETURN, "loss returned a term called 0; expected a text", "def loss("),
     "loss-yields": ("        yield terms", RETURN, "loss returned a generator; expected a dictionary", "def loss("),
-    "clock": ('terms["unlabelled"] = trusted.mean() * time.perf_counter()  #!', 'terms["unlabelled"] = self.config.weight * trusted.mean()', "draws from the clock"),
+    "clock": ('terms["unlabelled"] = trusted.mean() * (time.perf_counter() % 1)  #!', 'terms["unlabelled"] = self.config.weight * trusted.mean()', "draws from the clock"),
 }
 # fmt: on
 

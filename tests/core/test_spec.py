@@ -30,7 +30,8 @@ def test_a_field_added_later_is_not_hashed_at_its_default() -> None:
     """Runs made before the field are found under the hash that they have always had."""
     later = {name for name, option in FIELDS.items() if option.added_later}
     assert later == {
-        *("judged_on", "tuned", "scaling", "precision", "fast", "scaled_decoding", "learner"),
+        *("judged_on", "tuned", "scaling", "precision", "fast", "learner"),
+        *("scaled_decoding", "fast_resize"),
         *("recipe", "head_start", "epoch_steps", "relative_decay", "input_dropout"),
         *("hidden_dropout", "dropout_factor", "mixed_draws", "rotate_columns"),
         *("folds", "partial_labels", "compile"),

@@ -24,7 +24,7 @@ from ssmlbench.grid.doctor import Checkup
 from ssmlbench.inputs import decoded, prepared
 from ssmlbench.inputs.decoded import DecodedImages, DecodedInputs
 from ssmlbench.inputs.decoded_cache import DecodedFolder, cached_images
-from ssmlbench.inputs.decoding import SquareDecoder
+from ssmlbench.inputs.decoding import Shortcuts, SquareDecoder
 from ssmlbench.inputs.encoders import EncoderOptions
 from ssmlbench.inputs.encoders.base import Encoder
 from ssmlbench.inputs.encoders.small import SmallCnn
@@ -132,8 +132,8 @@ def test_files_are_decoded_as_prepare_does(mode: str, interpolation: str) -> Non
 # ------------------------------------------------------------------------ decoded once, and shared
 
 
-def scaled_squares(contents: list[bytes], scaled: bool = True) -> np.ndarray:
-    decoder = SquareDecoder(contents, SIZE, scaled=scaled)  # type: ignore[arg-type]
+def squares_of(contents: list[bytes], scaled: bool = True) -> np.ndarray:
+    decoder = SquareDecoder(contents, SIZE, shortcuts=Shortcuts(scaled))  # type: ignore[arg-type]
     return decoder.decode(np.arange(len(contents)))
 
 
@@ -148,7 +148,7 @@ def test_scaled_decoding_reads_fewer_pixels_of_a_large_jpeg(
     file = content.getvalue()
     assert images.opened(file, SIZE).size == (2 * SIZE, 3 * SIZE // 2)  # a quarter
     assert images.opened(file).size == (8 * SIZE, 6 * SIZE)
-    whole, scaled = (scaled_squares([file], s).astype(int) for s in (False, True))
+    whole, scaled = (squares_of([file], how).astype(int) for how in (False, True))
     assert np.abs(whole - scaled).mean() < 3
     assert not np.array_equal(whole, scaled)
 
@@ -157,33 +157,43 @@ def test_scaled_decoding_turns_images_as_their_orientation_says() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     upright, turned = photograph(1, (64, 96)), photograph(1, (64, 96), exif=exif)
-    expected = np.rot90(scaled_squares([upright])[0], k=-1, axes=(1, 2)).astype(int)
-    assert np.abs(expected - scaled_squares([turned])[0]).mean() < 3
+    expected = np.rot90(squares_of([upright])[0], k=-1, axes=(1, 2)).astype(int)
+    assert np.abs(expected - squares_of([turned])[0]).mean() < 3
 
 
 def test_scaled_decoding_leaves_small_and_other_files_as_they_are() -> None:
     content = io.BytesIO()
     Image.open(io.BytesIO(photograph(2, (90, 80)))).save(content, "PNG")
     contents = [content.getvalue(), photograph(3, (SIZE + 3, SIZE + 1)), photograph(4, (5, 400))]
-    np.testing.assert_array_equal(scaled_squares(contents), scaled_squares(contents, False))
+    np.testing.assert_array_equal(squares_of(contents), squares_of(contents, False))
 
 
-def test_scaled_decoding_is_a_setting_of_its_own_and_for_squashed_images_only(
-    tiny: Plugins,
+@pytest.mark.parametrize("shortcut", ["scaled_decoding", "fast_resize"])
+def test_a_shortcut_is_a_setting_of_its_own_and_for_squashed_images_only(
+    tiny: Plugins, shortcut: str
 ) -> None:
     fields: dict[str, Any] = {"method": "bce", "pi": 0.3, "dataset": "tiny-images"}
     squashed = {"backbone": "squeezenet1_1", "weights": "none", "image_size": 32}
-    plain = resolve(tiny, {}, **fields, **squashed)
-    scaled = resolve(tiny, {}, **fields, **squashed, scaled_decoding=True)
-    assert resolve(tiny, {}, **fields, **squashed, scaled_decoding=False).hash == plain.hash
-    assert scaled.hash != plain.hash
+    plain, quick = (
+        resolve(tiny, {}, **fields, **squashed, **{shortcut: chosen}) for chosen in (False, True)
+    )
+    assert quick.hash != plain.hash
     keys = [
         FrozenEncoder(spec, Squares, task_of(tiny), torch.device("cpu")).key("train", "plain", 0)
-        for spec in (plain, scaled)
+        for spec in (plain, quick)
     ]
-    assert keys[1] == keys[0] | {"scaled_decoding": True}
-    with pytest.raises(UserError, match="--scaled-decoding is for image files that are squashed"):
-        resolve(tiny, {}, **fields, backbone="small-cnn", scaled_decoding=True)
+    assert keys[1] == keys[0] | {shortcut: True}
+    flag = f"--{shortcut.replace('_', '-')}"
+    with pytest.raises(UserError, match=f"{flag} is for image files that are squashed"):
+        resolve(tiny, {}, **fields, backbone="small-cnn", **{shortcut: True})
+
+
+def test_images_are_resized_fast_unless_the_encoder_is_frozen(tiny: Plugins) -> None:
+    fields: dict[str, Any] = {"method": "bce", "pi": 0.3, "dataset": "tiny-images"}
+    squashed = {"backbone": "squeezenet1_1", "weights": "none", "image_size": 32}
+    trained, frozen = (resolve(tiny, {}, **fields, **squashed, freeze=f) for f in (False, True))
+    as_they_are = resolve(tiny, {}, **fields, backbone="small-cnn")
+    assert [spec.fast_resize for spec in (trained, frozen, as_they_are)] == [True, False, False]
 
 
 def test_a_second_run_decodes_nothing(
@@ -201,12 +211,20 @@ def test_a_second_run_decodes_nothing(
 
 
 @pytest.mark.parametrize(
-    "change", [{"size": 24}, {"interpolation": "bicubic"}, {"data": "other"}, {"split": "test"}]
+    "change",
+    [
+        {"size": 24},
+        {"interpolation": "bicubic"},
+        {"shortcuts": Shortcuts(scaled_decoding=True)},
+        {"shortcuts": Shortcuts(fast_resize=True)},
+        {"data": "other"},
+        {"split": "test"},
+    ],
 )
 def test_other_pixels_have_another_folder(change: dict[str, Any], files: list[bytes]) -> None:
     first = made(files)
     other = made(files)
-    how = {"size": SIZE, **{k: v for k, v in change.items() if k in ("size", "interpolation")}}
+    how = {"size": SIZE, **{k: v for k, v in change.items() if k not in ("data", "split")}}
     other.decoder = SquareDecoder(other.decoder.files, **how)
     other.split = change.get("split", other.split)
     other.card = dataclasses.replace(other.card, fingerprint=change.get("data", "0123"))

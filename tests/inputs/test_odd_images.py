@@ -11,7 +11,7 @@ from PIL import Image, ImageOps
 from PIL.ExifTags import Base
 
 from ssmlbench.data.images import as_stored
-from ssmlbench.inputs.decoding import SquareDecoder
+from ssmlbench.inputs.decoding import Shortcuts, SquareDecoder
 
 SIZE = 32
 
@@ -67,12 +67,13 @@ def test_odd_files_have_the_pixels_of_a_plain_reader(name: str, way: str) -> Non
     with Image.open(io.BytesIO(stored)) as image:
         upright = ImageOps.exif_transpose(image).convert("RGB")
     expected = np.asarray(upright.resize((SIZE, SIZE), Image.Resampling[way.upper()]))
-    found, near = (
-        SquareDecoder([stored], SIZE, way, scaled).decode(np.arange(1))[0].transpose(1, 2, 0)  # type: ignore[arg-type]
-        for scaled in (False, True)
+    found, fast, near = (
+        SquareDecoder([stored], SIZE, way, quick).decode(np.arange(1))[0].transpose(1, 2, 0)  # type: ignore[arg-type]
+        for quick in (Shortcuts(), Shortcuts(fast_resize=True), Shortcuts(scaled_decoding=True))
     )
     assert np.array_equal(found, expected)
-    assert np.abs(near.astype(int) - expected).mean() < 4  # levels of 256
+    assert np.abs(fast.astype(int) - expected).max() <= 1  # levels of 256
+    assert np.abs(near.astype(int) - expected).mean() < 4
 
 
 @pytest.mark.parametrize("left", [0, 3, 300, -50, -2])

@@ -22,7 +22,7 @@ from ssmlbench.checks.gpu.subject import Subject, steps_watched
 from ssmlbench.core.counts import counted
 from ssmlbench.core.cpu import core_count
 from ssmlbench.core.spec import Precision, RunSpec
-from ssmlbench.inputs.decoding import SquareDecoder
+from ssmlbench.inputs.decoding import Shortcuts, SquareDecoder
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions
 from ssmlbench.inputs.encoders.huggingface import hugging_face_encoder
 from ssmlbench.inputs.encoders.torchvision import torchvision_encoder
@@ -221,7 +221,7 @@ def _resident(trainer: Trainer, plan: Any) -> Iterator[Any]:
 def measure_decoding(size: int, images: int = 128, workers: int | None = None) -> str:
     """Decode photographs of 640 × 480 pixels to squares, with the threads that a run has."""
     threads = core_count() if workers is None else workers
-    decoder = SquareDecoder(_Jpegs(images), size)  # type: ignore[arg-type]
+    decoder = SquareDecoder(_Jpegs(images), size, shortcuts=Shortcuts(fast_resize=True))  # type: ignore[arg-type]
     began = time.perf_counter()
     for _ in decoder.ranges([(0, images)], threads):
         pass

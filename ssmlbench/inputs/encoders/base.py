@@ -176,16 +176,20 @@ class Encoder(nn.Module):
         return natural_views(flips) if options.image_size else image_views(flips)
 
 
-def square(raw: Any, size: int, interpolation: str = "bilinear") -> Tensor:
-    """An image of any mode and shape → 3 × size × size uint8; the aspect ratio is not kept."""
+def square(raw: Any, size: int, interpolation: str = "bilinear", fast: bool = False) -> Tensor:
+    """An image of any mode and shape → 3 × size × size uint8; the aspect ratio is not kept.
+
+    fast: by PyTorch's filter, as under `--fast-resize`.
+    """
     from PIL import Image
 
-    from ssmlbench.data.images import squashed
+    from ssmlbench.data.images import quickly_squashed, squashed
 
     if not isinstance(raw, Image.Image):
         array = np.asarray(raw)
         raw = Image.fromarray(array[..., 0] if array.shape[2:] == (1,) else array)
-    return torch.from_numpy(squashed(raw, size, interpolation).transpose(2, 0, 1).copy())
+    pixels = (quickly_squashed if fast else squashed)(raw, size, interpolation)
+    return torch.from_numpy(pixels.transpose(2, 0, 1).copy())
 
 
 def repeated_blocks(module: nn.Module) -> Iterator[nn.Module]:
