@@ -54,6 +54,8 @@ class Bbam(Method):
         "negative sampling: the η·#pos negatives nearest to the prototype, as released; the paper's "
         "uniform draw and α are in no released line. Released counts of #pos are lowered by masked "
         "entries where labels are stored as doubles (sampling=released)",
+        "η = 5 (paper and released): on large sets the nearest negatives lie almost at one angle, and the "
+        "rescaling runs away; negatives_per_positive=none is far better there (docs/findings.md)",
         "labelled negatives are sampled every epoch; released: once, at the first, on images "
         "(labelled_sampling=once), and never on text (labelled_sampling=never)",
         "a negative count of #pos (sampling=released) keeps every negative, as a count of 0 does; the "
