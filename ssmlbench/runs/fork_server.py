@@ -7,7 +7,6 @@ imported before the fork: its system libraries do not survive one.
 
 from __future__ import annotations
 
-import array
 import atexit
 import importlib
 import os
@@ -21,7 +20,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
 
 from ssmlbench.core.process_environment import environment_without_plugins, present_environment
 from ssmlbench.core.stopping import EndsWithParent
@@ -64,13 +64,16 @@ class ForkServer:
         start = _START.format(path=path, fd=theirs.fileno(), owner=self._owner)
         self._used = False
         self._socket = ours
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", start],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            env=environment,
-            cwd=folder,
-        )
+        with _standard_output() as out, _standard_error() as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", start],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=errors,
+                env=environment,
+                cwd=folder,
+            )
         theirs.close()
         atexit.register(self.stop)
 
@@ -84,7 +87,8 @@ class ForkServer:
 
         Both get the request and a pipe to each other. The parent also gets the child's process id and a
         pipe to this process, whose other end is returned. The child has the present environment, folder
-        and import path of this process; the parent has those without the changes of plugins.
+        and import path of this process; the parent has those without the changes of plugins. Both write to
+        what are standard output and error of this process now: a display may have replaced them.
         """
         ours, theirs = socket.socketpair()
         content = pickle.dumps(
@@ -96,11 +100,12 @@ class ForkServer:
                 present_environment(),
             )
         )
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))]
-        with _lock, theirs:
+        with _lock, theirs, _standard_output() as out, _standard_error() as errors:
             self._used = True
             header = len(content).to_bytes(8, "big")
-            self._socket.sendmsg([header], rights)
+            socket.send_fds(
+                self._socket, [header], [theirs.fileno(), out.fileno(), errors.fileno()]
+            )
             self._socket.sendall(content)
         return Connection(ours.detach())
 
@@ -127,16 +132,19 @@ def serve(descriptor: int, owner: int) -> None:
         preload()
         watch.stop()
     while True:
-        header, rights, _, _ = control.recvmsg(8, socket.CMSG_SPACE(4))
+        header, given, _, _ = socket.recv_fds(control, 8, 3)
         if not header:
             return
-        pipe = array.array("i")
-        pipe.frombytes(rights[0][2][: pipe.itemsize])
         content = _read(control, int.from_bytes(header, "big"))
         if os.fork() == 0:
             control.close()
-            _run(content, Connection(pipe[0]))
-        os.close(pipe[0])
+            pipe, *output = given
+            for stream, target in enumerate(output, start=1):
+                os.dup2(target, stream)
+                os.close(target)
+            _run(content, Connection(pipe))
+        for received in given:
+            os.close(received)
 
 
 def preload() -> None:
@@ -156,6 +164,22 @@ def preload() -> None:
         for file in sorted((builtin_root() / folder).glob("*.py")):
             with suppress(Exception):  # the process that asks has reported it already
                 load_file(file)
+
+
+def _standard_output() -> BinaryIO:
+    return _copy_of(sys.__stdout__, 1)
+
+
+def _standard_error() -> BinaryIO:
+    return _copy_of(sys.__stderr__, 2)
+
+
+def _copy_of(stream: TextIO | None, descriptor: int) -> BinaryIO:
+    """A copy of standard output or error; the null device if it was closed when this process began."""
+    if stream is not None:  # else the descriptor is that of another file
+        with suppress(OSError):
+            return os.fdopen(os.dup(descriptor), "wb")
+    return Path(os.devnull).open("wb")
 
 
 def _read(control: socket.socket, size: int) -> bytes:

@@ -303,18 +303,26 @@ def training_process(request: SealedRequest, pipe: Connection) -> None:
         warnings.simplefilter("ignore", PluginWarning)  # the process that asked has shown them
         plugins = Plugins(request.plugin_files)
         assignment = pipe.recv()
-        judge.report(train_together(assignment, plugins, judge, judge.notify, judge.fail))
+        report = train_together(assignment, plugins, judge, judge.notify, judge.fail)
+        _flush_output()
+        judge.report(report)
         code = 0
     except Stopped:
         code = EXIT_CODE
     except BaseException as error:  # a plugin may call sys.exit, or raise what is no Exception
+        _flush_output()
         with suppress(OSError):
             judge.fail(error, traceback.format_exc())
     finally:
-        with suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
+        _flush_output()
         os._exit(code)
+
+
+def _flush_output() -> None:
+    """Write what plugins have printed, before the last message: after it, the judge kills this process."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # a plugin may have closed or replaced it
+            stream.flush()
 
 
 def _seal(request: SealedRequest, judge: JudgePipe) -> None:

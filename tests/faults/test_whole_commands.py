@@ -6,6 +6,7 @@ FAULT_SEED draws other moments.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import os
 import random
@@ -32,6 +33,7 @@ SEED = int(os.environ.get("FAULT_SEED", "0"))
 CHAINS, KILLS = 3, 5
 """A command is killed KILLS times one after the other, then ends; CHAINS times from an empty folder."""
 
+HOW = ["kill", "all at once", "end", "Ctrl-C"]
 SMALLEST_DISK = 8
 """In kilobytes: nothing fits on it."""
 WORDS = ("apple pear fruit", "car wheel road", "wind rain cloud")
@@ -58,7 +60,12 @@ COMMANDS = {
         ["recommend", *OWN, "--method", "logistic,bce", "--folds", "2", "--backbone", "tfidf",
          "--budget", "2h", "--out", "labels.csv"]
     ),
+    "compare": Command(["compare", *OWN, "--export", "boards"], "run"),
+    "report": Command(["report", *OWN, "--out", "boards/report.html"], "run"),
 }  # fmt: skip
+DISKS = {"prepare": ".", "recommend": ".", "run": ". results cache", "tune": "results cache",
+         "compare": "boards cache", "report": "boards cache"}  # fmt: skip
+"""The folders that are on a full disk, by command; "." holds all."""
 
 
 @pytest.fixture(scope="module")
@@ -102,13 +109,16 @@ class Place:
         )  # fmt: skip
 
     def type(self, name: str) -> tuple[int, str]:
-        """Type a command and those before it; the exit code and the errors of the last."""
-        command = COMMANDS[name]
-        if command.before and (made := self.type(command.before))[0]:
-            return made
-        process = self.start(command.typed)
-        _, said = process.communicate(timeout=1800)
+        """Type a command; its exit code, and all that it prints."""
+        process = self.start(COMMANDS[name].typed)
+        said = "".join(process.communicate(timeout=1800))
         return process.returncode, said
+
+    def type_before(self, name: str) -> None:
+        """Type the command that must come before this one."""
+        if before := COMMANDS[name].before:
+            code, said = self.type(before)
+            assert code == 0, said
 
     def bits(self) -> dict[str, Any]:
         """All that a command leaves, without times and machine facts."""
@@ -119,6 +129,14 @@ class Place:
                 found[name] = numbers(RunFolder(file.parent))
             elif file.suffix in (".arrow", ".npy") or file.name == "labels.csv":
                 found[name] = hashlib.sha256(file.read_bytes()).hexdigest()
+            elif file.parent.name == "boards" and file.suffix == ".csv":
+                lines = [line for line in file.read_text().splitlines() if line[0] != "#"]
+                found[name] = [
+                    {k: v for k, v in row.items() if not k.startswith(("cost.", "made_with."))}
+                    for row in csv.DictReader(lines)
+                ]
+            elif file.parent.name == "boards" and file.suffix == ".html":
+                found[name] = file.read_text().rstrip()[-7:]
         return found
 
 
@@ -130,8 +148,7 @@ def undisturbed(topics: Path, tmp_path_factory: pytest.TempPathFactory) -> Calla
     def of(name: str) -> tuple[dict[str, Any], float]:
         if name not in known:
             place = Place(topics, tmp_path_factory.mktemp("undisturbed") / name)
-            if COMMANDS[name].before:
-                place.type(COMMANDS[name].before)
+            place.type_before(name)
             began = time.monotonic()
             code, said = place.type(name)
             assert code == 0, said
@@ -147,10 +164,12 @@ def kill(process: subprocess.Popen[str], how: str) -> None:
     with suppress(ProcessLookupError):
         if how == "all at once":
             os.killpg(process.pid, signal.SIGKILL)
+        elif how == "Ctrl-C":
+            os.killpg(process.pid, signal.SIGINT)
         else:
             process.send_signal(signal.SIGKILL if how == "kill" else signal.SIGTERM)
-    process.communicate(timeout=120)
-    for _ in range(600):
+    process.communicate(timeout=600)
+    for _ in range(6000):
         try:
             os.killpg(process.pid, 0)
         except ProcessLookupError:
@@ -167,12 +186,11 @@ def test_a_command_that_was_killed_any_number_of_times_ends_with_the_same_bits(
     expected, seconds = undisturbed(name)
     draw = random.Random(f"{SEED} {name} {chain}")
     place = Place(topics, tmp_path / "place")
-    if COMMANDS[name].before:
-        place.type(COMMANDS[name].before)
+    place.type_before(name)
     kills = []
     for _ in range(KILLS):
         process = place.start(COMMANDS[name].typed)
-        how, after = draw.choice(["kill", "all at once", "end"]), draw.uniform(0.2, 1) * seconds
+        how, after = draw.choice(HOW), draw.uniform(0.2, 1) * seconds
         try:
             process.communicate(timeout=after)
         except subprocess.TimeoutExpired:
@@ -189,35 +207,41 @@ def test_a_command_that_was_killed_any_number_of_times_ends_with_the_same_bits(
 
 
 @contextmanager
-def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
-    """A disk of that size in memory; skips the test where this may not be done."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)]
+def disk(folder: Path) -> Iterator[Path]:
+    """A disk in memory; skips the test where this may not be done. Yields a file to fill it with."""
+    folder.mkdir(exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)]
     if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("needs the right to mount a file system")
     try:
-        yield
+        yield folder / ".filled"
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.mark.parametrize("kilobytes", [SMALLEST_DISK, 40, 80, 160, 320, 640])
-@pytest.mark.parametrize("name", ["prepare", "recommend", "run"])
+@pytest.mark.parametrize(
+    ("name", "where"), [(name, where) for name in DISKS for where in DISKS[name].split()]
+)
 def test_on_a_full_disk_a_command_says_so_in_one_line_and_works_when_there_is_room(
-    topics: Path, undisturbed: Any, tmp_path: Path, name: str, kilobytes: int
+    topics: Path, undisturbed: Any, tmp_path: Path, name: str, where: str, kilobytes: int
 ) -> None:
+    """kilobytes: of room that the command finds."""
     expected, _ = undisturbed(name)
-    root = tmp_path / "disk"
-    with small_disk(root, kilobytes):
+    root = tmp_path / "place"
+    root.mkdir()
+    with disk(root / where) as filled:
         place = Place(topics, root)
+        place.type_before(name)
+        room = shutil.disk_usage(root / where).free - 1024 * kilobytes
+        filled.write_bytes(bytes(room))
         code, said = place.type(name)
         assert "Traceback" not in said, said
-        assert code or kilobytes > SMALLEST_DISK
+        assert code or kilobytes > SMALLEST_DISK or COMMANDS[name].before
         if code:
             assert "No space left on device" in said, said
-            grow = ["mount", "-o", "remount,size=64m", str(root)]
-            subprocess.run(grow, check=True)
-            code, said = place.type(name)
+        filled.unlink()
+        code, said = place.type(name)
         assert code == 0, said
         assert place.bits() == expected
         assert not list(root.rglob(f".*{PART}"))

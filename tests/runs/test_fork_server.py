@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -39,6 +40,51 @@ def test_a_server_that_forked_nothing_is_ended_while_it_imports() -> None:
     server = fork_server.ForkServer()
     server.stop()
     assert server._process.poll() == -signal.SIGTERM
+
+
+SPEAK = """
+import os, sys
+from ssmlbench.runs import fork_server
+quick = "import serve; from ssmlbench.runs import fork_server; fork_server.PRELOADS = False;"
+fork_server._START = fork_server._START.replace("import serve;", quick)
+server = fork_server.ForkServer()
+for number in range(2):
+    if number == 1 and sys.stdout:
+        os.dup2(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), 1)
+    pipe = server.fork("tests.runs.test_fork_server:speak", "tests.runs.test_fork_server:quiet", number)
+    try:
+        pipe.recv_bytes()
+    except EOFError:
+        pass
+"""
+
+
+def speak(request: object, *pipes: object) -> None:
+    """In a process that was forked."""
+    os.write(1, b"run %d\n" % request)
+    os.write(2, b"error %d\n" % request)
+
+
+def quiet(request: object, *pipes: object) -> None:
+    """The second process of a fork, which is not needed here."""
+
+
+@pytest.mark.parametrize("redirected", ["", ">&-"])
+def test_runs_write_where_the_command_writes_at_this_moment(
+    tmp_path: Path, redirected: str
+) -> None:
+    """A display takes over the terminal after the server was started; standard output may be closed."""
+    file = tmp_path / "replaced"
+    said = subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirected}', "sh", sys.executable, "-c", SPEAK, str(file)],
+        capture_output=True,
+        check=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert said.stderr == "error 0\nerror 1\n"
+    assert said.stdout == ("" if redirected else "run 0\n")
+    assert redirected or file.read_text() == "run 1\n"
 
 
 ORPHAN = """

@@ -81,3 +81,34 @@ def test_an_error_of_any_length_is_one_line(tmp_path: Path, raised: str) -> None
 def test_the_text_of_an_error_is_shortened_and_says_so() -> None:
     assert error_text(ValueError("short")) == "short"
     assert error_text(ValueError("x" * 12_345)).endswith("x … (12,345 characters)")
+
+
+LATE = """
+        import sys, time
+        class Late:
+            text = ""
+            def write(self, text):
+                self.text += text
+            def flush(self):
+                time.sleep(1)
+                print(self.text, file=sys.__stderr__, flush=True)
+        sys.stdout = Late()
+        print("seen")
+        END
+"""
+
+
+@pytest.mark.parametrize("end", ["pass", "raise ValueError"])
+def test_what_a_plugin_prints_is_not_lost_however_slow_its_process_is(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], end: str
+) -> None:
+    """The judge ends a training process that has reported."""
+    text = SLOW_METHOD.replace("        time.sleep(0.05)\n", LATE.replace("END", end)[1:])
+    files = {"tiny.py": DATASET, "slow.py": text}
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    plugins = Plugins([tmp_path / name for name in files])
+    spec = resolve(plugins, {}, method="slow", dataset="tiny", pi=0.3, epochs=1)
+    last = run_one(spec, plugins, RunContext(tmp_path / "results", "cpu", 1), lambda event: None)
+    assert isinstance(last, Failed) == (end != "pass")
+    assert "seen" in capfd.readouterr().err
