@@ -345,7 +345,8 @@ def test_a_data_set_of_the_hub_is_sealed_with_the_files_that_its_links_point_to(
 def test_a_plugin_that_ends_its_process_is_a_failed_run_with_a_reason(
     make: Make, monkeypatch: pytest.MonkeyPatch, how: str, reason: str
 ) -> None:
-    monkeypatch.setattr(run_one_module, "JUDGE", "tests.faults.impatient_judge:judge_process")
+    if how == "closes every file":
+        monkeypatch.setattr(run_one_module, "JUDGE", "tests.faults.impatient_judge:judge_process")
     last, folder, events = make(how)
     assert isinstance(last, Failed), last
     assert reason in last.text
