@@ -145,6 +145,8 @@ def main() -> None:
     torch.set_num_threads(1)
     if len(sys.argv) > 1 and Path(sys.argv[-1]).is_dir():
         found = sorted(Path(sys.argv[-1]).glob("*.jpg"))[:IMAGES]
+        if not found:
+            sys.exit(f"{sys.argv[-1]}: there is no .jpg file in this folder")
         files, what = [file.read_bytes() for file in found], f"files of {sys.argv[-1]}"
     else:
         files, what = photographs(IMAGES), "files of 640 × 480"

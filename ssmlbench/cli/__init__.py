@@ -32,7 +32,10 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """The console script: a user's mistake is one line and exit code 2, never a traceback."""
+    """The console script: a user's mistake is one line and exit code 2, never a traceback.
+
+    After Ctrl-C the parser itself ends with exit code 130.
+    """
     _write_any_character()
     try:
         with warnings.catch_warnings():
@@ -49,9 +52,6 @@ def main() -> None:
             f"error: {disk_error(error)}", style="red", markup=False, soft_wrap=True
         )
         sys.exit(2)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("stopped; the same command continues from here")
-        sys.exit(130)
 
 
 def _write_any_character() -> None:

@@ -59,7 +59,10 @@ def typed_list(text: str | None, kind: type[T], option: str) -> tuple[T, ...]:
             for number in (_from_to(part) if kind is int else (part.strip(),))
         )
     except ValueError:
-        raise UserError(f"{option} {text}: not a list of numbers, e.g. {option} 0.05,0.1") from None
+        expected, example = ("whole numbers", "0,3") if kind is int else ("numbers", "0.05,0.1")
+        raise UserError(
+            f"{option} {text}: must be {expected}, one or several, e.g. {option} {example}"
+        ) from None
     if not values:
         raise UserError(f"{option} is empty")
     return values

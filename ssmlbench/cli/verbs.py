@@ -5,7 +5,7 @@ This keeps `ssmlbench --help` fast, and no verb pays for the imports of another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -110,14 +110,31 @@ def _usage_errors_as_user_errors() -> Iterator[None]:
         raise UserError(_plainly(error)) from None
 
 
+def _expected(found: Mapping[str, Any]) -> str:
+    """What Pydantic expected, in the words of this tool's other messages."""
+    kind, bounds = found["type"], found.get("ctx", {})
+    for start, expected in (
+        ("int", "a whole number"),
+        ("float", "a number"),
+        ("bool", "yes or no"),
+    ):
+        if kind.startswith(f"{start}_"):
+            return f"must be {expected}"
+    if kind == "greater_than_equal":
+        return f"must be at least {bounds['ge']}"
+    if kind == "less_than_equal":
+        return f"must be at most {bounds['le']}"
+    message: str = found["msg"]
+    return f"{message[:1].lower()}{message[1:]}"
+
+
 def _plainly(error: Any) -> str:
     """What was typed, what is wrong with it, and what to type or read."""
     text = error.format_message().rstrip(".")
-    # Pydantic's messages do not repeat the value, Click's do.
+    # Newer versions of Typer have values checked by Pydantic, older ones by Click.
     found: list[Any] = getattr(error.__cause__, "errors", list)()
     if found and error.param is not None:
-        option, message = error.param.opts[-1], error.message
-        text = f"{option} {found[0]['input']}: {message[:1].lower()}{message[1:]}"
+        text = f"{error.param.opts[-1]} {found[0]['input'] or repr('')}: {_expected(found[0])}"
     if error.ctx and not text.endswith("?"):
         text += f"; see `{error.ctx.command_path} --help`"
     return " ".join(text.split())

@@ -11,6 +11,7 @@ import math
 import types
 import typing
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal
@@ -156,34 +157,40 @@ def parse_config(cls: type, texts: Mapping[str, str], owner: str) -> Any:
     for name, text in texts.items():
         if name not in fields:
             raise UserError(f"{owner} has no hyper-parameter {name!r}.{did_you_mean(name, fields)}")
-        values[name] = _parse(text, hints[name], f"{owner}: --set {name}={text}")
+        try:
+            values[name] = _parse(text, hints[name])
+        except ValueError as expected:
+            example = f"e.g. --set {name}={as_typed(fields[name].default)}"
+            raise UserError(
+                f"{owner}: --set {name}={text}: must be {expected}, {example}"
+            ) from None
     try:
         return cls(**values)
     except ValueError as error:
         raise UserError(f"{owner}: {error}") from None
 
 
-def _parse(text: str, kind: Any, where: str) -> Any:
+def _parse(text: str, kind: Any) -> Any:
+    """The value of a text; a ValueError with what was expected."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is Literal:
         if text not in args:
-            raise UserError(f"{where}: must be one of {', '.join(map(str, args))}")
+            raise ValueError(f"one of {', '.join(map(str, args))}")
         return text
     if origin in (typing.Union, types.UnionType) and type(None) in args:
         if text.lower() == "none":
             return None
-        return _parse(text, next(a for a in args if a is not type(None)), where)
+        return _parse(text, next(a for a in args if a is not type(None)))
     if kind is bool:
         truth = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
         if text.lower() not in truth:
-            raise UserError(f"{where}: must be true or false")
+            raise ValueError("true or false")
         return truth[text.lower()]
     if kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            expected = "a whole number" if kind is int else "a number"
-            raise UserError(f"{where}: must be {expected}") from None
+        with suppress(ValueError):
+            if (number := kind(text)) == number:  # not nan
+                return number
+        raise ValueError("a whole number" if kind is int else "a number")
     return text
 
 

@@ -7,6 +7,7 @@ from these declarations; none of them names an option again.
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from dataclasses import dataclass
@@ -96,6 +97,8 @@ class RunOption:
         )
         if not inside:
             raise UserError(f"{self.flag} {value}: {self.expected}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{self.flag} {value}: must be a finite number")
 
 
 def run_option(default: Any = dataclasses.MISSING, /, help: str = "", **declared: Any) -> Any:

@@ -35,7 +35,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
         ((*RUN, "--regime", "semy"), "Did you mean semi"),
         ((*RUN, "--pi", "0"), "(0, 1]"),
         ((*RUN, "--pi", "2"), "(0, 1]"),
-        ((*RUN, "--pi", "few"), "not a list of numbers"),
+        ((*RUN, "--pi", "few"), "--pi few: must be numbers, one or several, e.g. --pi 0.05,0.1"),
         ((*RUN, "--method", "cap", "--set", "los=bce"), "Did you mean loss"),
         ((*RUN, "--method", "cap", "--set", "loss"), "expected key=value"),
         ((*RUN, "--method", "cap", "--regime", "single-positive"), "does not support"),

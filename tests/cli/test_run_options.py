@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+import ssmlbench
 from ssmlbench.cli import app
 from ssmlbench.cli.run_options import RequestOptions
-from ssmlbench.cli.verbs import load_verb
+from ssmlbench.cli.verbs import USAGE_ERROR, _plainly, load_verb
 from ssmlbench.core.data_options import DataOptions
+from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import as_typed
 from ssmlbench.core.run_options import PANELS, RunOption
 from ssmlbench.core.spec import OPTIONS
@@ -47,6 +49,59 @@ def test_every_option_can_be_typed_and_written_in_a_grid_file(
     file.write_text(f"{option.key} = {written}\n")
     expected = {option.name: in_request(option, value)}
     assert parsed(*words).values == read_grid(file).values == expected
+
+
+def wrong_value(option: RunOption) -> Any:
+    """A value of the wrong type, or no choice of the field."""
+    return 5 if option.kind is str and not option.choices else "ten"
+
+
+@pytest.mark.parametrize("option", OPTIONS.values(), ids=lambda option: option.name)
+def test_a_wrong_value_of_every_option_is_one_line_in_plain_words(
+    option: RunOption, tmp_path: Path
+) -> None:
+    value = wrong_value(option)
+    kinds = {
+        int: "must be a whole number",
+        float: "must be a number",
+        bool: "must be true or false",
+    }
+    expected = kinds.get(option.kind, "must be a text")
+    file = tmp_path / "grid.toml"
+    file.write_text(f"{option.key} = {value!r}\n")
+    if option.choices:
+        with pytest.raises(UserError, match=f"^{option.flag} ten: no such choice.* There is: "):
+            option.check(read_grid(file).values[option.name])
+    else:
+        with pytest.raises(UserError, match=rf"{option.key} = .{{1,5}}: {expected}"):
+            read_grid(file)
+    if option.kind not in (int, float):
+        return
+    with pytest.raises(UserError, match=f"{option.name}='ten': {expected}"):
+        ssmlbench.run(method="bce", dataset="multidigits", **{option.name: "ten"})
+    several = "must be whole numbers" if option.kind is int else "must be numbers"
+    for typed in ("ten", "", *(["1.5"] if option.kind is int else [])):
+        expected = several if option.axis else expected
+        said = f"{option.flag} is empty" if option.axis and not typed else expected
+        with pytest.raises((UserError, USAGE_ERROR)) as found:
+            parsed(option.flag, typed)
+        error = found.value
+        text = str(error) if isinstance(error, UserError) else _plainly(error)
+        assert text.startswith(option.flag), text
+        assert said in text or "is not a valid" in text, "the second: older versions of Typer"
+
+
+@pytest.mark.parametrize("option", OPTIONS.values(), ids=lambda option: option.name)
+def test_a_number_outside_the_bounds_of_its_option_is_one_line(option: RunOption) -> None:
+    if option.kind not in (int, float):
+        return
+    below = option.least - 1 if option.least is not None else option.above
+    high = float("inf") if option.most is None and option.below is None else 2.0**33
+    for value in (below, high, *([float("nan")] if option.kind is float else [])):
+        if option.kind is int and value == float("inf"):
+            continue
+        with pytest.raises(UserError, match=f"^{option.flag} .*: must "):
+            option.check(value)
 
 
 def test_what_is_typed_wins_over_the_file_option_by_option(tmp_path: Path) -> None:

@@ -151,10 +151,11 @@ def test_settings_are_typed_by_the_config() -> None:
     ("settings", "answer"),
     [
         ({"gama": "1"}, "Did you mean gamma"),
-        ({"loss": "mse"}, "one of asl, bce"),
-        ({"count": "2.5"}, "whole number"),
-        ({"gamma": "much"}, "a number"),
-        ({"balance": "perhaps"}, "true or false"),
+        ({"loss": "mse"}, "must be one of asl, bce, e.g. --set loss=asl"),
+        ({"count": "2.5"}, "must be a whole number, e.g. --set count="),
+        ({"gamma": "much"}, "must be a number, e.g. --set gamma="),
+        ({"gamma": "nan"}, "must be a number, e.g. --set gamma="),
+        ({"balance": "perhaps"}, "must be true or false, e.g. --set balance="),
     ],
 )
 def test_a_wrong_setting_is_answered_with_the_right_one(

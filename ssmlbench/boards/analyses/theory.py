@@ -161,7 +161,7 @@ def _settings(options: Mapping[str, Any]) -> list[TheorySetting]:
         alphas = [float(part) for part in str(options["alpha"]).split(",")]
     except ValueError:
         raise UserError(
-            f"--alpha {options['alpha']}: not a list of numbers, e.g. 0.2,0.5"
+            f"--alpha {options['alpha']}: must be numbers, e.g. --alpha 0.2,0.5"
         ) from None
     for flag, value, low, high in (
         *(("--alpha", alpha, 0.0, 1.0) for alpha in alphas),
