@@ -94,6 +94,7 @@ class Place:
         self.root = root
         root.mkdir(exist_ok=True)
         (root / "topics").symlink_to(topics / "topics")
+        (root / "boards").mkdir(exist_ok=True)
 
     def start(self, typed: list[str]) -> subprocess.Popen[str]:
         environment = {
