@@ -23,6 +23,7 @@ from ssmlbench.core.intervals import mean_with_interval
 MEASURED = Path(__file__).resolve().parent / "measured"
 MAP = "default.map"
 LABELLED_ONLY = "labelled rows"
+CONTROL = ", unlabelled_weight=0"  # in the name of a variant that learns from labelled rows only
 QUIET = ("ohsumed", 0.2)  # the cell that was made one run at a time, alone on its core
 Interval = tuple[float, tuple[float, float]]
 
@@ -252,7 +253,7 @@ def parts() -> str:
     runs = runs_of("parts")
     columns = {}
     for dataset, level, table in cells(runs):
-        variants = [name for name in table.columns if name != "bbam"]
+        variants = [name for name in table.columns if name != "bbam" and CONTROL not in name]
         columns[f"{dataset} {level:g}"] = {
             "bbam": f"{table['bbam'].mean():.3f}",
             **{name: written(difference(table, name, "bbam")) for name in variants},
@@ -260,6 +261,33 @@ def parts() -> str:
     shown = pd.DataFrame(columns).fillna("")
     rows = [[name, *shown.loc[name]] for name in ["bbam", *shown.index.drop("bbam")]]
     return markdown(["variant", *shown.columns], rows, 1)
+
+
+def controls() -> str:
+    """Variants of BBAM beside the same without their unlabelled term, and the best labelled-only row."""
+    runs = runs_of("semi")
+    labelled_only = set(runs.loc[runs["uses"] == LABELLED_ONLY, "method"])
+    boards = {(dataset, level): table for dataset, level, table in cells(runs)}
+    rows = []
+    for dataset, level, table in cells(runs_of("parts")):
+        floors = boards[dataset, level].filter(labelled_only)
+        floor = floors.mean().idxmax()
+        for control in (name for name in table.columns if CONTROL in name):
+            variant = control.replace(CONTROL, "")
+            both = table[[variant, control]].join(floors[floor])
+            rows.append(
+                [
+                    dataset,
+                    f"{level:g}",
+                    variant,
+                    f"{both[variant].mean():.3f}",
+                    f"{both[control].mean():.3f}",
+                    written(difference(both, variant, control)),
+                    f"{floor} {written(difference(both, variant, floor))}",
+                ]
+            )
+    header = ["set", "π", "variant", "mAP", "without its unlabelled term", "difference"]
+    return markdown([*header, "beside the best labelled-only row"], rows, 3)
 
 
 def tuned() -> str:
@@ -287,7 +315,9 @@ def tuned() -> str:
     return markdown(["set", "π", "method", "default", "tuned", "difference"], rows, 3)
 
 
-TABLES = {function.__name__: function for function in (gains, orders, ranks, cost, parts, tuned)}
+TABLES = {
+    function.__name__: function for function in (gains, orders, ranks, cost, parts, controls, tuned)
+}
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1] not in TABLES:

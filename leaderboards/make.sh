@@ -81,9 +81,9 @@ make_parts() { # BBAM, one ingredient changed at a time
     for set in scene yeast emotions ohsumed; do
         ssml "analyse ablation" parts $set --method bbam --pi 0.05,0.1 --out "$results/parts/analysis-$set"
     done
-    every=negatives_per_positive=none
-    for set in coco2014 goemotions; do # where its defaults collapse
-        for changed in factor_bound=none balance=false statistics=released $every "$every --set unlabelled_weight=0"; do
+    every=negatives_per_positive=none labelled="--set unlabelled_weight=0"
+    for set in ohsumed coco2014 goemotions; do # on the last two its defaults collapse
+        for changed in factor_bound=none balance=false statistics=released $every "$every $labelled" "balance=false $labelled"; do
             # shellcheck disable=SC2086  # several words; a factor_bound of none is the default
             ssml run parts $set --method bbam --pi 0.05,0.1,0.2 --seeds 3 --set $changed
         done
