@@ -32,7 +32,7 @@ OUTCOMES = {
     "sends a mask that is too large": "training sent a message that cannot be read: 1 bytes for",
     "hands in what was not checked": "scores of meddler are not all numbers in [0, 1]",
     "hands in fewer rows": "scores of meddler have shape (22, 4), expected N × K: (44, 4)",
-    "takes the judges room": "the disk: File too large",
+    "takes the judges room": ": File too large; free some space",
     "changes the tools code": PROTECTED,
     "changes compiled code": PROTECTED,
     "puts code in the way of python": PROTECTED,
