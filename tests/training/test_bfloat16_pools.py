@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 from contextlib import nullcontext
 from functools import lru_cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from ssmlbench.checks.toy import LABELS, spec_for, toy, train
+from ssmlbench.checks.toy import LABELS, spec_for, toy, toy_trainer, train
 from ssmlbench.core.seeds import stream_seed
 from ssmlbench.core.spec import Precision
 from ssmlbench.inputs.splits import Inputs
@@ -133,6 +134,31 @@ def test_a_head_sees_single_precision_inside_autocast() -> None:
     exact = network.head(outputs["features"])
     assert torch.equal(outputs["logits"], exact)
     assert not torch.equal(outputs["logits"], expected.float())
+
+
+@pytest.mark.parametrize("path", ["whole", "pieces", "compiled"])
+@pytest.mark.parametrize("name", ["bce", "bbam"])
+def test_heads_compute_in_single_precision_on_every_path_of_rows(name: str, path: str) -> None:
+    spec = spec_for(METHODS[name], "semi", precision="bfloat16")
+    trainer, _ = toy_trainer(METHODS[name], toy("image"), spec)
+    model, rows = trainer.model, trainer.batching.inputs.read(np.arange(8))
+    if path == "pieces":
+        model.encoding.micro_batch = 3
+    if path == "compiled":
+        model.compiled = SimpleNamespace(run=lambda encoder, call: call(encoder))  # type: ignore[assignment]
+    outputs = model.predict(model.averaged_network, rows.view("plain", torch.Generator()))
+    exact = model.averaged_network.head(outputs["features"])
+    assert torch.equal(outputs["logits"], exact)
+
+
+@pytest.mark.parametrize("name", ["bce", "bbam"])
+def test_scores_that_are_handed_in_have_the_values_of_float32(name: str) -> None:
+    def handed_in(precision: Precision) -> Tensor:
+        evaluator = trainer_of(METHODS[name], large_pool(ROWS), precision).evaluator
+        return torch.from_numpy(evaluator.scores(evaluator.run_data.train))
+
+    exact, short = handed_in("float32"), handed_in("bfloat16")
+    assert (distinct(short) > 0.97 * distinct(exact)).all()
 
 
 def test_pseudo_positives_beyond_the_quota_are_counted_as_ties() -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from ssmlbench.checks.toy import spec_for, toy, toy_trainer
+from ssmlbench.inputs.transfer import Transfer
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.training import evaluation
 from ssmlbench.training.checkpoint import Snapshot
@@ -27,12 +28,28 @@ MANY, FEW = 4, 1000
 """Rows of a batch of a pass: there are many batches, or one."""
 
 
-def counts(traffic: Traffic) -> tuple[int, int]:
-    return traffic.waits.total(), traffic.to_host.total()
+Counts = tuple[int, int, int]
 
 
-def outside_of_steps(rows: int, folder: Path, name: str = "cap", **fields: Any) -> tuple[int, int]:
-    """Waits and copies to the host of a whole run, without those of its steps."""
+def counts(traffic: Traffic) -> Counts:
+    """Waits, copies to the host, and copies to the device from memory that is not pinned."""
+    return traffic.waits.total(), traffic.to_host.total(), traffic.unpinned.total()
+
+
+def outside_of_steps(rows: int, folder: Path, name: str = "cap", **fields: Any) -> Counts:
+    """The counts of a whole run, without those of its steps."""
+    total, steps = traffic_of(rows, folder, name, **fields)
+    inside = [counts(step) for step in steps]
+    waits, to_host, unpinned = (
+        whole - sum(own[i] for own in inside) for i, whole in enumerate(counts(total))
+    )
+    return waits, to_host, unpinned
+
+
+def traffic_of(
+    rows: int, folder: Path, name: str = "cap", **fields: Any
+) -> tuple[Traffic, list[Traffic]]:
+    """The traffic of a whole run, and that of each of its steps."""
     spec = spec_for(METHODS[name], "semi", epochs=3, warmup_epochs=1, **fields)
     folder.mkdir(exist_ok=True)
     with SimulatedDevice() as sim:
@@ -43,9 +60,7 @@ def outside_of_steps(rows: int, folder: Path, name: str = "cap", **fields: Any) 
         before = sim.traffic.copied()
         with traffic_of_steps(trainer, sim) as steps:
             trainer.train()
-        waits, copies = counts(sim.traffic.since(before))
-    inside = [counts(step) for step in steps]
-    return waits - sum(w for w, _ in inside), copies - sum(c for _, c in inside)
+        return sim.traffic.since(before), steps
 
 
 def grows(folder: Path, **fields: Any) -> bool:
@@ -89,6 +104,43 @@ def test_a_fault_in_every_batch_of_a_pass_is_found(
     assert grows(tmp_path)
 
 
+def test_a_pass_copies_its_batches_from_pinned_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned = Transfer.pinned
+    monkeypatch.setattr(
+        Transfer, "pinned", lambda self, batch: batch if len(batch) == 1 else pinned(self, batch)
+    )  # the batch of a pass has one part, that of a step three
+    assert grows(tmp_path)
+
+
+def copies_of_passes(folder: Path) -> int:
+    """Copies to the device outside of steps, where a pass is one batch."""
+    total, steps = traffic_of(FEW, folder)
+    return total.to_device.total() - sum(step.to_device.total() for step in steps)
+
+
+def test_a_pass_copies_a_batch_at_once_and_not_by_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, rows = copies_of_passes(tmp_path / "usual"), len(toy("vector").truth)
+    moved = Transfer.moved
+
+    def row_by_row(self: Transfer, batch: Any) -> Any:
+        if len(batch) > 1:
+            return moved(self, batch)
+        return [
+            {
+                k: torch.stack([r.to(self.device, non_blocking=True) for r in part])
+                for k, part in p.items()
+            }
+            for p in batch
+        ]
+
+    monkeypatch.setattr(Transfer, "moved", row_by_row)
+    assert usual < rows < copies_of_passes(tmp_path / "by row")
+
+
 def test_rows_that_are_gathered_on_the_host_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +180,8 @@ def test_a_checkpoint_copies_every_tensor_once_and_asks_nothing(
             trainer.train()
             before = sim.traffic.copied()
             snapshot = trainer._state.snapshot()
-            return len(snapshot.tensors), *counts(sim.traffic.since(before))
+            waits, to_host, _ = counts(sim.traffic.since(before))
+            return len(snapshot.tensors), waits, to_host
 
     tensors, waits, copies = counted()
     assert waits == 0

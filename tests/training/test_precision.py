@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from ssmlbench.grid.dispatch import Dispatch
 from ssmlbench.grid.request import GridRequest, requested_specs
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
+from ssmlbench.training import model
 from ssmlbench.training.device import (
     check_device_name,
     default_precision,
@@ -22,6 +25,7 @@ from ssmlbench.training.device import (
     pick_device,
     precisions_of,
 )
+from tests.training.test_simulated_device import Killed, killed_after
 
 
 def pretend_cuda(monkeypatch: pytest.MonkeyPatch, bfloat16: bool) -> None:
@@ -113,6 +117,27 @@ def test_only_float16_scales_its_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = torch.device("cuda")
     scaled = {kind for kind in precisions_of(cuda) if mixed_precision(cuda, kind)[1] is not None}
     assert scaled == {"float16"}
+
+
+def test_the_scale_of_float16_follows_the_steps_also_across_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scalers: list[torch.amp.GradScaler] = []
+
+    def scaled(device: torch.device, precision: str) -> tuple[Any, torch.amp.GradScaler]:
+        scalers.append(torch.amp.GradScaler("cpu", init_scale=1.0, growth_interval=2))
+        return nullcontext, scalers[-1]
+
+    monkeypatch.setattr(model, "mixed_precision", scaled)
+    bce, data = Plugins(()).methods["bce"], toy("vector")
+    spec = spec_for(bce, "semi", epochs=3, warmup_epochs=1)
+    whole = train(bce, data, spec)
+    expected = 2.0 ** (whole.steps // 2)  # it doubles after every two steps without an overflow
+    assert scalers[-1].get_scale() == expected
+    with pytest.raises(Killed):
+        train(bce, data, spec, folder=tmp_path, notify=killed_after(3))
+    assert same_bits(whole, train(bce, data, spec, folder=tmp_path))
+    assert scalers[-1].get_scale() == expected
 
 
 def test_bfloat16_gives_other_numbers_than_float32_and_repeats_itself() -> None:

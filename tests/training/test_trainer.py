@@ -12,6 +12,9 @@ import torch
 from torch import nn
 
 from ssmlbench.checks.toy import LABELS, spec_for, toy
+from ssmlbench.inputs.splits import Inputs
+from ssmlbench.inputs.transfer import Transfer
+from ssmlbench.inputs.views import natural_views
 from ssmlbench.kit.losses import bce
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.loader import Plugins
@@ -107,6 +110,28 @@ def test_a_step_is_one_forward_pass_over_all_views(tmp_path: Path) -> None:
     )
     trainer.train()
     assert sizes == [24, 24, 24, 11]
+
+
+@pytest.mark.parametrize("deferred", [False, True], ids=["on the CPU", "on the device"])
+def test_all_views_of_a_step_come_from_one_read_of_each_pool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deferred: bool
+) -> None:
+    """Those of the averaged network too."""
+    reads: list[int] = []
+
+    class Counted(Inputs):
+        def prepared(self, rows: Any) -> torch.Tensor:
+            reads.append(len(rows))
+            return super().prepared(rows)
+
+    monkeypatch.setattr(Transfer, "applies_views", deferred)
+    monkeypatch.setattr(Watch, "unlabelled_views", ("weak", "strong"))
+    monkeypatch.setattr(Watch, "unlabelled_ema_views", ("weak", "plain"))
+    batching = trainer_for(tmp_path).batching
+    images = torch.zeros(72, 3, 16, 16, dtype=torch.uint8)
+    batching.inputs = Counted(images, natural_views(flips=False))
+    batching.step_inputs(batching.plan(0, warming_up=False), 0)
+    assert reads == [8, 16]
 
 
 def test_views_nobody_declared_are_not_computed(

@@ -1,0 +1,76 @@
+"""What several processes of a run share, without the processes: gradients, random numbers, state."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ssmlbench.checks.toy import spec_for, toy, toy_trainer
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.training.processes import Processes, SharedPass, _with_summed_gradients
+
+
+def test_gradients_of_processes_are_summed_and_not_averaged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Adam hides a factor: scores alone would not show it. Three processes with equal rows:
+    monkeypatch.setattr(dist, "all_reduce", lambda tensor: tensor.mul_(3))
+    monkeypatch.setattr(dist, "get_world_size", lambda: 3)
+    rows, encoder = torch.randn(5, 4), nn.Linear(4, 2)
+    gradients = []
+    for shared in (encoder, _with_summed_gradients(encoder)):
+        encoder.zero_grad()
+        shared(rows).square().sum().backward()
+        gradients.append([weight.grad.clone() for weight in encoder.parameters()])  # type: ignore[union-attr]
+    alone, summed = gradients
+    for own, total in zip(alone, summed, strict=True):
+        assert torch.allclose(total, 3 * own)
+
+
+def test_dropout_of_each_process_and_pass_draws_numbers_of_its_own() -> None:
+    encoder, cpu = nn.Linear(1, 1), torch.device("cpu")
+
+    def drawn(rank: int) -> list[Tensor]:
+        torch.manual_seed(5)  # as at the start of an epoch
+        shared = SharedPass(Processes(rank, 2))
+        numbers = []
+        for _ in range(3):
+            with shared._own_random_numbers(encoder, cpu):
+                numbers.append(torch.rand(4))
+        return [*numbers, torch.rand(4)]
+
+    first, again, second = drawn(0), drawn(0), drawn(1)
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert torch.equal(first[-1], second[-1]), "the common stream"
+    own = {tuple(numbers.tolist()) for numbers in [*first[:-1], *second[:-1]]}
+    assert len(own) == 6
+
+
+@pytest.mark.parametrize("name", ["cap", "role"])
+def test_processes_start_an_epoch_with_the_state_of_the_first(name: str) -> None:
+    """Weights and averages, and all that a method has learnt: other GPUs may round differently."""
+    sent: set[int] = set()
+
+    class Recording(Processes):
+        def broadcast(self, tensors: Iterable[Tensor]) -> None:
+            sent.update(tensor.data_ptr() for tensor in tensors)
+
+    cls: Any = Plugins(()).methods[name]
+    regime = "semi" if "semi" in cls.regimes else min(cls.regimes)
+    trainer, _ = toy_trainer(cls, toy("vector"), spec_for(cls, regime))
+    trainer.method.setup(trainer.pools)
+    trainer.context = dataclasses.replace(trainer.context, processes=Recording(0, 2))
+    trainer.start_phase(trainer.warmup_epochs)
+    trainer.start_epoch(trainer.warmup_epochs)
+    learnt = trainer.method.state_dict()
+    assert learnt
+    networks = (trainer.model.network, trainer.model.averaged_network)
+    for tensors in (learnt, *(network.state_dict() for network in networks)):
+        missing = [n for n, t in tensors.items() if t.numel() and t.data_ptr() not in sent]
+        assert not missing
