@@ -8,14 +8,16 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-from ssmlbench.api import FeaturePool, MultiLabelEstimator, average_precision, between, option
+from ssmlbench.api import (
+    FeaturePool,
+    MultiLabelEstimator,
+    average_precision,
+    between,
+    labels_that_fit,
+    option,
+)
 
 KINDS = {"random": RandomForestClassifier, "extra": ExtraTreesClassifier}
-
-MOST_BYTES = 16 * 2**30
-"""Of a forest's leaves and nodes: each has two numbers for each label."""
-MANY_LABELS, MANY_LABELS_BYTES = 1000, 2 * 2**30
-"""Above so many labels every method takes two gigabytes at most, or refuses."""
 
 
 class Forest(MultiLabelEstimator):
@@ -41,9 +43,9 @@ class Forest(MultiLabelEstimator):
 
     @classmethod
     def most_labels_of(cls, config: Any, labelled: int, unlabelled: int) -> int:
+        # two numbers for each label in each leaf and node
         bytes_of_a_label = 16 * config.count * max(2 * labelled // config.min_leaf, 1)
-        many = max(MANY_LABELS, MANY_LABELS_BYTES // bytes_of_a_label)
-        return int(min(MOST_BYTES // bytes_of_a_label, many))
+        return labels_that_fit(bytes_of_a_label)
 
     def fit(self, labelled: FeaturePool, unlabelled: FeaturePool) -> None:
         self.kind = self.config.trees if self.config.trees != "auto" else self.better(labelled)

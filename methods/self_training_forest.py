@@ -8,12 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
-from ssmlbench.api import Estimator, FeaturePool, between, option
-
-MOST_BYTES = 16 * 2**30
-"""Of a forest's leaves and nodes: each has a number for each label."""
-MANY_LABELS, MANY_LABELS_BYTES = 1000, 2 * 2**30
-"""Above so many labels every method takes two gigabytes at most, or refuses."""
+from ssmlbench.api import Estimator, FeaturePool, between, labels_that_fit, option
 
 
 class SelfTrainingForest(Estimator):
@@ -53,9 +48,9 @@ class SelfTrainingForest(Estimator):
     def most_labels_of(cls, config: Any, labelled: int, unlabelled: int) -> int:
         drawn = min(unlabelled, config.rows)
         leaves = max(labelled, (labelled + drawn) // config.min_leaf, 1)
+        # a number for each label in each leaf and node
         bytes_of_a_label = 8 * config.count * 2 * leaves
-        many = max(MANY_LABELS, MANY_LABELS_BYTES // bytes_of_a_label)
-        return int(min(MOST_BYTES // bytes_of_a_label, many))
+        return labels_that_fit(bytes_of_a_label)
 
     def fit(self, labelled: FeaturePool, unlabelled: FeaturePool) -> None:
         drawn = np.random.RandomState(self.seed).permutation(len(unlabelled))[: self.config.rows]

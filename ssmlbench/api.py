@@ -91,7 +91,11 @@ if TYPE_CHECKING:
         MultiLabelEstimator as MultiLabelEstimator,
         PerLabelEstimator as PerLabelEstimator,
     )
-    from ssmlbench.kit.estimator import Estimator as Estimator, FeaturePool as FeaturePool
+    from ssmlbench.kit.estimator import (
+        Estimator as Estimator,
+        FeaturePool as FeaturePool,
+        labels_that_fit as labels_that_fit,
+    )
     from ssmlbench.kit.logistic import (
         LogisticModel as LogisticModel,
         choose_strength as choose_strength,
@@ -197,6 +201,7 @@ HOMES = {
     "ssmlbench.kit.estimator": (
         "Estimator",
         "FeaturePool",
+        "labels_that_fit",
     ),
     "ssmlbench.kit.logistic": (
         "LogisticModel",

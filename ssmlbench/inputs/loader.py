@@ -62,12 +62,15 @@ class SplitLoader:
 
     def scaled(self, split: str) -> SplitInputs:
         """The split with every vector on the scale of the training rows."""
+        inputs = self.unscaled(split)
+        return inputs.scaled(self._training_scale(inputs if split == "train" else None))
+
+    def _training_scale(self, train: SplitInputs | None = None) -> Scale:
+        """The scale of the training rows. train: these rows, if they are loaded."""
         if self._scale is None:
-            train = self.unscaled("train")
-            self._scale = Scale.of(train, self.spec.rotate_columns)
-            if split == "train":
-                return train.scaled(self._scale)
-        return self.unscaled(split).scaled(self._scale)
+            rows = self.unscaled("train") if train is None else train
+            self._scale = Scale.of(rows, self.spec.rotate_columns)
+        return self._scale
 
     @property
     def encoder_state(self) -> dict[str, Tensor]:
@@ -82,6 +85,4 @@ class SplitLoader:
         """The scale of the training rows; empty if vectors are not scaled."""
         if self.spec.scaling != "standard":
             return {}
-        if self._scale is None:
-            self._scale = Scale.of(self.unscaled("train"), self.spec.rotate_columns)
-        return self._scale.state
+        return self._training_scale().state

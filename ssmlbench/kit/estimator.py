@@ -15,6 +15,10 @@ Features = npt.NDArray[np.floating[Any]]
 Scores = npt.NDArray[np.floating[Any]]
 Uses = Literal["labelled rows", "both pools"]
 
+MOST_BYTES = 16 * 2**30
+MANY_LABELS, MANY_LABELS_BYTES = 1000, 2 * 2**30
+"""What a fitted model may take; above so many labels every learner takes two gigabytes, or refuses."""
+
 
 @dataclass(frozen=True)
 class FeaturePool:
@@ -69,3 +73,9 @@ class Estimator:
     def scores(self, features: Features) -> Scores:
         """Scores in [0, 1] of rows with these features: N × D → N × K."""
         raise NotImplementedError(f"{type(self).__name__} must define scores")
+
+
+def labels_that_fit(bytes_of_a_label: int) -> int:
+    """For `most_labels_of`: the most labels of a learner whose model takes so much memory for each."""
+    many = max(MANY_LABELS, MANY_LABELS_BYTES // bytes_of_a_label)
+    return int(min(MOST_BYTES // bytes_of_a_label, many))
