@@ -90,7 +90,7 @@ LATE = """
             def write(self, text):
                 self.text += text
             def flush(self):
-                time.sleep(1)
+                time.sleep(0.4)
                 print(self.text, file=sys.__stderr__, flush=True)
         sys.stdout = Late()
         print("seen")
