@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import cast
 
@@ -17,6 +18,8 @@ class CompiledEncoders:
     def __init__(self, warn: Callable[[str], None] = lambda text: None):
         """warn: called once if an encoder cannot be compiled."""
         self.warn = warn
+        # Its warnings are tracebacks about the encoder's code; what fails is said by `warn`.
+        logging.getLogger("torch._dynamo").setLevel(logging.ERROR)
         self._compiled: dict[nn.Module, nn.Module] = {}
         self._works = True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Event, Warned
 from ssmlbench.core.spec import SETTING
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.training.compiled import CompiledEncoders
 
 CAP: Any = Plugins().methods["cap"]
 
@@ -47,6 +49,13 @@ def test_passes_over_pools_go_through_the_compiled_encoder(monkeypatch: pytest.M
         True
     ]  # the averaged network's, compiled once
     assert same_bits(plain, found)
+
+
+def test_warnings_of_the_compiler_are_not_shown() -> None:
+    CompiledEncoders()
+    log = logging.getLogger("torch._dynamo.variables.tensor")
+    assert not log.isEnabledFor(logging.WARNING)
+    assert log.isEnabledFor(logging.ERROR)
 
 
 def test_where_it_cannot_be_compiled_the_run_says_so_once_and_goes_on(
