@@ -194,7 +194,7 @@ def test_a_damaged_diagnostics_file_is_left_out_and_named(tmp_path: Path) -> Non
         (("pair", "cap", "cat"), "no row 'cat'"),
         (("pair", "cap", "cap"), "two different rows"),
         (("theory", "--alpha", "1.5"), "--alpha 1.5: must lie between 0 and 1"),
-        (("theory", "--alpha", "x"), "--alpha x: not a list"),
+        (("theory", "--alpha", "x"), "--alpha x: must be numbers"),
         (("theory", "--eps-positive", "0.6"), "--eps-positive 0.6"),
         (("theory", "--rows", "5"), "--rows 5"),
     ],
