@@ -338,4 +338,5 @@ def _seal(request: SealedRequest, judge: JudgePipe) -> None:
     places = SealedPlaces.of(request.source, results, request.task_folder, run_folder)
     if not lock_labels(places, needed, request.scratch) and kernel_can_lock():
         judge.note("trained without the kernel's lock: too many files lie beside sealed ones")
-    set_tripwire(places, needed, judge.alarm(), judge.note)
+    why = " (--compile starts a compiler)" if request.spec.compile else ""
+    set_tripwire(places, needed, judge.alarm(), lambda text: judge.note(f"{text}{why}"))
