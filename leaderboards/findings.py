@@ -46,6 +46,11 @@ def cells(runs: pd.DataFrame, regime: str = "semi") -> Iterator[tuple[str, float
         yield dataset, level, members.pivot(index="seed", columns="method", values=MAP)
 
 
+def labelled_only_methods(runs: pd.DataFrame) -> set[str]:
+    """The methods that learn from labelled rows only."""
+    return set(runs.loc[runs["uses"] == LABELLED_ONLY, "method"])
+
+
 def difference(table: pd.DataFrame, ours: str, theirs: str) -> Interval:
     """The mean difference of two methods over their common seeds, with its interval."""
     return mean_with_interval((table[ours] - table[theirs]).dropna().tolist())
@@ -70,7 +75,7 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[object]], text_colum
 def gains() -> str:
     """The best row that uses both pools against the best labelled-only one and the oracle."""
     runs = runs_of("semi")
-    labelled_only = set(runs.loc[runs["uses"] == LABELLED_ONLY, "method"])
+    labelled_only = labelled_only_methods(runs)
     tables = {(dataset, level): table for dataset, level, table in cells(runs)}
     full = runs[runs["regime"] == "full"].groupby(["dataset", "method"])[MAP].mean()
     rows = []
@@ -266,7 +271,7 @@ def parts() -> str:
 def controls() -> str:
     """Variants of BBAM beside the same without their unlabelled term, and the best labelled-only row."""
     runs = runs_of("semi")
-    labelled_only = set(runs.loc[runs["uses"] == LABELLED_ONLY, "method"])
+    labelled_only = labelled_only_methods(runs)
     boards = {(dataset, level): table for dataset, level, table in cells(runs)}
     rows = []
     for dataset, level, table in cells(runs_of("parts")):

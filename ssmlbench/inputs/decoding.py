@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.data.images import opened, quickly_squashed, squashed
+from ssmlbench.data.images import opened, squashed
 from ssmlbench.data.task import ImageFiles
 
 Squares = NDArray[np.uint8]
@@ -76,10 +76,10 @@ class SquareDecoder:
         """The rows, n × 3 × S × S, in a new array or in `out`."""
         squares = np.empty((len(rows), *self.shape), dtype=np.uint8) if out is None else out
         least = self.size if self.shortcuts.scaled_decoding else None
-        squash = quickly_squashed if self.shortcuts.fast_resize else squashed
+        fast = self.shortcuts.fast_resize
         for square, row in zip(squares, rows, strict=True):
             image = opened(self.files[int(row)], least)
-            square[...] = squash(image, self.size, self.interpolation).transpose(2, 0, 1)
+            square[...] = squashed(image, self.size, self.interpolation, fast).transpose(2, 0, 1)
         return squares
 
     def ranges(self, parts: list[tuple[int, int]], workers: int) -> Iterator[Squares]:

@@ -24,9 +24,7 @@ class Subject:
 
     device: torch.device
     waits: WaitWatch
-    draws: Callable[
-        [], bool
-    ]  # whether random numbers may have been drawn on it since the last seed
+    draws: Callable[[], bool]  # whether it may have drawn random numbers since the last seed
 
     @classmethod
     def of(cls, device: torch.device) -> Subject:

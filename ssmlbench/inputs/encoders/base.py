@@ -183,13 +183,12 @@ def square(raw: Any, size: int, interpolation: str = "bilinear", fast: bool = Fa
     """
     from PIL import Image
 
-    from ssmlbench.data.images import quickly_squashed, squashed
+    from ssmlbench.data.images import squashed
 
     if not isinstance(raw, Image.Image):
         array = np.asarray(raw)
         raw = Image.fromarray(array[..., 0] if array.shape[2:] == (1,) else array)
-    pixels = (quickly_squashed if fast else squashed)(raw, size, interpolation)
-    return torch.from_numpy(pixels.transpose(2, 0, 1).copy())
+    return torch.from_numpy(squashed(raw, size, interpolation, fast).transpose(2, 0, 1).copy())
 
 
 def repeated_blocks(module: nn.Module) -> Iterator[nn.Module]:
