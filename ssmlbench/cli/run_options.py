@@ -101,7 +101,7 @@ def _run_parameter(option: RunOption) -> inspect.Parameter:
     )
     complete = COMPLETIONS.get(option.name)
     if complete is None and option.choices:
-        complete = completing((*(["auto"] if option.automatic else []), *option.choices))
+        complete = completing(option.typed_choices)
     declared = typer.Option(
         switch,
         help=text,

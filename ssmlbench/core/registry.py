@@ -56,9 +56,13 @@ class Registry(Generic[T]):
         self._classes[name] = cls
 
     def __getitem__(self, name: str) -> type[T]:
+        return self.find(name)
+
+    def find(self, name: str, *also: str) -> type[T]:
+        """The class of a name. also: what may be typed instead of a name, for the error's list."""
         self._load(name)
         if name not in self._classes:
-            hint = _plugin_hint(name) or did_you_mean(name, list(self))
+            hint = _plugin_hint(name) or did_you_mean(name, [*self, *also])
             raise UserError(f"unknown {self.kind} {name!r}.{hint}")
         return self._classes[name]
 

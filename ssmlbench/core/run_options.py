@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.suggestions import one_of
+from ssmlbench.core.suggestions import no_such_choice
 
 WHAT = "What is run"
 MEASURED = "How it is measured"
@@ -24,6 +24,8 @@ WHERE = "Where it runs"
 OWN_DATA = "Your own data"
 PANELS = (WHAT, OWN_DATA, MEASURED, ENCODER, TRAINING, WHERE)
 """The groups of options in `--help`."""
+AUTO = "auto"
+"""Typed for an option: its default."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ class RunOption:
         return f"--{self.key}"
 
     @property
+    def typed_choices(self) -> tuple[str, ...]:
+        """What may be typed for an option with choices."""
+        return (AUTO, *self.choices) if self.automatic else self.choices
+
+    @property
     def expected(self) -> str:
         """The bounds of a number, for an error message."""
         if self.most is not None:
@@ -87,8 +94,8 @@ class RunOption:
             raise UserError(
                 f"{self.flag} {value}: {expected}; for a number type {self.number_flag} {value}"
             )
-        if self.choices:
-            one_of(value, self.choices, self.flag)
+        if self.choices and value not in self.choices:
+            raise no_such_choice(self.flag, value, self.typed_choices)
         inside = (
             (self.above is None or value > self.above)
             and (self.least is None or value >= self.least)

@@ -20,4 +20,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def one_of(value: str, allowed: Iterable[str], option: str) -> None:
     """Raise a UserError unless the value typed for an option is one of its choices."""
     if value not in (allowed := tuple(allowed)):
-        raise UserError(f"{option} {value}: no such choice.{did_you_mean(value, allowed)}")
+        raise no_such_choice(option, value, allowed)
+
+
+def no_such_choice(option: str, value: str, choices: Iterable[str]) -> UserError:
+    """The error for a value that is none of an option's choices."""
+    return UserError(f"{option} {value}: no such choice.{did_you_mean(value, choices)}")

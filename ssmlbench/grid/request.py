@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ssmlbench.core.backbones import absolute_backbone
 from ssmlbench.core.errors import Unsupported, UserError
 from ssmlbench.core.hyperparameters import as_typed
+from ssmlbench.core.run_options import AUTO
 from ssmlbench.core.spec import NUMBERS, OPTIONS, REGIME_NUMBERS, Precision, RunSpec
 from ssmlbench.core.suggestions import one_of
 from ssmlbench.protocol.regimes import REGIMES
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
 
 Axes = Mapping[str, tuple[Any, ...]]
-AUTO = "auto"
 ALL = "all"
 """`--method all`: every method that supports the cell of the grid."""
 MOST_SEEDS = 100_000
@@ -121,7 +121,7 @@ def requested_specs(
         check_fast(pick_device(device), request.fixed.get("fast", RunSpec.fast))
     for name in request.axes["method"]:
         if name != ALL:
-            _ = plugins.methods[name]  # raise for an unknown name before any data is prepared
+            plugins.methods.find(name, ALL)  # raises for an unknown name, before data is prepared
     for name in request.axes["dataset"]:
         prepare_data(plugins.datasets[plugins.data_set(name)])
     specs = expand(plugins, request)
@@ -202,7 +202,7 @@ def _by_name(plugins: Plugins, request: GridRequest) -> GridRequest:
         named = dict(values)
         for method in values.get("method", ()):
             if method != ALL:
-                _ = plugins.methods[method]
+                plugins.methods.find(method, ALL)
         if "dataset" in values:
             named["dataset"] = tuple(plugins.data_set(typed) for typed in values["dataset"])
             for name in named["dataset"]:

@@ -61,6 +61,12 @@ def test_all_methods_are_those_that_can_do_it(tmp_path: Path) -> None:
         assert (f" {name} " in answer.output) == can, name
 
 
+def test_the_methods_that_an_error_lists_begin_with_all(tmp_path: Path) -> None:
+    typed = ["run", "--method", "zzz", "--dataset", "multidigits", "--pi", "0.1"]
+    answer = CliRunner().invoke(app, [*typed, "--results", str(tmp_path / "results")])
+    assert "There is: all, " in str(answer.exception or answer.output)
+
+
 @pytest.mark.parametrize("verb", ["methods", "datasets"])
 def test_lists_fit_eighty_columns(verb: str) -> None:
     answer = CliRunner().invoke(app, [verb], env={"COLUMNS": "80"})

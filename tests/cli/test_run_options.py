@@ -70,7 +70,9 @@ def test_a_wrong_value_of_every_option_is_one_line_in_plain_words(
     file = tmp_path / "grid.toml"
     file.write_text(f"{option.key} = {value!r}\n")
     if option.choices:
-        with pytest.raises(UserError, match=f"^{option.flag} ten: no such choice.* There is: "):
+        choices = ", ".join(sorted(option.typed_choices))
+        said = f"^{option.flag} ten: no such choice. There is: {choices}.$"
+        with pytest.raises(UserError, match=said):
             option.check(read_grid(file).values[option.name])
     else:
         with pytest.raises(UserError, match=rf"{option.key} = .{{1,5}}: {expected}"):
