@@ -49,7 +49,9 @@ Learner = Literal["method", "estimator"]
 class RunSpec:
     """One cell of a grid, with every default filled in."""
 
-    method: str = run_option(help="Method name, several (cap,bbam), or all.", axis=True, example="bbam")
+    method: str = run_option(
+        help="Method name, several (cap,bbam), or all.", axis=True, example="bbam"
+    )
     dataset: str = run_option(
         help="Data set name, or the path of your own data; or several.",
         axis=True,
