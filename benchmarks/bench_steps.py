@@ -101,9 +101,9 @@ def measure(trainer: Trainer, steps: int) -> dict[str, float]:
         inputs = batching.transfer.moved(batching.step_inputs(plan, step))
         labelled, unlabelled = batching.step_batches(inputs)
         views = clock() - start
-        together, averaged_inputs = (list(parts.values()) for parts in inputs)
+        of_network, of_averaged, _ = inputs
 
-        seen = torch.cat(together)
+        seen = torch.cat(list(of_network.values()))
         start = clock()
         network(seen)["logits"].square().mean().backward()
         bare_optimiser.step()
@@ -111,8 +111,8 @@ def measure(trainer: Trainer, steps: int) -> dict[str, float]:
         bare = clock() - start
 
         averaged = 0.0
-        if averaged_inputs:
-            seen = torch.cat(averaged_inputs)
+        if of_averaged:
+            seen = torch.cat(list(of_averaged.values()))
             start = clock()
             trainer.model.run_averaged(seen)
             averaged = clock() - start

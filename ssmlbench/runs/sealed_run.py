@@ -22,6 +22,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 from ssmlbench.core.checksums import take_over
 from ssmlbench.core.errors import PluginWarning, RunStopped
 from ssmlbench.core.events import Closing, Event, Notify
@@ -88,6 +90,8 @@ def judge_process(
     child: the training process, which was forked from this one before any label was read.
     """
     take_over(request.verified)
+    # One thread: more would wait for one another, spinning, for a core that training has.
+    threadpool_limits(1)
     _close_to_other_processes()
     adopt_orphans()
     training = TrainingProcess(child, training_pipe, request.context.time_limit)

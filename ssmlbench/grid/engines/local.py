@@ -13,6 +13,7 @@ from functools import partial
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
+from ssmlbench.core.counts import counted
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Closing, Listener
 from ssmlbench.core.spec import RunSpec
@@ -85,13 +86,12 @@ class LocalEngine(WaitingEngine):
             context, workers=workers, cores=max(1, machine.cores // max(1, machine.gpus))
         )
         threads = max((t or 1 for t in threads_wanted(specs, plugins, context)), default=1)
+        cores = counted(machine.cores, "core")
         if self.jobs and jobs * threads > machine.cores:
             each = f" with {threads} threads each" if threads > 1 else ""
-            notes.append(f"--jobs {jobs}{each} on {machine.cores} cores: the runs will share them")
+            notes.append(f"--jobs {jobs}{each} on {cores}: the runs will share them")
         elif self._jobs_per_gpu and jobs > machine.cores:
-            notes.append(
-                f"{jobs} runs at a time on {machine.cores} cores: the runs will share them"
-            )
+            notes.append(f"{jobs} runs at a time on {cores}: the runs will share them")
         return GridPlan(specs, plugins, context, jobs, tuple(notes))
 
     def make(self, plan: GridPlan, listener: Listener) -> None:
