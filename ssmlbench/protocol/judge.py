@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssmlbench.core.errors import ContractError, RunFailed
+from ssmlbench.core.plain_text import shorten
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol import metrics
 from ssmlbench.protocol.decisions import fit_rules
@@ -22,6 +23,9 @@ from ssmlbench.protocol.diagnostics import Float32Array, Mask, Records, Sample, 
 from ssmlbench.protocol.observation import Labels, Observation, RowIndex, observe
 from ssmlbench.protocol.regimes import REGIMES, UNKNOWN
 from ssmlbench.protocol.sealed import SealedTruth
+
+MOST_NOTES = 20
+MORE_NOTES = "there were more remarks, which are left out"
 
 
 class JudgeInterface(Protocol):
@@ -77,7 +81,7 @@ class Judge:
         self.observation = observation
         self.judged_truth = judged_truth
         self.judgements = Judgements()
-        self.notes: list[str] = []  # remarks on training for readers of the result
+        self.notes: list[str] = []  # see `note`
         self._hidden = hidden
         self._asked_epochs: set[int] = set()  # by `is_best`
         self._pseudo: tuple[Mask, Mask] | None = None  # the last ones: positive, trusted
@@ -92,6 +96,12 @@ class Judge:
         assert test_truth is not None
         hidden = None if REGIMES[spec.regime].as_given else SealedTruth(truth)
         return cls(spec, observation, hidden, test_truth)
+
+    def note(self, text: str) -> None:
+        """Add a remark on training for readers of the result: each once, of very many the first."""
+        text = shorten(text)
+        if text not in self.notes and len(self.notes) <= MOST_NOTES:
+            self.notes.append(text if len(self.notes) < MOST_NOTES else MORE_NOTES)
 
     def visible(self) -> Observation:
         """The observation for training: copies, without the labels of the held-out rows."""

@@ -53,7 +53,7 @@ def execute(
                 "--gpus: a class given in memory trains on one device; put it into a file"
             )
         if plugins.in_memory:
-            judge.notes.append(NOT_SEALED)
+            judge.note(NOT_SEALED)
         return train_run(assignment, plugins, judge, notify)
 
     return judge_run(spec, lambda: open_task(spec, plugins), context, train, notify)

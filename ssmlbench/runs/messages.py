@@ -253,7 +253,7 @@ def _act(message: dict[str, Any], pipe: Connection, judge: Judge) -> Event | Tra
         case "violation":
             raise Violation(f"{judge.spec.method} {_receive_bytes(pipe).decode(errors='replace')}")
         case "note":
-            judge.notes.append(f"{judge.spec.method} {message['text']}")
+            judge.note(f"{judge.spec.method} {message['text']}")
         case other:
             raise ValueError(other)
     return None

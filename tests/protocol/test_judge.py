@@ -9,7 +9,7 @@ import pytest
 
 from ssmlbench.core.errors import RunFailed
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.protocol.judge import Judge, checked_scores
+from ssmlbench.protocol.judge import MORE_NOTES, MOST_NOTES, Judge, checked_scores
 
 RANDOM = np.random.default_rng(3)
 TRUTH = (RANDOM.random((40, 3)) < 0.4).astype(np.int8)
@@ -85,3 +85,15 @@ def test_the_judge_answers_no_question_that_the_protocol_does_not_ask(selection:
         ):
             judge.is_best(epoch, scores)
     assert not judge.judgements.by_epoch
+
+
+def test_a_remark_is_kept_once_and_of_very_many_the_first() -> None:
+    judge = judge_of()
+    for program in ["g++", "g++", "openssl", "g++"]:
+        judge.note(f"some started {program}")
+    assert judge.notes == ["some started g++", "some started openssl"]
+    for number in range(10_000):
+        judge.note(f"some started {number} {'x' * 100_000 if number < 3 else ''}")
+    assert len(judge.notes) == MOST_NOTES + 1
+    assert judge.notes[-1] == MORE_NOTES
+    assert max(map(len, judge.notes)) < 5_000
