@@ -11,12 +11,13 @@ import atexit
 import importlib
 import os
 import pickle
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -30,12 +31,13 @@ PRELOADED = (
     "ssmlbench.runs.sealed_run",
     "datasets",
     "pandas",
-    "sklearn",
     "sympy",  # torch's optimisers import it, with the compiler, when the first one is built
     "torch._dynamo",
     "torchvision.transforms.v2",
 )
 PRELOADS = sys.platform != "darwin"
+IDLE_SECONDS = 0.1
+"""When nobody has asked for so long, the server imports some more."""
 _START = (
     "import sys; sys.path[:] = {path!r}; from ssmlbench.runs.fork_server import serve; "
     "serve({fd}, {owner})"
@@ -131,7 +133,10 @@ def serve(descriptor: int, owner: int) -> None:
         watch = EndsWithParent(owner)  # its end is seen below only after seconds of imports
         preload()
         watch.stop()
+    more = preload_more() if PRELOADS else iter(())
     while True:
+        while not _is_asked(control) and next(more, "all") != "all":
+            pass
         header, given, _, _ = socket.recv_fds(control, 8, 3)
         if not header:
             os._exit(0)  # taking down what was imported takes a second, and the command waits
@@ -148,10 +153,8 @@ def serve(descriptor: int, owner: int) -> None:
 
 
 def preload() -> None:
-    """Import everything that a run imports, and the built-in methods and data sets."""
-    from ssmlbench.core.paths import builtin_root
+    """Import what every run imports."""
     from ssmlbench.inputs.torchvision_compat import declare_missing_operators
-    from ssmlbench.plugins.loader import load_file
 
     declare_missing_operators()
     for name in PRELOADED:
@@ -160,10 +163,25 @@ def preload() -> None:
     with suppress(ImportError):
         # scikit-learn counts the cores once by starting a program, which the seal would report.
         importlib.import_module("joblib").cpu_count(only_physical_cores=True)
+
+
+def preload_more() -> Iterator[None]:
+    """Load the built-in methods and data sets, and with them scikit-learn, one file at a time.
+
+    Most runs need one of them: the first run does not wait for the others.
+    """
+    from ssmlbench.core.paths import builtin_root
+    from ssmlbench.plugins.loader import load_file
+
     for folder in ("methods", "datasets"):
         for file in sorted((builtin_root() / folder).glob("*.py")):
             with suppress(Exception):  # the process that asks has reported it already
                 load_file(file)
+            yield
+
+
+def _is_asked(control: socket.socket) -> bool:
+    return bool(select.select([control], [], [], IDLE_SECONDS)[0])
 
 
 def _standard_output() -> BinaryIO:

@@ -82,7 +82,7 @@ def test_a_ray_worker_killed_in_the_middle_changes_no_bit_and_a_failing_run_stop
             os.kill(killed[0], signal.SIGKILL)
             hold.unlink()
 
-    summary = Dispatch(context, "ray").run(GridPlan([held, broken], plugins, context), report)
+    summary = Dispatch(context, "ray").run(GridPlan([broken, held], plugins, context), report)
     assert isinstance(summary, Summary)
     assert (summary.done, len(summary.failed)) == (1, 1)
     assert "broken on purpose" in summary.failed[0][1]

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from ssmlbench.runs import fork_server
 
 
 def test_a_forked_process_knows_the_cores_without_another_program(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The seal would report `lscpu`, which joblib starts once in a process, as a method's doing."""
     import joblib
@@ -24,7 +25,6 @@ def test_a_forked_process_knows_the_cores_without_another_program(
     monkeypatch.setattr(context, "_cpu_count_user", lambda cores: cores)
     monkeypatch.setattr(context, "physical_cores_cache", None)
     monkeypatch.setattr(fork_server, "PRELOADED", ())
-    monkeypatch.setattr("ssmlbench.core.paths.builtin_root", lambda: tmp_path)
     fork_server.preload()
 
     def run(*arguments: object, **options: object) -> None:
@@ -40,6 +40,63 @@ def test_a_server_that_forked_nothing_is_ended_while_it_imports() -> None:
     server = fork_server.ForkServer()
     server.stop()
     assert server._process.poll() == -signal.SIGTERM
+
+
+LOADED: list[int] = []
+IMPATIENT = """
+import sys
+from ssmlbench.runs import fork_server
+patch = f"import serve; from tests.runs import test_fork_server as test; test.load_slowly({sys.argv[1]});"
+fork_server._START = fork_server._START.replace("import serve;", patch)
+server = fork_server.ForkServer()
+if sys.argv[1] == "0":
+    sys.stdin.readline()
+pipe = server.fork("tests.runs.test_fork_server:count", "tests.runs.test_fork_server:quiet", None)
+try:
+    pipe.recv_bytes()
+except EOFError:
+    pass
+"""
+
+
+def load_slowly(idle_seconds: float) -> None:
+    """In the server: count what is loaded, and say when it is all."""
+
+    def steps() -> Iterator[None]:
+        for number in range(3):
+            LOADED.append(number)
+            yield
+        os.write(1, b"all\n")
+
+    fork_server.preload = lambda: None
+    fork_server.preload_more = steps
+    fork_server.IDLE_SECONDS = idle_seconds
+
+
+def count(request: object, *pipes: object) -> None:
+    """In a process that was forked."""
+    os.write(1, b"%d\n" % len(LOADED))
+
+
+@pytest.mark.parametrize(("idle_seconds", "loaded"), [("6000", "0\n"), ("0", "3\n")])
+def test_a_run_that_is_asked_for_does_not_wait_for_what_other_runs_need(
+    idle_seconds: str, loaded: str
+) -> None:
+    command = subprocess.Popen(
+        [sys.executable, "-c", IMPATIENT, idle_seconds],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert command.stdin
+    assert command.stdout
+    if idle_seconds == "0":
+        assert command.stdout.readline() == "all\n"
+        command.stdin.write("go on\n")
+        command.stdin.flush()
+    assert command.stdout.readline() == loaded
+    command.communicate()
 
 
 SPEAK = """
