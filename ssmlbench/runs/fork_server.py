@@ -1,4 +1,4 @@
-"""A process that has imported everything and run nothing, from which every run forks two fresh processes.
+"""A process that has imported what runs need, and run nothing: every run forks two fresh processes from it.
 
 It is started anew (never forked from a process that has threads, a GPU or plugins), it loads no plugin
 of the user, and it forks in milliseconds. It ends with the process that started it. On macOS nothing is
