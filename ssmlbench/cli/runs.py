@@ -84,11 +84,12 @@ def delete_runs(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Delete runs and all their files; the same `ssmlbench run` repeats them."""
-    import shutil
+    from ssmlbench.runs.folder import RunFolder
 
     states = _states(results)
     chosen = _named(runs or (), states, _folders(results))
     chosen += [state for state in states if failed and state.state == "failed"]
+    chosen = list({state.folder: state for state in chosen}.values())
     if not chosen:
         raise UserError("no run is named; e.g. ssmlbench runs delete 3f2a91c0, or --failed")
     if busy := [state for state in chosen if state.state == "running"]:
@@ -97,13 +98,10 @@ def delete_runs(
         _print(f"{state.hash[:8]}  {state.method} {state.dataset} {state.regime} seed {state.seed}")
     if not yes and not typer.confirm(f"delete {len(chosen)} runs?"):
         raise typer.Exit(1)
-    for state in chosen:
-        shutil.rmtree(state.folder)
-        for above in state.folder.parents[:3]:  # method, regime, data set
-            if any(above.iterdir()):
-                break
-            above.rmdir()
-    _print(f"deleted {counted(len(chosen), 'run')}")
+    kept = [state for state in chosen if not RunFolder(state.folder).delete()]
+    _print(f"deleted {counted(len(chosen) - len(kept), 'run')}")
+    if kept:  # begun while this command asked
+        raise UserError(f"run {kept[0].hash[:8]} is being made; stop it before it is deleted")
 
 
 @runs_app.command("evaluate")

@@ -161,6 +161,12 @@ def _is_abandoned(own: str) -> bool:
     return False
 
 
+def is_being_written(unfinished: Path) -> bool:
+    """Whether the process that made an unfinished file is on this host and has not ended."""
+    own = unfinished.name.removesuffix(PART).rpartition(".")[2]
+    return own.startswith(f"{_host()}-") and not _is_abandoned(own)
+
+
 def flush(path: Path) -> None:
     """Wait until a file, or a folder's list of names, is on disk.
 

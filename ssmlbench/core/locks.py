@@ -13,14 +13,15 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from ssmlbench.core.keep_alive import FRESH_SECONDS, KeepAlive, is_fresh
+from ssmlbench.core.keep_alive import FRESH_SECONDS, FUTURE_SECONDS, KeepAlive, is_fresh
 
 POLL_SECONDS = 0.05
+LEASE = ".lease."
 NO_FLOCK = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
@@ -50,8 +51,11 @@ class Lock:
         self._lease = lease
 
     def release(self, remove: bool = False) -> None:
-        """Release the lock. remove: delete the file first, which is safe only while the lock is held."""
-        if remove:
+        """Release the lock. remove: delete the file first, which is safe only while the lock is held.
+
+        After its folder was moved away, the file of that name is another process's.
+        """
+        if remove and (self._descriptor is None or _is_at(self._descriptor, self.path)):
             self.path.unlink(missing_ok=True)
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -77,8 +81,53 @@ def acquire_telling(lock: Lock, waits: Callable[[], None]) -> None:
         lock.acquire()
 
 
+@contextmanager
+def held_if_free(path: Path) -> Iterator[bool]:
+    """Hold the lock on a path in the block; without it, if another process has it: that is yielded.
+
+    Whoever deletes or repairs what a lock is for does so in such a block: a lock that is only found
+    free may be taken at the next moment.
+    """
+    lock = Lock(path)
+    try:
+        if is_held(path):  # by a lease or by flock, whichever of them this process would use
+            raise Busy(str(path))
+        lock.acquire(wait=False)
+        free = True
+    except Busy:
+        free = False
+    try:
+        yield free
+    finally:
+        if free:
+            lock.release(remove=True)
+
+
+def lock_of_lease(lease: Path) -> Path:
+    """The path of the lock that a file of a lease belongs to."""
+    return lease.with_name(lease.name.rpartition(LEASE)[0])
+
+
+def is_dead_lease(lease: Path) -> bool:
+    """Whether a lease was touched so long ago that it is dead, however the clocks of two hosts differ."""
+    try:
+        return time.time() - lease.stat().st_mtime > FUTURE_SECONDS
+    except OSError:
+        return False
+
+
+def remove_dead_leases(path: Path) -> None:
+    """Delete the leases of a lock if all are dead; `Busy` if one may not be."""
+    lease = _Lease(path)
+    lease.acquire(wait=False)
+    lease.release()
+
+
 def is_held(path: Path) -> bool:
-    """Whether a living process holds the lock on a path; this takes the lock for a moment."""
+    """Whether a living process holds the lock on a path; this takes the lock for a moment.
+
+    The answer may be out of date at once: it is for people to read. Code uses `held_if_free`.
+    """
     if any(is_fresh(file) for _, file in _leases(path)):
         return True
     if not path.exists():
@@ -158,7 +207,7 @@ class _Lease:
         if not self._all_dead(others):
             return False
         number = 1 + max((n for n, _ in others), default=-1)
-        self.file = self.path.with_name(f"{self.path.name}.lease.{number}")
+        self.file = self.path.with_name(f"{self.path.name}{LEASE}{number}")
         try:
             descriptor = _open(self.file, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
         except FileExistsError:
@@ -176,12 +225,17 @@ class _Lease:
         return True
 
     def _all_dead(self, leases: list[tuple[int, Path]]) -> bool:
-        """Whether none was touched for FRESH_SECONDS by our own clock: those of two hosts may differ."""
+        """Whether none was touched for FRESH_SECONDS by our own clock: those of two hosts may differ.
+
+        Those of `is_dead_lease` are dead at first sight.
+        """
         alive = False
         for _, file in leases:
             try:
                 touched = file.stat().st_mtime_ns
             except FileNotFoundError:
+                continue
+            if is_dead_lease(file):
                 continue
             if file not in self._seen or self._seen[file][0] != touched:
                 self._seen[file] = touched, time.monotonic()
@@ -199,7 +253,7 @@ class _Lease:
 
 def _leases(path: Path) -> list[tuple[int, Path]]:
     """The leases of a lock, with their numbers."""
-    start = f"{path.name}.lease."
+    start = f"{path.name}{LEASE}"
     try:
         names = [file.name for file in path.parent.iterdir()]
     except FileNotFoundError:

@@ -27,6 +27,20 @@ def error_text(error: BaseException) -> str:
         return f"an error whose text raises {type(fault).__name__}"
 
 
+def line_of(error: BaseException, which: int = 0) -> str:
+    """One line of an exception's text, the first or `which`; its type if it has no text."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:
+        lines = [error_text(error)]
+    return shorten(lines[which].strip()) if lines else type(error).__name__
+
+
+def one_line(text: str) -> str:
+    """The text on one line."""
+    return " ".join(text.split())
+
+
 def shorten(text: str) -> str:
     """The text, or its beginning and its length."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text):,} characters)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ from ssmlbench.core.checksums import (
 from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.events import Notify, Waiting, Warned
 from ssmlbench.core.files import atomic, discard, read_placed_json, write_placed_json
-from ssmlbench.core.locks import Busy, Lock, acquire_telling
+from ssmlbench.core.locks import Lock, acquire_telling, held_if_free
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,12 @@ class ShardFolder:
     @property
     def bytes(self) -> int:
         """Size on disk."""
-        return sum(file.stat().st_size for file in self.path.iterdir() if file.is_file())
+        total = 0
+        with suppress(FileNotFoundError):  # the folder is deleted meanwhile
+            for file in self.path.iterdir():
+                with suppress(FileNotFoundError):
+                    total += file.stat().st_size
+        return total
 
     def shard_file(self, number: int) -> Path:
         """The file of the rows of one shard."""
@@ -104,6 +109,7 @@ class ShardFolder:
         lock = Lock(self.lock_file)
         acquire_telling(lock, lambda: notify(Waiting(waits)))
         try:
+            self.path.mkdir(parents=True, exist_ok=True)  # `remove` may have held the lock
             yield
         finally:
             lock.release(remove=True)
@@ -129,18 +135,12 @@ class ShardFolder:
 
     def remove(self) -> bool:
         """Delete it, unless a run is writing it at this moment."""
-        lock = Lock(self.lock_file)
-        try:
-            lock.acquire(wait=False)
-        except Busy:
-            return False
-        try:
-            # First: an entry that is half deleted must not look complete.
-            discard(self.about_file)
-            shutil.rmtree(self.path, ignore_errors=True)
-        finally:
-            lock.release(remove=True)
-        return True
+        with held_if_free(self.lock_file) as free:
+            if free:
+                # First: an entry that is half deleted must not look complete.
+                discard(self.about_file)
+                shutil.rmtree(self.path, ignore_errors=True)
+        return free
 
 
 def folder_name(dataset: str, *parts: str) -> str:

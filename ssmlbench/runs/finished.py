@@ -6,6 +6,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -178,7 +179,8 @@ def run_paths(root: Path) -> list[str]:
     for _ in ("data set", "regime", "method", "run"):
         below = []
         for path in paths:
-            with os.scandir(root / path) as entries:
+            # A run that writes nothing deletes its folders at its end.
+            with suppress(FileNotFoundError), os.scandir(root / path) as entries:
                 start = f"{path}/" if path else ""
                 below += [
                     f"{start}{entry.name}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import glob
 import json
+import shutil
 import socket
 import time
 import traceback
@@ -19,10 +20,17 @@ from pathlib import Path
 from ssmlbench.core.checksums import FileFacts, stat_of, verify_beside, verify_file
 from ssmlbench.core.errors import DamagedFile, RunFailed, UserError
 from ssmlbench.core.events import Failed
-from ssmlbench.core.files import discard, read_json, write_atomically, write_json
-from ssmlbench.core.locks import Busy, Lock, acquire_telling
+from ssmlbench.core.files import (
+    PART,
+    discard,
+    read_json,
+    temporary_beside,
+    write_atomically,
+    write_json,
+)
+from ssmlbench.core.locks import Lock, acquire_telling, held_if_free
 from ssmlbench.core.names import is_path_part
-from ssmlbench.core.plain_text import error_text
+from ssmlbench.core.plain_text import error_text, one_line
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.schema import is_damaged, is_of_folder
 
@@ -150,30 +158,18 @@ class RunFolder:
         if self.result_stamp() != stamp:
             discard(self.result_file)
 
-    def drop_leftovers(self) -> DamagedFile | None:
-        """Delete scores of an earlier attempt, if the run is not finished and nobody is making it.
+    def drop_leftovers(self) -> None:
+        """Delete what an earlier attempt judged. For the holder of an unfinished run, before training.
 
-        Training may read this folder, and files of scores hold test labels. Returns the damage of a
-        result that was there.
+        Training may read this folder, and files of scores hold test labels, half-written ones too.
         """
-        kept = (self.checkpoint_file, self.weights_file)
-        judged = [file for file in self.path.glob("*.safetensors") if file not in kept]
-        if not judged or self.finished:
-            return None
-        lock = Lock(self.lock_file)
-        try:
-            lock.acquire(wait=False)
-        except (Busy, OSError):
-            return None
-        try:
-            if self.finished:  # meanwhile: the process that made it has just released the lock
-                return None
-            damage = self.damage()
-            for file in (self.result_file, self.computed_file, *judged):
+        kept = (self.checkpoint_file, self.weights_file, self.model_file)
+        unfinished = self.path.glob(f".*{PART}")
+        for file in (self.result_file, self.computed_file, *self.written_files(), *unfinished):
+            if file.is_dir() and not file.is_symlink():
+                shutil.rmtree(file)  # a plugin's: folders of ours have no such name
+            elif file not in kept:
                 discard(file)
-            return damage
-        finally:
-            lock.release(remove=True)
 
     def verify(self, name: str) -> None:
         """Raise DamagedFile unless a file has the checksum in result.json; without one, do nothing."""
@@ -217,16 +213,32 @@ class RunFolder:
         try:
             yield
         finally:
-            # Remove a folder in which nothing was written, and the empty ones above it.
-            empty = not any(self.path.glob("[!.]*"))
             lock.release(remove=True)
-            if empty:
-                self._remove_empty_folders()
+            self.remove_empty_folders()
+
+    @contextmanager
+    def claim_if_free(self) -> Iterator[bool]:
+        """Hold the run in the block, as `held_if_free`."""
+        with held_if_free(self.lock_file) as free:
+            yield free
+        self.remove_empty_folders()
+
+    def delete(self) -> bool:
+        """Delete the run and all its files, unless a process makes it at this moment."""
+        with self.claim_if_free() as free:
+            if free and self.path.is_dir():
+                # At once: a process that waits for the run must not find half of it.
+                unfinished = temporary_beside(self.path)
+                self.path.rename(unfinished)
+                discard(self.judgements_file)
+                shutil.rmtree(unfinished)
+        return free
 
     def record_error(self, spec: RunSpec, error: Exception) -> Failed:
         """Write an exception that is being handled to error.json. Returns the run's last event."""
         expected = isinstance(error, UserError | RunFailed)
-        text = error_text(error) if expected else f"{type(error).__name__}: {error_text(error)}"
+        text = one_line(error_text(error))
+        text = text if expected and text else f"{type(error).__name__}: {text}".removesuffix(": ")
         self.record_failure(spec, text, traceback.format_exc())
         return Failed(text)
 
@@ -246,10 +258,12 @@ class RunFolder:
             write_atomically(self.error_file, json.dumps(facts, indent=1))
             discard(self.progress_file)
 
-    def _remove_empty_folders(self) -> None:
-        with suppress(OSError):  # another process has begun to write there
+    def remove_empty_folders(self) -> None:
+        """Delete the run's folder and those above it, as far as nothing is in them."""
+        with suppress(OSError):  # something is
             for folder in (self.path, *self.path.parents[:3]):
-                folder.rmdir()
+                with suppress(FileNotFoundError):
+                    folder.rmdir()
 
 
 @functools.lru_cache(maxsize=1 << 17)

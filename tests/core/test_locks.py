@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import multiprocessing
+import os
 import threading
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from ssmlbench.core import keep_alive, locks
-from ssmlbench.core.locks import Busy, Lock, acquire_telling, is_held
+from ssmlbench.core.locks import Busy, Lock, acquire_telling, held_if_free, is_held
 
 PATIENCE = 600
 """Seconds after which a test gives up, on a machine however slow."""
@@ -76,6 +77,48 @@ def test_a_lock_that_is_held_is_busy_and_known_to_be_held(kind: str, tmp_path: P
     assert not waiter.is_alive()
 
 
+def test_a_free_lock_is_held_in_a_block_and_one_that_is_not_free_is_left_alone(
+    kind: str, tmp_path: Path
+) -> None:
+    path = tmp_path / ".lock"
+    with held_if_free(path) as free:
+        assert free
+        with held_if_free(path) as second:
+            assert not second
+        with pytest.raises(Busy):
+            Lock(path).acquire(wait=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_whoever_moved_a_lock_away_leaves_the_next_holders_file(kind: str, tmp_path: Path) -> None:
+    """As `runs delete` does it with the folder of a run."""
+    path = tmp_path / "folder" / ".lock"
+    first, second = Lock(path), Lock(path)
+    first.acquire()
+    path.parent.rename(tmp_path / "moved")
+    second.acquire(wait=False)
+    first.release(remove=True)
+    with pytest.raises(Busy):
+        Lock(path).acquire(wait=False)
+    second.release(remove=True)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_lease_that_was_not_touched_for_hours_is_dead_at_first_sight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSMLBENCH_LOCKS", "lease")
+    lease = tmp_path / f".lock{locks.LEASE}0"
+    lease.touch()
+    with held_if_free(tmp_path / ".lock") as free:
+        assert not free
+    hours_ago = time.time() - 7200
+    os.utime(lease, (hours_ago, hours_ago))
+    with held_if_free(tmp_path / ".lock") as free:
+        assert free
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_lock_is_free_after_its_release_even_if_the_folder_is_deleted(
     kind: str, tmp_path: Path
 ) -> None:
@@ -106,7 +149,9 @@ def test_the_lease_of_a_killed_process_is_taken_over_when_it_was_not_touched_for
     assert here.recv()
     clock = [0.0]  # of the process that waits: the holder may be slow
     monkeypatch.setattr(
-        locks, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep)
+        locks,
+        "time",
+        SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep, time=time.time),
     )
     waiting = Lock(path)
     waiter = threading.Thread(target=waiting.acquire, daemon=True)

@@ -10,7 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from ssmlbench.cli import app
+from ssmlbench.core import locks
 from ssmlbench.core.files import temporary_beside
+from ssmlbench.core.locks import Lock
+from ssmlbench.grid import doctor as grid_doctor
+from ssmlbench.grid import repairs
 from tests.faults.makers import FAULTS
 from tests.faults.world import World
 
@@ -74,15 +78,90 @@ def test_what_it_repaired_is_sound_afterwards(world: World, fault: str) -> None:
     assert "all is well" in doctor(world)[1]
 
 
+def of_a_process_that_has_ended(file: Path) -> Path:
+    """The name of an unfinished file as a process made it that is no more."""
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(writer, os.fsencode(temporary_beside(file)))
+        os._exit(0)
+    os.waitpid(child, 0)
+    return Path(os.fsdecode(os.read(reader, 4096)))
+
+
 def test_leftovers_are_swept(world: World) -> None:
     run = next((world.results).glob("tiny-text/*/*/*"))
-    part = temporary_beside(run / "result.json")
-    left = [part, run / "checkpoint.safetensors", run / ".lock"]
+    part = of_a_process_that_has_ended(run / "result.json")
+    lease = run / f".lock{locks.LEASE}0"
+    left = [part, lease, run / "checkpoint.safetensors", run / ".lock"]
     for file in left:
         file.write_bytes(b"x")
-    os.utime(part, (1, 1))
     unfinished = world.cache / "tasks" / "some-v1.1.unfinished"
-    unfinished.mkdir()
+    deleted = of_a_process_that_has_ended(run.with_name("0-deleted"))
+    for folder in (unfinished, deleted):
+        folder.mkdir()
+        (folder / "inside").touch()
+    for file in (part, lease, deleted):
+        os.utime(file, (1, 1))
     code, _ = doctor(world)
     assert code == 0
-    assert not any(file.exists() for file in (*left, unfinished))
+    assert not any(file.exists() for file in (*left, unfinished, deleted))
+
+
+def test_what_a_living_process_writes_stays_however_long_it_takes(world: World) -> None:
+    part = temporary_beside(world.cache / "features" / "some.npy")
+    part.touch()
+    os.utime(part, (1, 1))
+    doctor(world)
+    assert part.exists()
+
+
+def test_what_a_process_takes_between_the_look_and_the_repair_is_left_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others take every lock in the moment in which it was found free."""
+    finished = next((world.results).glob("tiny-text/*/*/*"))
+    stopped = next(world.results.glob("*/*/softmatch/*/checkpoint.safetensors"))
+    shard, arrow = (next(world.cache.rglob(name)) for name in ("00000.npy", "train.arrow"))
+    for file in (stopped, shard, arrow):
+        FAULTS["garbage"](file, random.Random(1))
+    unfinished = world.cache / "tasks" / "some-v1.1.unfinished"
+    unfinished.mkdir()
+    (unfinished / "train.arrow").touch()
+    (finished / "spec.json").unlink()
+    (finished / "checkpoint.safetensors").touch()
+    (finished / ".lock").touch()
+    chosen = [stopped, shard, arrow, unfinished, finished / "checkpoint.safetensors"]
+    before = {file: file.read_bytes() for file in world.root.rglob("*") if file.is_file()}
+    taken: dict[Path, Lock] = {}
+
+    def found_free_and_then_taken(path: Path) -> bool:
+        if path not in taken:
+            taken[path] = Lock(path)
+            taken[path].acquire()
+        return False
+
+    for module in (grid_doctor, repairs):
+        monkeypatch.setattr(module, "is_held", found_free_and_then_taken)
+    _, said = doctor(world)
+    monkeypatch.undo()
+    world.enter()
+    assert {file: file.read_bytes() for file in before} == before
+    assert not any(str(file.relative_to(world.root)) in said for file in chosen)
+    for lock in taken.values():
+        lock.release(remove=True)
+    doctor(world)
+    assert not any(file.exists() for file in chosen if file != arrow)
+    assert "all is well" in doctor(world)[1]
+
+
+def test_a_run_that_vanishes_meanwhile_is_no_fault(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = grid_doctor.run_paths
+
+    def with_one_more(root: Path) -> list[str]:
+        return [*paths(root), "tiny-text/semi-0.5/cap/9-gone"]
+
+    monkeypatch.setattr(grid_doctor, "run_paths", with_one_more)
+    doctor(world)
+    assert not list(world.results.rglob("9-gone"))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
+import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -20,6 +22,7 @@ from safetensors.numpy import load_file
 from ssmlbench.core.errors import RunFailed
 from ssmlbench.core.events import Done, Encoding, Event
 from ssmlbench.core.files import write_atomically
+from ssmlbench.core.locks import Lock
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import prepare
 from ssmlbench.inputs import frozen as features
@@ -28,6 +31,7 @@ from ssmlbench.inputs.encoders import find_encoder
 from ssmlbench.inputs.feature_cache import FeatureFolder, cached_features, features_root
 from ssmlbench.inputs.frozen import FrozenEncoder
 from ssmlbench.inputs.prepared import prepared_inputs
+from ssmlbench.inputs.shards import ShardFolder
 from ssmlbench.inputs.transfer import Transfer
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
@@ -487,8 +491,6 @@ def test_cache_list_and_clear(ssmlbench: Callable[..., Any], tiny: Plugins) -> N
 
 
 def test_what_is_being_computed_is_not_cleared(tiny: Plugins) -> None:
-    from ssmlbench.core.locks import Lock
-
     maker = frozen(tiny, asked(tiny, "tiny-vectors"))
     maker.inputs("test")
     folder = maker.folder("test", "plain", 0)
@@ -496,6 +498,26 @@ def test_what_is_being_computed_is_not_cleared(tiny: Plugins) -> None:
         assert not folder.remove()
     assert folder.complete
     assert folder.remove()
+
+
+def test_a_folder_that_is_cleared_while_a_run_waits_for_it_is_there_when_it_has_it(
+    tmp_path: Path,
+) -> None:
+    folder, ready = ShardFolder(tmp_path / "rows"), threading.Event()
+    there: list[bool] = []
+
+    def make() -> None:
+        with folder.locked(lambda event: ready.set(), "waits"):
+            there.append(folder.path.is_dir())
+
+    with Lock(folder.lock_file):
+        run = threading.Thread(target=make, daemon=True)
+        run.start()
+        assert ready.wait(600)
+        shutil.rmtree(folder.path)  # as `remove` does
+    run.join(600)
+    assert there == [True]
+    assert folder.bytes == 0
 
 
 def test_cache_list_imports_no_torch(tmp_path: Path) -> None:
