@@ -19,7 +19,6 @@ from ssmlbench.core.events import (
     Listener,
     Notify,
     Retried,
-    Warned,
 )
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.folder import RunFolder
@@ -126,7 +125,6 @@ class SealedRun:
         self._gpu = gpu
         self._folder = RunFolder.of(context.results, spec)
         self._before: tuple[int, int] | None = None  # the result's stamp when the run was started
-        self._first: list[Event] = []  # returned before the events of the processes
         self._deaths = 0
         self._failed: Failed | None = None
         self.pipe: Connection | None = None  # None: it could not be started
@@ -135,8 +133,6 @@ class SealedRun:
 
     def next_event(self) -> Event:
         """Wait for the next event; after a death from outside, start again."""
-        if self._first:
-            return self._first.pop()
         if self.pipe is None:
             assert self._failed is not None
             return self._failed
@@ -192,8 +188,6 @@ class SealedRun:
         except Exception as error:
             self._failed = self._folder.record_error(self.spec, error)
             return
-        if damage := self._folder.drop_leftovers():
-            self._first.append(Warned(f"{damage}; the run is repeated"))
         self._before = self._folder.result_stamp()
         request = SealedRequest(
             self.spec,

@@ -80,6 +80,7 @@ def judge_run(
             notify(Started())
             if damage := folder.damage():
                 notify(Warned(f"{damage}; the run is repeated"))
+            folder.drop_leftovers()
             before = folder.result_stamp()
             try:
                 write_json(folder.spec_file, spec.as_dict())

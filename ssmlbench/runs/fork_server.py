@@ -87,10 +87,11 @@ class ForkServer:
     def fork(self, parent: str, child: str, request: Any) -> Connection:
         """Call two functions, each "module:function", in two fresh processes.
 
-        Both get the request and a pipe to each other. The parent also gets the child's process id and a
-        pipe to this process, whose other end is returned. The child has the present environment, folder
-        and import path of this process; the parent has those without the changes of plugins. Both write to
-        what are standard output and error of this process now: a display may have replaced them.
+        Both get the request, a pipe to each other, and a second one from child to parent. The parent also
+        gets the child's process id and a pipe to this process, whose other end is returned. The child has
+        the present environment, folder and import path of this process; the parent has those without the
+        changes of plugins. Both write to what are standard output and error of this process now: a display
+        may have replaced them.
         """
         ours, theirs = socket.socketpair()
         content = pickle.dumps(
@@ -216,15 +217,18 @@ def _run(content: bytes, pipe: Connection) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         parent, child, request, clean, plugins = pickle.loads(content)
         ours, theirs = Pipe()
+        heard, reports = Pipe(duplex=False)
         pid = os.fork()  # now, while this process knows no label and has no thread
         _go_to(*(clean if pid else plugins))
         if pid == 0:
             pipe.close()
             ours.close()
-            _function(child)(pickle.loads(request), theirs)
+            heard.close()
+            _function(child)(pickle.loads(request), theirs, reports)
         else:
             theirs.close()
-            _function(parent)(pickle.loads(request), pipe, pid, ours)
+            reports.close()
+            _function(parent)(pickle.loads(request), pipe, pid, ours, heard)
     except BaseException:
         sys.excepthook(*sys.exc_info())
         os._exit(1)

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import threading
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -50,14 +48,6 @@ FAILURES: dict[str, type[Exception]] = {
     cls.__name__: cls for cls in (Diverged, RunStopped, RunFailed, UserError)
 }
 """Failures by the name in the message; an error is sent as the first class that it belongs to."""
-
-
-ALARM_SECONDS = 60.0
-"""The longest that a report waits for the message that is being sent."""
-
-
-class Violation(RunFailed):
-    """Training tried to read labels that are sealed, or to change what judges it."""
 
 
 class JudgePipe:
@@ -141,30 +131,6 @@ class JudgePipe:
         if isinstance(error, SystemExit):
             text = f"a plugin called sys.exit({'' if error.code is None else shorten(repr(error.code))})"
         self._send({"type": "failure", "kind": kind or "RunFailed", "text": text, "trace": trace})
-
-    def alarm(self) -> Callable[[str], None]:
-        """The function that reports an attempt at what is sealed.
-
-        What it uses is bound here: a plugin may change modules, and this object.
-        """
-        lock, descriptor, write, length = self._lock, self._pipe.fileno(), os.write, len
-        header = b'{"type": "violation"}'
-
-        def report(what: str) -> None:
-            held = lock.acquire(timeout=ALARM_SECONDS)  # a plugin may never let go of it
-            try:
-                for part in (header, what.encode(errors="replace")):
-                    # As `send_bytes` does it.
-                    write(descriptor, length(part).to_bytes(4, "big") + part)
-            finally:
-                if held:
-                    lock.release()
-
-        return report
-
-    def note(self, text: str) -> None:
-        """Add a remark for readers of the result."""
-        self._send({"type": "note", "text": text})
 
     def _send(self, message: dict[str, Any], *arrays: np.ndarray[Any, Any]) -> None:
         # All bytes are made before the first is sent: an error must not leave half a message behind.
@@ -250,10 +216,6 @@ def _act(message: dict[str, Any], pipe: Connection, judge: Judge) -> Event | Tra
             return TrainingReport(trained, device, threads, uses, declined, varying, gpu)
         case "failure":
             raise FAILURES[message["kind"]](message["text"]) from TrainingTrace(message["trace"])
-        case "violation":
-            raise Violation(f"{judge.spec.method} {_receive_bytes(pipe).decode(errors='replace')}")
-        case "note":
-            judge.note(f"{judge.spec.method} {message['text']}")
         case other:
             raise ValueError(other)
     return None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from ssmlbench.core.files import PART
 from ssmlbench.core.paths import cache_root
 from ssmlbench.core.protected_files import changed_path
 from ssmlbench.core.sealed_files import (
@@ -198,6 +199,7 @@ def _sealed_place(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[str
     open_places, open_folders = frozenset(inside_raw), tuple(f"{p}{os.sep}" for p in inside_raw)
     basename, stat, separator, memory = os.path.basename, os.stat, os.sep, MEMORY
     sealed_in_tasks, holds_labels, holds_results = in_tasks, HOLDS_LABELS, HOLDS_RESULTS
+    part, own_run = PART, places.own  # training writes unfinished files to its run's folder
 
     def sealed_place(place: str) -> bool:
         name = basename(place)
@@ -210,6 +212,8 @@ def _sealed_place(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[str
             return True
         if place.startswith(results + separator) and name.endswith(holds_results):
             return True
+        if name.endswith(part) and place.startswith(results + separator):
+            return not place.startswith(own_run + separator)
         if raw and place.startswith(raw + separator):
             is_open = place in open_places or place.startswith(open_folders)
             return not (name.endswith((".py", ".pyc")) or is_open)

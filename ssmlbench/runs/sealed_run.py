@@ -19,7 +19,6 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -31,24 +30,22 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.stopping import EXIT_CODE, EndsWithParent, Stopped, stop_on_sigterm
 from ssmlbench.data import Task
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.protocol.judge import Judge
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import check_data, judge_run, quieten
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.kernel_lock import kernel_can_lock, lock_labels
-from ssmlbench.runs.messages import JudgePipe, TrainingGone, receive
+from ssmlbench.runs.messages import JudgePipe
 from ssmlbench.runs.seal import SealedPlaces, places_to_read, set_tripwire
+from ssmlbench.runs.seal_reports import SealReports
 from ssmlbench.runs.several import train_together
-from ssmlbench.runs.train import Assignment, TrainingReport
+from ssmlbench.runs.training_process import (
+    KILLED,
+    STOP_SECONDS,
+    TrainingProcess,
+    adopt_orphans,
+)
 
 NOT_DUMPABLE = 4
-ADOPTS_ORPHANS = 36
-GRACE_SECONDS = 10.0
-"""A training process that has closed its pipe is ending; one that takes longer is killed."""
-STOP_SECONDS = 20.0
-"""The time in which a training process that is asked to stop can save its state; then it is killed."""
-KILL_ROUNDS = 100
-KILLED = -signal.SIGKILL
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,11 @@ class Died:
 
 
 def judge_process(
-    request: SealedRequest, pipe: Connection, child: int, training_pipe: Connection
+    request: SealedRequest,
+    pipe: Connection,
+    child: int,
+    training_pipe: Connection,
+    reports: Connection,
 ) -> None:
     """Make a run, and send its events, the closing event last. Runs in a fresh process.
 
@@ -94,7 +95,7 @@ def judge_process(
     threadpool_limits(1)
     _close_to_other_processes()
     adopt_orphans()
-    training = TrainingProcess(child, training_pipe, request.context.time_limit)
+    training = TrainingProcess(child, training_pipe, reports, request.context.time_limit)
     signal.signal(signal.SIGTERM, lambda *_: training.ask_to_stop())
     threading.Thread(target=_end_with_owner, args=(pipe, training), daemon=True).start()
 
@@ -116,6 +117,7 @@ def _judged(
     spec, context = request.spec, request.context
 
     def open_data() -> Task:
+        training.let_plugins_in()
         task = Task(request.task_folder, unlike_published=request.unlike_published)
         return check_data(spec, task)
 
@@ -151,147 +153,10 @@ def _end_with_owner(pipe: Connection, training: TrainingProcess) -> None:
     training.end_at_once()
 
 
-def adopt_orphans() -> None:
-    """Become the parent of processes that the training process leaves behind (Linux)."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(ADOPTS_ORPHANS, 1, 0, 0, 0)
-
-
-def kill_children() -> None:
-    """Kill every child of this process, and orphans that this leaves, until there is none (Linux)."""
-    lists = list(Path("/proc/self/task").glob("*/children"))
-    for _ in range(KILL_ROUNDS):
-        children = [int(pid) for file in lists for pid in _words(file)]
-        if not children:
-            return
-        for pid in children:
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-
-
-def _words(file: Path) -> list[str]:
-    try:
-        return file.read_text().split()
-    except OSError:  # that thread has ended
-        return []
-
-
-class TrainingProcess:
-    """The process that trains, as the judge sees it."""
-
-    def __init__(self, pid: int, pipe: Connection, time_limit: float | None):
-        self.pid = pid
-        self.pipe = pipe
-        self.time_limit = time_limit
-        self.timed_out = False
-        self.ended_by_judge = False
-        self.code: int | None = None
-        self._given = self._stopped = False
-        self._gone = threading.Event()
-        threading.Thread(target=self._reap, daemon=True).start()
-
-    def _reap(self) -> None:
-        """Wait until it has ended, and kill its children: one may hold its end of the pipe."""
-        with suppress(ChildProcessError):  # the run is being ended: `kill_children` was quicker
-            _, status = os.waitpid(self.pid, 0)
-            self.code = os.waitstatus_to_exitcode(status)
-        kill_children()
-        self._gone.set()
-
-    def _time_out(self) -> None:
-        self.timed_out = True
-        self._terminate()
-        self.end(STOP_SECONDS)
-
-    def _terminate(self) -> None:
-        if not self._gone.is_set():
-            with suppress(OSError):
-                os.kill(self.pid, signal.SIGTERM)
-
-    def ask_to_stop(self) -> None:
-        """Have it save its state and end; if training has not begun, end this process too."""
-        self._stopped = True
-        if not self._given:
-            self.end_at_once()
-        self._terminate()
-
-    def end_at_once(self) -> None:
-        """Kill it and its children, and end this process."""
-        with suppress(OSError):
-            os.kill(self.pid, signal.SIGKILL)
-        kill_children()
-        os._exit(1)
-
-    def _kill(self) -> None:
-        self.ended_by_judge = True
-        with suppress(OSError):
-            os.kill(self.pid, signal.SIGKILL)
-
-    def __call__(self, assignment: Assignment, judge: Judge, notify: Notify) -> TrainingReport:
-        """Have it train, and handle its messages until it reports the end of training."""
-        alarm = threading.Timer(self.time_limit or 0, self._time_out)
-        alarm.daemon = True
-        if self.time_limit is not None:
-            alarm.start()
-        self._given = True
-        try:
-            content = ForkingPickler.dumps(assignment)
-            threading.Thread(target=self._give, args=(content,), daemon=True).start()
-            while True:
-                message = receive(self.pipe, judge)
-                if isinstance(message, TrainingReport):
-                    return message
-                if message is not None:
-                    notify(message)
-        except TrainingGone:
-            self.end(GRACE_SECONDS)
-            if self._stopped:
-                raise Stopped from None
-            if self.timed_out:
-                raise RunStopped(
-                    f"took longer than the time limit of {self.time_limit:g} s; with a longer "
-                    "--time-limit it continues from its last checkpoint"
-                ) from None
-            if self.ended_by_judge:
-                raise RunStopped(
-                    "its training process closed the pipe to the judge and went on: does a plugin "
-                    "close files that are not its own?"
-                ) from None
-            raise RunStopped(_why(self.code)) from None
-        finally:
-            alarm.cancel()
-
-    def _give(self, content: memoryview) -> None:
-        """Send the assignment. In a thread: training may be sending too, more than the pipe holds."""
-        with suppress(OSError):  # it has ended; its last messages are still in the pipe
-            self.pipe.send_bytes(content)
-
-    def end(self, grace: float = 0.0) -> None:
-        """Wait until it has ended; after `grace` seconds, kill it."""
-        if not self._gone.wait(grace):
-            self._kill()
-            self._gone.wait()
-
-
-def _why(code: int | None) -> str:
-    """Why a training process ended without a last message, as far as its exit code tells."""
-    if code == EXIT_CODE:
-        code = -signal.SIGTERM
-    if code is None or code >= 0:
-        return (
-            f"its training process ended early, with exit code {code}: did a plugin call os._exit?"
-        )
-    name = signal.Signals(-code).name
-    if code == KILLED:
-        return "its training process was killed (SIGKILL): is there too little memory?"
-    return f"its training process died of {name}"
-
-
 # ------------------------------------------------------------------------------ the training
 
 
-def training_process(request: SealedRequest, pipe: Connection) -> None:
+def training_process(request: SealedRequest, pipe: Connection, reports: Connection) -> None:
     """Train, in a process that never holds a hidden label. It does not return."""
     stop_on_sigterm()
     EndsWithParent(os.getppid())  # so that the lock is free when the run is tried again
@@ -302,9 +167,10 @@ def training_process(request: SealedRequest, pipe: Connection) -> None:
             os.environ["CUDA_VISIBLE_DEVICES"] = request.gpu
         take_over(request.verified)
         sys.dont_write_bytecode = True  # a plugin may lie beside its data, in a sealed folder
-        _seal(request, judge)
+        _seal(request, SealReports(reports))
         quieten()
         warnings.simplefilter("ignore", PluginWarning)  # the process that asked has shown them
+        pipe.recv_bytes()  # until `let_plugins_in`
         plugins = Plugins(request.plugin_files)
         assignment = pipe.recv()
         report = train_together(assignment, plugins, judge, judge.notify, judge.fail)
@@ -329,7 +195,7 @@ def _flush_output() -> None:
             stream.flush()
 
 
-def _seal(request: SealedRequest, judge: JudgePipe) -> None:
+def _seal(request: SealedRequest, reports: SealReports) -> None:
     run_folder = RunFolder.of(request.context.results, request.spec).path
     with suppress(OSError):  # the judge reports it if the folder cannot be made
         # Now, though the judge makes it too: folders made after the lock cannot be read.
@@ -341,6 +207,6 @@ def _seal(request: SealedRequest, judge: JudgePipe) -> None:
     results = request.context.results
     places = SealedPlaces.of(request.source, results, request.task_folder, run_folder)
     if not lock_labels(places, needed, request.scratch) and kernel_can_lock():
-        judge.note("trained without the kernel's lock: too many files lie beside sealed ones")
+        reports.note("trained without the kernel's lock: too many files lie beside sealed ones")
     why = " (--compile starts a compiler)" if request.spec.compile else ""
-    set_tripwire(places, needed, judge.alarm(), lambda text: judge.note(f"{text}{why}"))
+    set_tripwire(places, needed, reports.alarm(), lambda text: reports.note(f"{text}{why}"))

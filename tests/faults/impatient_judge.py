@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ssmlbench.runs import sealed_run
+from ssmlbench.runs import sealed_run, training_process
 
 
 def judge_process(*arguments: Any) -> None:
-    sealed_run.GRACE_SECONDS = 1.0
+    training_process.GRACE_SECONDS = 1.0
     sealed_run.judge_process(*arguments)

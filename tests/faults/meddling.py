@@ -53,8 +53,9 @@ def other_run():
 
 def reads_labels_and_silences_the_report():
     from ssmlbench.runs.messages import JudgePipe
+    from ssmlbench.runs.seal_reports import SealReports
 
-    JudgePipe._send = JudgePipe.violation = lambda *rest, **more: None
+    JudgePipe._send = SealReports.alarm = os.write = lambda *rest, **more: None
     labels().read_bytes()
 
 

@@ -17,6 +17,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from ssmlbench.core.events import Closing, Done, Event, Failed, Retried, Warned
+from ssmlbench.core.files import temporary_beside
 from ssmlbench.core.paths import cache_root
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid import run_one as run_one_module
@@ -58,6 +59,7 @@ REPORTED = (
     "from_memory_map",
     "from_judges_memory",
     "from_results",
+    "from_unfinished_scores",
     "from_judgements",
     "from_open_folder",
     "from_copy",
@@ -136,6 +138,7 @@ def outcomes(
     index.parent.mkdir(exist_ok=True)
     index.touch()
     RunFolder.of(context.results, spec).judgements_file.touch()
+    temporary_beside(RunFolder.of(context.results, spec).scores_file).touch()
     own = resolve(plugins, {}, method="cheat", dataset="noise", epochs=2, pi=0.5)
     request = SealedRequest(own, task, plugins.training_files, context, str(folder / "raw"))
     with pytest.MonkeyPatch.context() as patch:

@@ -105,6 +105,12 @@ def from_results():
     return json.loads(file.read_text())
 
 
+def from_unfinished_scores():
+    """What a judge left that was killed while it wrote the scores of another run."""
+    (file,) = Path(os.environ["STOLEN"]).rglob(".scores.safetensors.*.part")
+    return np.frombuffer(file.read_bytes(), dtype=np.uint8)
+
+
 def judgements() -> Path:
     (file,) = Path(os.environ["STOLEN"]).rglob(".*judgements.safetensors")
     return file

@@ -288,8 +288,9 @@ def test_a_run_that_another_process_finishes_meanwhile_stays(
     tmp_path: Path, tiny: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugins = Plugins(tiny)
+    context = RunContext(tmp_path / "results", "cpu", 1)
     spec = resolve(plugins, {}, method="bce", dataset="tiny", pi=0.3, epochs=2)
-    execute(spec, plugins, RunContext(tmp_path / "results", "cpu", 1))
+    execute(spec, plugins, context)
     folder, later = RunFolder.of(tmp_path / "results", spec), tmp_path / "later"
     folder.result_file.rename(later)
     acquire = Lock.acquire
@@ -299,9 +300,23 @@ def test_a_run_that_another_process_finishes_meanwhile_stays(
         acquire(self, wait)
 
     monkeypatch.setattr(Lock, "acquire", acquire_after_the_other)
-    assert folder.drop_leftovers() is None
+    assert isinstance(execute(spec, plugins, context), AlreadyDone)
     assert folder.finished
     assert folder.scores_file.exists()
+
+
+def test_a_run_is_deleted_with_all_its_files_unless_a_process_makes_it(
+    tmp_path: Path, tiny: list[Path]
+) -> None:
+    spec = resolve(Plugins(tiny), {}, method="bce", dataset="tiny", pi=0.3, epochs=2)
+    folder = RunFolder.of(tmp_path / "results", spec)
+    with folder.claim():
+        for file in (folder.spec_file, folder.checkpoint_file, folder.judgements_file):
+            file.touch()
+        assert not folder.delete()
+        assert folder.checkpoint_file.exists()
+    assert folder.delete()
+    assert list((tmp_path / "results").iterdir()) == []
 
 
 @pytest.mark.slow  # tests/core has the lock's own tests in the default run

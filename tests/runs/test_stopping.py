@@ -31,7 +31,7 @@ from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
-from ssmlbench.runs.sealed_run import TrainingProcess
+from ssmlbench.runs.training_process import TrainingProcess
 from ssmlbench.training import saving
 from ssmlbench.training.checkpoint import Checkpoint
 from tests.grid.test_grid import is_alive
@@ -305,7 +305,7 @@ def test_a_run_that_reaches_its_time_limit_saves_first(tmp_path: Path) -> None:
             (tmp_path / "saved").touch()
             os._exit(stopping.EXIT_CODE)
 
-    training = TrainingProcess(child_that(save_when_asked), Pipe()[0], 3600)
+    training = TrainingProcess(child_that(save_when_asked), Pipe()[0], Pipe()[0], 3600)
     training._time_out()
     assert (tmp_path / "saved").exists()
     assert training.code == stopping.EXIT_CODE
@@ -319,7 +319,7 @@ def test_a_second_wish_to_stop_ends_a_run_at_once(monkeypatch: pytest.MonkeyPatc
 
     def be_the_judge() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        training = TrainingProcess(child_that(lambda: time.sleep(3600)), Pipe()[0], None)
+        training = TrainingProcess(child_that(lambda: time.sleep(3600)), Pipe()[0], Pipe()[0], None)
         training._given = True
         theirs.send(training.pid)
         sealed_run._end_with_owner(theirs, training)

@@ -1,0 +1,84 @@
+"""Reports of the seal to the judge: what it refused, and what readers of the result should know.
+
+They have a pipe of their own, on which a report is one write that the system never divides (PIPE_BUF bytes
+at most). So threads and forked processes need no lock, and no report can cut a message of training in two.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+
+REFUSED, NOTE = b"!", b"-"
+"""The first byte of a report: an attempt at what is sealed, or a remark."""
+REFUSED_CODE = 97
+"""The exit code of a process that attempted it, should a plugin have taken its pipe away."""
+MOST_NOTES = 100
+
+
+class SealReports:
+    """The pipe as a training process sees it."""
+
+    def __init__(self, pipe: Connection):
+        self._pipe = pipe
+        self.note = _sender(pipe, NOTE)
+        """Adds a remark for readers of the result."""
+
+    def alarm(self) -> Callable[[str], None]:
+        """The function that reports an attempt at what is sealed, and ends the process.
+
+        What it uses is bound here: a plugin may change modules, and this object.
+        """
+        send, end, code = _sender(self._pipe, REFUSED), os._exit, REFUSED_CODE
+
+        def report(what: str) -> None:
+            try:
+                send(what)
+            finally:
+                end(code)
+
+        return report
+
+
+def _sender(pipe: Connection, kind: bytes) -> Callable[[str], None]:
+    descriptor, write, most = pipe.fileno(), os.write, select.PIPE_BUF - 2
+
+    def send(text: str) -> None:
+        line = text.encode(errors="replace").replace(b"\n", b" ")[:most]
+        write(descriptor, kind + line + b"\n")
+
+    return send
+
+
+class HeardReports:
+    """What the judge has heard from the seal of a training process."""
+
+    def __init__(self, pipe: Connection, refused: Callable[[], None]):
+        """refused: called at the first report of an attempt."""
+        self.attempt = ""
+        self.malformed = False  # a plugin wrote something else to the pipe
+        self.notes: list[str] = []
+        self._pipe = pipe
+        self._refused = refused
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until every process that can report has ended; `seconds` at most."""
+        self._thread.join(seconds)
+
+    def _listen(self) -> None:
+        with os.fdopen(os.dup(self._pipe.fileno()), "rb") as lines:
+            while line := lines.readline(select.PIPE_BUF):
+                text = line[1:].decode(errors="replace").rstrip("\n")
+                if line.startswith(NOTE) and line.endswith(b"\n"):
+                    if text not in self.notes and len(self.notes) < MOST_NOTES:
+                        self.notes.append(text)
+                    continue
+                self.malformed = not line.startswith(REFUSED)
+                self.attempt = "" if self.malformed else text
+                self._refused()
+                return
