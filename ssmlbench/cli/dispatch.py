@@ -146,7 +146,7 @@ class GridCommand:
         """Print all failures together, and the counts."""
         if len(summary.failed) > 1 or (summary.failed and summary.done):
             for spec, text in summary.failed:
-                self._print(f"failed: {spec}: {text.splitlines()[0]}")
+                self._print(f"failed: {spec}: {text}")
         if not self.quiet:
             line = f"{summary.done} done, {summary.already} already there, {len(summary.failed)} failed"
             finished = summary.done + summary.already

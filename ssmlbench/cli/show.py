@@ -15,6 +15,7 @@ from ssmlbench.core.commands import suggested
 from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import from_home
+from ssmlbench.core.plain_text import one_line
 
 if TYPE_CHECKING:
     from ssmlbench.grid.status import RunState
@@ -67,7 +68,7 @@ def _print_unfinished(state: RunState, console: Console) -> None:
     _line(console, line)
     _line(console, str(state.folder))
     epoch = f", epoch {state.epoch} of {state.epochs}" if state.epochs else ""
-    error = f": {state.error.splitlines()[0]}" if state.error else ""
+    error = f": {one_line(state.error)}" if state.error else ""
     _line(console, f"  state: {state.state}{epoch}{error}")
     if state.traceback:
         more = suggested("status", results=state.folder.parents[3])

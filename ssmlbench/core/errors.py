@@ -65,14 +65,17 @@ DISK_ERRORS = (
     errno.EIO,
     errno.EFBIG,
     errno.ESTALE,
+    errno.ENAMETOOLONG,
 )
 """Errors of a disk or file system: the user can fix them, they are no bugs of ours."""
 
 
 def disk_error(error: OSError) -> str:
     """One line about a file that cannot be written or read."""
-    where = error.filename or "the disk"
+    where = str(error.filename or "the disk")
     again = "give the same command again"
+    if error.errno == errno.ENAMETOOLONG:
+        return f"{where[:60]}… is too long for the name of a file; write a shorter one"
     if error.errno == errno.ESTALE:
         return f"{where}: {error.strerror}; {again}"
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

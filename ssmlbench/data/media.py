@@ -63,13 +63,16 @@ class MediaFinder:
             file = base / value
             if bad := self._fault(file, value):
                 return bad
-            if file.exists():
-                return file
+            try:
+                if file.exists():
+                    return file
+            except OSError:  # the name is too long
+                return _no_path(value)
         names = [value]
         if not Path(value).suffix:
             names += [f"{value}{ending}" for ending in IMAGE_ENDINGS]
         places = [near or self.root, *(self._folders if "/" not in value else ())]
-        found = [place / name for place in places for name in names if (place / name).is_file()]
+        found = [place / name for place in places for name in names if _is_file(place / name)]
         if len(set(found)) > 1:
             shown = " and ".join(str(f.relative_to(self.root)) for f in found[:2])
             return BadRow("", f"{value[:60]!r} may be {shown}; write the path", "unclear path")
@@ -81,11 +84,22 @@ class MediaFinder:
         try:
             inside = file.resolve().is_relative_to(self._inside)
         except (OSError, ValueError, RuntimeError):  # a zero byte, a loop of links
-            return BadRow("", f"image {value[:60]!r} is not a path", "unreadable image")
+            return _no_path(value)
         if inside or self.allow_outside:
             return None
         reason = f"image {value[:60]!r} is outside the data folder; --allow-outside reads it"
         return BadRow("", reason, "image outside the data folder")
+
+
+def _no_path(value: str) -> BadRow:
+    return BadRow("", f"image {value[:60]!r} is not a path", "unreadable image")
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # the name is too long
+        return False
 
 
 def read_text(file: Path) -> str | BadRow:

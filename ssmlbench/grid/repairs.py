@@ -70,14 +70,13 @@ class Repairs:
     def leftovers(self, root: Path) -> None:
         """Delete unfinished files and folders, and leases, of processes that have ended."""
         for path in named_below(root, f".*{PART}"):
-            is_folder = path.is_dir() and not path.is_symlink()
-            delete = partial(shutil.rmtree if is_folder else discard, path)
             if _is_abandoned(path):
-                self.repair([Finding(path, LEFT, "deleted")], delete, partial(_is_abandoned, path))
+                finding, still = Finding(path, LEFT, "deleted"), partial(_is_abandoned, path)
+                self.repair([finding], partial(_remove, path), still)
         for path in named_below(root, f"*{LEASE}*"):
             if is_dead_lease(path):
-                delete = partial(remove_dead_leases, lock_of_lease(path))
-                self.repair([Finding(path, LEFT, "deleted")], delete)
+                remove = partial(remove_dead_leases, lock_of_lease(path))
+                self.repair([Finding(path, LEFT, "deleted")], remove)
 
     def locks(self, files: Iterable[Path]) -> None:
         """Delete the files of locks that nobody holds."""
@@ -154,6 +153,13 @@ def named_below(root: Path, pattern: str) -> list[Path]:
         for name in (*folders, *files)
         if fnmatch(name, pattern)
     )
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        discard(path)
 
 
 def _is_abandoned(unfinished: Path) -> bool:

@@ -162,7 +162,7 @@ class RunResults(Sequence[RunResult]):
 
     def __repr__(self) -> str:
         lines = [f"  {run.spec}: {_shown(run.metrics())}" for run in self]
-        lines += [f"  {spec}: failed: {text.splitlines()[0]}" for spec, text in self.failed]
+        lines += [f"  {spec}: failed: {text}" for spec, text in self.failed]
         return "\n".join([f"<RunResults, {len(self)} runs", *lines]) + ">"
 
     def _repr_html_(self) -> str:

@@ -16,6 +16,7 @@ from ssmlbench.core.backbones import absolute_backbone
 from ssmlbench.core.commands import Sources
 from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.paths import near
+from ssmlbench.core.plain_text import line_of
 from ssmlbench.core.seeds import stream
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data.task import Task
@@ -210,7 +211,7 @@ class SavedModel:
             for network in (model.network, model.averaged_network):
                 network.load_state_dict({**same, **stored})
         except (RuntimeError, KeyError) as error:
-            reason = str(error).strip().splitlines()[-1].strip()
+            reason = line_of(error, -1)
             raise UserError(f"the stored weights do not fit these inputs: {reason}") from None
         method.load_state(dict(self._stored.tensors.get("method", {})))
         for name, value in self._stored.facts["method"].items():

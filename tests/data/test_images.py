@@ -185,7 +185,7 @@ def test_images_outside_the_folder_are_read_only_if_the_user_says_so(tmp_path: P
 def test_pipes_and_devices_are_never_opened(tmp_path: Path) -> None:
     folder = folder_with(tmp_path / "d", jpeg())
     os.mkfifo(folder / "pipe.jpg")
-    for path in ("pipe.jpg", "/dev/zero", ".", "zero\0byte"):
+    for path in ("pipe.jpg", "/dev/zero", ".", "zero\0byte", f"{'a' * 300}.jpg", "a" * 253):
         put(folder / "train.csv", f"image,labels\n{path},a\n")
         with pytest.raises(UserError, match="line 2: image"):
             read(folder, allow_outside=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import EpochEnded, Event, Failed, Listener, Resumed, Waiting, Warned
 from ssmlbench.core.files import read_record
+from ssmlbench.core.plain_text import line_of
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.engines.base import EngineOption, GridPlan, WaitingEngine
 from ssmlbench.grid.payload import RunPayload
@@ -77,8 +78,7 @@ def _connect(ray: Any, address: str | None) -> None:
             _check_port(address)
         ray.init(address=address or "local", **options)
     except (OSError, ValueError, RuntimeError) as error:
-        line = str(error).strip().splitlines()[0]
-        raise UserError(f"--address {address}: no Ray cluster answers ({line})") from None
+        raise UserError(f"--address {address}: no Ray cluster answers ({line_of(error)})") from None
 
 
 def _check_port(address: str) -> None:
@@ -157,8 +157,8 @@ class _Tasks:
         try:
             events = self.ray.get(task)
         except self.ray.exceptions.RayError as error:
-            line = str(error).strip().splitlines()[0]
-            text = f"its Ray worker died {RETRIES + 1} times, or Ray could not run it: {line}"
+            died = f"its Ray worker died {RETRIES + 1} times, or Ray could not run it"
+            text = f"{died}: {line_of(error)}"
             RunFolder.of(self.context.results, spec).record_failure(spec, text, str(error))
             events = [Failed(text)]
         seen = self._last_progress(spec).resumed is not None

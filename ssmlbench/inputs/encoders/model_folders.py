@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import from_home
+from ssmlbench.core.plain_text import line_of
 from ssmlbench.inputs.encoders.sentence import SENTENCE_FILES
 from ssmlbench.inputs.encoders.weights import file_digest
 
@@ -74,7 +75,7 @@ def model_folder(name: str) -> Path:
     except UserError:
         raise
     except Exception as error:  # the hub's errors share no base class with the network's
-        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+        reason = f"{type(error).__name__}: {line_of(error)}"
         raise UserError(
             f"--backbone {name}: no such folder, and the model is not available from the Hugging Face "
             f"hub ({reason}). Where there is a network, `hf download {name}`; then copy that "

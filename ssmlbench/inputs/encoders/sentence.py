@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.plain_text import line_of
 from ssmlbench.core.suggestions import one_of
 
 MODULES = "modules.json"
@@ -203,7 +204,7 @@ def load_part(name: str, folder: Path, module: nn.Module, prefix: str) -> None:
             stored = torch.load(pickled, map_location="cpu", weights_only=True)
         module.load_state_dict({key.removeprefix(prefix): value for key, value in stored.items()})
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
-        reason = str(error).strip().splitlines()[-1].strip()
+        reason = line_of(error, -1)
         raise UserError(f"--backbone {name}: no weights for {folder.name} ({reason})") from None
 
 

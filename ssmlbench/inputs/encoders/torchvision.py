@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.plain_text import line_of
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.inputs.encoders.base import Encoder, EncoderOptions
 from ssmlbench.inputs.encoders.images import ImageEncoder
@@ -94,7 +95,7 @@ class TorchvisionEncoder(ImageEncoder):
             try:
                 model.load_state_dict(state)
             except RuntimeError as error:
-                reason = str(error).splitlines()[-1].strip()
+                reason = line_of(error, -1)
                 raise UserError(f"{file} does not fit {cls.name} as set up: {reason}") from None
         return model
 
@@ -132,7 +133,8 @@ def _weights_file(model: str, weights: Any) -> Path:
         try:
             weights.get_state_dict(progress=False, check_hash=True)
         except (OSError, RuntimeError) as error:
-            reason = str(getattr(error, "reason", error)).splitlines()[0]
+            cause = getattr(error, "reason", error)  # of URLError: a text or another error
+            reason = line_of(cause if isinstance(cause, BaseException) else error)
             raise UserError(
                 f"the weights of {model} are not available ({reason}). Put {weights.url} at {file} "
                 "(TORCH_HOME moves that folder), or train from scratch with --weights none"
