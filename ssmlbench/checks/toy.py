@@ -27,6 +27,8 @@ from ssmlbench.training.run_data import RunData
 from ssmlbench.training.trainer import Trainer, TrainingContext
 
 ROWS, TEST_ROWS, LABELS = 72, 24, 5
+PASS_ROWS = 10
+"""In a pass over a pool: each pool takes several passes, and the last one is smaller."""
 CHECKPOINT = "checkpoint.safetensors"
 CPU = torch.device("cpu")
 
@@ -139,7 +141,9 @@ def toy_trainer(
     example = data.train.view(np.zeros(1, dtype=np.int64), "plain", torch.Generator())[0]
     checkpoint = Checkpoint(folder / CHECKPOINT) if folder else None
     context = TrainingContext(device, checkpoint, notify)
-    return Trainer(spec, method, data.encoder(example), run_data, context), judge
+    trainer = Trainer(spec, method, data.encoder(example), run_data, context)
+    trainer.model.batch_rows = PASS_ROWS
+    return trainer, judge
 
 
 def same_bits(a: Outcome, b: Outcome) -> bool:

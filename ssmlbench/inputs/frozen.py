@@ -28,6 +28,7 @@ from ssmlbench.core.cpu import core_count
 from ssmlbench.core.errors import DamagedFile, RunFailed, UserError
 from ssmlbench.core.events import Encoding, Notify
 from ssmlbench.core.files import atomic, discard
+from ssmlbench.core.freed_memory import freed_memory_kept
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
@@ -202,7 +203,11 @@ class FrozenEncoder:
         folder = self.folder(split, view, draw)
         if not folder.complete or folder.damaged():
             _ = self.fitted  # first: it takes the lock of one of these folders
-            with self._locked(folder, _name(split, view, draw)), all_cores():
+            with (
+                self._locked(folder, _name(split, view, draw)),
+                all_cores(),
+                freed_memory_kept(),
+            ):
                 # Another process may have computed them meanwhile.
                 if self._discard(folder.damaged(), folder) or not folder.complete:
                     self._compute(folder, split, view, draw)

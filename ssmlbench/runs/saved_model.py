@@ -15,6 +15,7 @@ from torch import Generator, Tensor
 from ssmlbench.core.backbones import absolute_backbone
 from ssmlbench.core.commands import Sources
 from ssmlbench.core.errors import DamagedFile, UserError
+from ssmlbench.core.freed_memory import freed_memory_kept
 from ssmlbench.core.paths import near
 from ssmlbench.core.plain_text import line_of
 from ssmlbench.core.seeds import stream
@@ -259,7 +260,7 @@ class EncodedInputs:
         size = self.encoder.batch_rows
         parts = [rows[i : i + size] for i in range(0, max(len(rows), 1), size)]
         batches = (self.inputs.view(part, view, generator) for part in parts)
-        with encoding_precision(self.device, self.spec):
+        with freed_memory_kept(), encoding_precision(self.device, self.spec):
             encoded = [self.encoder(batch.to(self.device)).float().half() for batch in batches]
         features = torch.cat(encoded).cpu()
         return (features if self.scale is None else self.scale(features)).float()

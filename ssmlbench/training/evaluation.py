@@ -83,15 +83,16 @@ class Progress:
     history: list[dict[str, Any]] = field(default_factory=list)  # a row for each epoch
 
 
-def put_rows(whole: Outputs, name: str, part: Tensor, start: int, rows: int) -> None:
-    """Copy an output of the rows from `start` on into the output of all rows.
+def put_rows(whole: Outputs, name: str, part: Tensor, batch: range, rows: int) -> None:
+    """Copy an output of a batch of rows into the output of all rows.
 
-    The first call allocates it. Collecting the parts and joining them would need twice the memory.
+    An output of patches has several lines for each row. The first call allocates the whole: collecting
+    the parts and joining them would need twice the memory.
     """
+    lines = len(part) // max(len(batch), 1)
     if name not in whole:
-        several = len(part) // rows if start == 0 and len(part) > rows > 0 else 1
-        whole[name] = part.new_empty((rows * several, *part.shape[1:]))
-    whole[name][start : start + len(part)] = part
+        whole[name] = part.new_empty((rows * lines, *part.shape[1:]))
+    whole[name][batch.start * lines : batch.stop * lines] = part
 
 
 class Scorer:
@@ -122,11 +123,12 @@ class Scorer:
         """
         gathered: Outputs = {}
         for start, outputs in self.passes(model, inputs, rows, view, purpose, watch):
+            batch = range(start, min(start + self.model.batch_rows, len(rows)))
             for name in names:
                 if name not in outputs:
                     close = did_you_mean(name, outputs)
                     raise ContractError(f"the head has no output {name!r}.{close}")
-                put_rows(gathered, name, outputs[name], start, len(rows))
+                put_rows(gathered, name, outputs[name], batch, len(rows))
         return gathered
 
     @torch.no_grad()

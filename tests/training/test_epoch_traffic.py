@@ -146,7 +146,7 @@ def test_rows_that_are_gathered_on_the_host_are_found(
 ) -> None:
     put = evaluation.put_rows
 
-    def on_the_host(whole: Any, name: str, part: Any, *where: int) -> None:
+    def on_the_host(whole: Any, name: str, part: Any, *where: Any) -> None:
         whole.setdefault(f"{name} there", []).append(part.cpu())
         put(whole, name, part, *where)
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from ssmlbench.checks.toy import LABELS, spec_for, toy
+from ssmlbench.checks.toy import LABELS, spec_for, toy, toy_trainer
 from ssmlbench.inputs.splits import Inputs
 from ssmlbench.inputs.transfer import Transfer
 from ssmlbench.inputs.views import natural_views
@@ -356,3 +356,20 @@ def test_matrices_decay_by_features_over_the_rows_of_the_phase(tmp_path: Path) -
     trainer.start_phase(trainer.warmup_epochs)
     matrices = trainer.optimiser.param_groups[0]
     assert matrices["weight_decay"] == pytest.approx(0.1 + 2 * width / (labelled + unlabelled))
+
+
+@pytest.mark.parametrize("view", ["plain", "plain-patches"])
+def test_outputs_of_a_pool_are_the_same_in_one_batch_and_in_several(view: str) -> None:
+    """Views of patches have several lines for each row."""
+    cls = Plugins().methods["d2l_mat"]
+    trainer, _ = toy_trainer(cls, toy("image"), spec_for(cls, "semi"))
+    inputs, rows = trainer.evaluator.run_data.train, np.arange(23)[::-1].copy()
+
+    def patches(batch_rows: int) -> torch.Tensor:
+        trainer.model.batch_rows = batch_rows
+        return trainer.evaluator.predict("raw", inputs, rows, view, ("a",), ("patch",))["patch"]
+
+    whole = patches(100)
+    assert len(whole) == len(rows) * (4 if view == "plain-patches" else 1)
+    for batch_rows in (23, 12, 5, 1):
+        assert torch.allclose(patches(batch_rows), whole, atol=1e-6)
