@@ -23,7 +23,7 @@ from ssmlbench.core.intervals import mean_with_interval
 MEASURED = Path(__file__).resolve().parent / "measured"
 MAP = "default.map"
 LABELLED_ONLY = "labelled rows"
-CONTROL = ", unlabelled_weight=0"  # in the name of a variant that learns from labelled rows only
+CONTROL = "unlabelled_weight=0"  # in the name of a variant that learns from labelled rows only
 QUIET = ("ohsumed", 0.2)  # the cell that was made one run at a time, alone on its core
 Interval = tuple[float, tuple[float, float]]
 
@@ -269,7 +269,7 @@ def parts() -> str:
 
 
 def controls() -> str:
-    """Variants of BBAM beside the same without their unlabelled term, and the best labelled-only row."""
+    """Methods beside the same without their unlabelled term, and the best labelled-only row."""
     runs = runs_of("semi")
     labelled_only = labelled_only_methods(runs)
     boards = {(dataset, level): table for dataset, level, table in cells(runs)}
@@ -278,8 +278,8 @@ def controls() -> str:
         floors = boards[dataset, level].filter(labelled_only)
         floor = floors.mean().idxmax()
         for control in (name for name in table.columns if CONTROL in name):
-            variant = control.replace(CONTROL, "")
-            both = table[[variant, control]].join(floors[floor])
+            variant = control.replace(f", {CONTROL}", "").replace(f" ({CONTROL})", "")
+            both = table.combine_first(boards[dataset, level])[[variant, control, floor]].dropna()
             rows.append(
                 [
                     dataset,

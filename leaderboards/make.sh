@@ -77,7 +77,7 @@ make_ranks() { # what moves the ranks of a board: the rule that selects the epoc
     done
 }
 
-make_parts() { # BBAM, one ingredient changed at a time
+make_parts() { # BBAM, one ingredient changed at a time; what the unlabelled term adds
     for set in scene yeast emotions ohsumed; do
         ssml "analyse ablation" parts $set --method bbam --pi 0.05,0.1 --out "$results/parts/analysis-$set"
     done
@@ -88,6 +88,8 @@ make_parts() { # BBAM, one ingredient changed at a time
             ssml run parts $set --method bbam --pi 0.05,0.1,0.2 --seeds 3 --set $changed
         done
     done
+    # shellcheck disable=SC2086  # two words
+    ssml run parts coco2014 --method d2l_mat --pi 0.05,0.1,0.2 --seeds 3 $labelled # it leads there
 }
 
 make_positives() { # the rows of HML's and EM+APL's tables
