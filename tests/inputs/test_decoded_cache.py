@@ -16,10 +16,9 @@ import torch
 from PIL import Image
 from safetensors.numpy import load_file
 
-from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Decoding, Done, Event, Waiting, Warned
 from ssmlbench.core.locks import Lock
-from ssmlbench.data import Card, Task, images, prepare
+from ssmlbench.data import Card, Task, prepare
 from ssmlbench.grid.doctor import Checkup
 from ssmlbench.inputs import decoded, prepared
 from ssmlbench.inputs.decoded import DecodedImages, DecodedInputs
@@ -27,8 +26,6 @@ from ssmlbench.inputs.decoded_cache import DecodedFolder, cached_images
 from ssmlbench.inputs.decoding import Shortcuts, SquareDecoder
 from ssmlbench.inputs.encoders import EncoderOptions
 from ssmlbench.inputs.encoders.base import Encoder
-from ssmlbench.inputs.encoders.small import SmallCnn
-from ssmlbench.inputs.frozen import FrozenEncoder
 from ssmlbench.inputs.prepared import Reading, prepared_inputs
 from ssmlbench.inputs.shards import ShardFolder
 from ssmlbench.inputs.splits import Inputs, PreparedRows, StoredInputs
@@ -38,14 +35,7 @@ from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
-from tests.support.tiny_models import write_data_plugin
-
-SIZE = 16
-OPTIONS = EncoderOptions(image_size=SIZE)
-
-
-class Squares(SmallCnn):
-    options = {"image_size": SIZE}
+from tests.support.photographs import OPTIONS, SIZE, Squares, photograph
 
 
 @pytest.fixture(autouse=True)
@@ -54,15 +44,6 @@ def small_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(prepared, "CACHED_BYTES", 0)
     monkeypatch.setattr(decoded, "SHARD_BYTES", 8 * 3 * SIZE * SIZE)
-
-
-def photograph(number: int, size: tuple[int, int] = (40, 30), **saved: Any) -> bytes:
-    """A JPEG file with smooth colours."""
-    draw = np.random.default_rng(number)
-    coarse = Image.fromarray(draw.integers(0, 256, (5, 6, 3)).astype(np.uint8))
-    content = io.BytesIO()
-    coarse.resize(size, Image.Resampling.BICUBIC).save(content, format="JPEG", **saved)
-    return content.getvalue()
 
 
 def made(files: Any, notify: Any = lambda event: None, workers: int = 0) -> DecodedImages:
@@ -100,100 +81,7 @@ def test_the_cache_holds_the_pixels_that_prepare_gives(
     assert mapped.read(rows[:0]).shape == (0, 3, SIZE, SIZE)
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_files_are_turned_as_their_orientation_says(orientation: int, tmp_path: Path) -> None:
-    import datasets
-
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    content = photograph(0, exif=exif)
-    stored = datasets.Dataset.from_dict(
-        {"input": [{"bytes": content, "path": None}]},
-        features=datasets.Features({"input": datasets.Image()}),
-    )
-    before = stored.with_format("numpy")["input"][0]  # how a row is handed to `prepare`
-    assert np.array_equal(np.asarray(images.opened(content)), before)
-
-
-@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
-@pytest.mark.parametrize("mode", ["L", "RGB"])
-def test_files_are_decoded_as_prepare_does(mode: str, interpolation: str) -> None:
-    class Resized(Squares):
-        pass
-
-    Resized.interpolation = interpolation
-    content = io.BytesIO()
-    Image.open(io.BytesIO(photograph(3))).convert(mode).save(content, format="PNG")
-    raw = np.array(Image.open(io.BytesIO(content.getvalue())))
-    decoder = SquareDecoder([content.getvalue()], SIZE, interpolation)  # type: ignore[arg-type]
-    assert np.array_equal(decoder.decode(np.array([0])), Resized.prepare([raw], OPTIONS).numpy())
-
-
 # ------------------------------------------------------------------------ decoded once, and shared
-
-
-def squares_of(contents: list[bytes], scaled: bool = True) -> np.ndarray:
-    decoder = SquareDecoder(contents, SIZE, shortcuts=Shortcuts(scaled))  # type: ignore[arg-type]
-    return decoder.decode(np.arange(len(contents)))
-
-
-@pytest.mark.parametrize("mode", ["RGB", "L"])
-@pytest.mark.parametrize("saved", [{}, {"progressive": True}])
-def test_scaled_decoding_reads_fewer_pixels_of_a_large_jpeg(
-    mode: str, saved: dict[str, Any]
-) -> None:
-    drawn = Image.open(io.BytesIO(photograph(0, (8 * SIZE, 6 * SIZE)))).convert(mode)
-    content = io.BytesIO()
-    drawn.save(content, "JPEG", quality=95, **saved)
-    file = content.getvalue()
-    assert images.opened(file, SIZE).size == (2 * SIZE, 3 * SIZE // 2)  # a quarter
-    assert images.opened(file).size == (8 * SIZE, 6 * SIZE)
-    whole, scaled = (squares_of([file], how).astype(int) for how in (False, True))
-    assert np.abs(whole - scaled).mean() < 3
-    assert not np.array_equal(whole, scaled)
-
-
-def test_scaled_decoding_turns_images_as_their_orientation_says() -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    upright, turned = photograph(1, (64, 96)), photograph(1, (64, 96), exif=exif)
-    expected = np.rot90(squares_of([upright])[0], k=-1, axes=(1, 2)).astype(int)
-    assert np.abs(expected - squares_of([turned])[0]).mean() < 3
-
-
-def test_scaled_decoding_leaves_small_and_other_files_as_they_are() -> None:
-    content = io.BytesIO()
-    Image.open(io.BytesIO(photograph(2, (90, 80)))).save(content, "PNG")
-    contents = [content.getvalue(), photograph(3, (SIZE + 3, SIZE + 1)), photograph(4, (5, 400))]
-    np.testing.assert_array_equal(squares_of(contents), squares_of(contents, False))
-
-
-@pytest.mark.parametrize("shortcut", ["scaled_decoding", "fast_resize"])
-def test_a_shortcut_is_a_setting_of_its_own_and_for_squashed_images_only(
-    tiny: Plugins, shortcut: str
-) -> None:
-    fields: dict[str, Any] = {"method": "bce", "pi": 0.3, "dataset": "tiny-images"}
-    squashed = {"backbone": "squeezenet1_1", "weights": "none", "image_size": 32}
-    plain, quick = (
-        resolve(tiny, {}, **fields, **squashed, **{shortcut: chosen}) for chosen in (False, True)
-    )
-    assert quick.hash != plain.hash
-    keys = [
-        FrozenEncoder(spec, Squares, task_of(tiny), torch.device("cpu")).key("train", "plain", 0)
-        for spec in (plain, quick)
-    ]
-    assert keys[1] == keys[0] | {shortcut: True}
-    flag = f"--{shortcut.replace('_', '-')}"
-    with pytest.raises(UserError, match=f"{flag} is for image files that are squashed"):
-        resolve(tiny, {}, **fields, backbone="small-cnn", **{shortcut: True})
-
-
-def test_images_are_resized_fast_unless_the_encoder_is_frozen(tiny: Plugins) -> None:
-    fields: dict[str, Any] = {"method": "bce", "pi": 0.3, "dataset": "tiny-images"}
-    squashed = {"backbone": "squeezenet1_1", "weights": "none", "image_size": 32}
-    trained, frozen = (resolve(tiny, {}, **fields, **squashed, freeze=f) for f in (False, True))
-    as_they_are = resolve(tiny, {}, **fields, backbone="small-cnn")
-    assert [spec.fast_resize for spec in (trained, frozen, as_they_are)] == [True, False, False]
 
 
 def test_a_second_run_decodes_nothing(
@@ -354,11 +242,6 @@ def test_a_disk_that_fills_up_is_a_warning_and_no_cache(
 
 
 # ---------------------------------------------------------------------------------- which inputs
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Plugins:
-    return Plugins([write_data_plugin(tmp_path_factory.mktemp("plugins"))])
 
 
 def task_of(plugins: Plugins) -> Task:

@@ -29,16 +29,6 @@ from tests.support.tiny_models import asked, save_tiny_bert, write_data_plugin
 SCRATCH = {"weights": "none", "image_size": 32, "normalise": True}
 
 
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_bert(tmp_path_factory.mktemp("models") / "tiny-bert")
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Plugins:
-    return Plugins([write_data_plugin(tmp_path_factory.mktemp("plugins"))])
-
-
 def example(size: int = 32) -> torch.Tensor:
     return torch.zeros(3, size, size, dtype=torch.uint8)
 

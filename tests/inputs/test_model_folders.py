@@ -19,7 +19,6 @@ from ssmlbench.inputs.encoders import Encoder, EncoderOptions, find_encoder
 from ssmlbench.inputs.encoders.tuning import tune_encoder
 from ssmlbench.plugins.loader import Plugins
 from tests.inputs.test_image_models import clip, saved, vit
-from tests.support.tiny_models import save_tiny_bert
 
 TEXTS = ["ba de fi go", "la", "no pu ra se ti ba de fi go ku la me"]
 SHAPE = {
@@ -49,11 +48,6 @@ FAMILIES = {
         "num_heads": 2,
     },
 }
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_bert(tmp_path_factory.mktemp("bert") / "model")
 
 
 @pytest.fixture(scope="module")

@@ -15,15 +15,9 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, find_encoder
 from ssmlbench.inputs.encoders.sentence import pool_tokens
 from ssmlbench.plugins.loader import Plugins
-from tests.support.tiny_models import save_tiny_bert
 
 TEXTS = ["ba de fi go ku", "La ME", "no pu ra se ti ba de fi go ku la me", ""]
 SWITCHES = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens"}
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_bert(tmp_path_factory.mktemp("bert"))
 
 
 def sentence_folder(bert: Path, folder: Path, modes: Any, parts: tuple[str, ...] = ()) -> Path:

@@ -24,19 +24,9 @@ from ssmlbench.runs.execute import execute
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.saved_model import SavedModel
 from ssmlbench.runs.scores import StoredScores
-from tests.support.tiny_models import asked, save_tiny_bert, write_data_plugin
+from tests.support.tiny_models import asked
 
 LORA = {"tune": "lora", "lora_rank": 2, "lora_alpha": 4.0}
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_bert(tmp_path_factory.mktemp("bert"))
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Plugins:
-    return Plugins([write_data_plugin(tmp_path_factory.mktemp("plugins"))])
 
 
 def text_encoder(bert: Path, **spec: Any) -> Encoder:
