@@ -11,6 +11,7 @@ import math
 import types
 import typing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from ssmlbench.core.errors import UserError
@@ -117,6 +118,12 @@ def run_option(default: Any = dataclasses.MISSING, /, help: str = "", **declared
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+# Runs that differ in one of these never share a table.
+measured_option = partial(run_option, panel=MEASURED, setting=True)
+encoder_option = partial(run_option, panel=ENCODER, setting=True)
+training_option = partial(run_option, panel=TRAINING, setting=True)
 
 
 def read_options(spec: type) -> dict[str, RunOption]:

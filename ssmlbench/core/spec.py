@@ -17,15 +17,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ssmlbench.core.backbones import portable_backbone
-from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import as_typed
 from ssmlbench.core.run_options import (
-    ENCODER,
-    MEASURED,
-    TRAINING,
     RunOption,
+    encoder_option,
+    measured_option,
     read_options,
     run_option,
+    training_option,
 )
 
 PROTOCOL_VERSION = 2
@@ -84,27 +83,18 @@ class RunSpec:
         0, "Seed, or several: 0,3.", axis=True, least=0, most=2**32 - 1, example=0
     )
 
-    split: Split = run_option(
-        "random",
-        "How labelled rows are drawn: random or stratified.",
-        panel=MEASURED,
-        setting=True,
-    )
-    selection: Selection = run_option(
+    split: Split = measured_option("random", "How labelled rows are drawn: random or stratified.")
+    selection: Selection = measured_option(
         "last",
         "Epoch that is scored: last, val (best on held-out labelled rows), oracle† (best on the test "
         "set).",
-        panel=MEASURED,
-        setting=True,
         training=True,
     )
-    folds: int | None = run_option(
+    folds: int | None = measured_option(
         None,
         "given: judged by this many folds of the labelled rows, a fold for each seed; 0: train on all.",
-        panel=MEASURED,
         default_text="5; none if the data set has test rows",
         least=0,
-        setting=True,
         added_later=True,
     )
     # held-out: a trial of `tune`, on labelled rows it did not train on; nothing: no row is left to judge
@@ -112,142 +102,95 @@ class RunSpec:
     # given: the method learns from rows of which some labels are known
     partial_labels: bool = run_option(False, added_later=True)
 
-    backbone: str = run_option(
+    backbone: str = encoder_option(
         "small-cnn",
         "Encoder: a plugin's, a torchvision model, a Hugging Face id or folder, timm:NAME.",
-        panel=ENCODER,
         default_text="the data set's",
-        setting=True,
     )
     projection: Projection = run_option("none", training=True)
     head_start: HeadStart = run_option("random", training=True, added_later=True)
-    freeze: bool = run_option(
-        False, "Encode once, cache, train on the features.", panel=ENCODER, setting=True
-    )
+    freeze: bool = encoder_option(False, "Encode once, cache, train on the features.")
     # In a resolved spec: "name@digest", or "none" for scratch.
-    weights: str = run_option(
+    weights: str = encoder_option(
         "",
         "pretrained, none (from scratch), or a torchvision weights name.",
-        panel=ENCODER,
         default_text="pretrained",
-        setting=True,
     )
     # None where the encoder has no such choice.
-    strong_views: int | None = run_option(
+    strong_views: int | None = encoder_option(
         None,
         "--freeze: views of a row that its strong view is drawn from (R).",
-        panel=ENCODER,
         default_text="4",
         least=1,
-        setting=True,
         training=True,
     )
-    mixed_draws: bool = run_option(
+    mixed_draws: bool = encoder_option(
         False,
         "--freeze: the plain and the weak view are two of these R.",
-        panel=ENCODER,
         default_text="the recipe's",
-        setting=True,
         training=True,
         added_later=True,
     )
-    image_size: int | None = run_option(
-        None,
-        "Images are squashed to this many pixels.",
-        panel=ENCODER,
-        default_text="224",
-        least=1,
-        setting=True,
+    image_size: int | None = encoder_option(
+        None, "Images are squashed to this many pixels.", default_text="224", least=1
     )
-    scaled_decoding: bool = run_option(
+    scaled_decoding: bool = encoder_option(
         False,
         "Decode JPEG files at a half, a quarter or an eighth where that is enough: quicker, other pixels.",
-        panel=ENCODER,
-        setting=True,
         added_later=True,
     )
-    fast_resize: bool = run_option(
+    fast_resize: bool = encoder_option(
         False,
         "Squash images by PyTorch's filter: quicker than Pillow's, and within one level of 256.",
-        panel=ENCODER,
         default_text="yes, unless frozen",
-        setting=True,
         added_later=True,
     )
-    normalise: bool | None = run_option(
-        None,
-        "Normalise images as the weights expect.",
-        panel=ENCODER,
-        default_text="--normalise",
-        setting=True,
+    normalise: bool | None = encoder_option(
+        None, "Normalise images as the weights expect.", default_text="--normalise"
     )
-    max_tokens: int | None = run_option(
-        None,
-        "Texts are cut after this many tokens.",
-        panel=ENCODER,
-        default_text="256",
-        least=1,
-        setting=True,
+    max_tokens: int | None = encoder_option(
+        None, "Texts are cut after this many tokens.", default_text="256", least=1
     )
-    pooling: Pooling | None = run_option(
+    pooling: Pooling | None = encoder_option(
         None,
         "Pooling of tokens: masked (mean), all (padding too, as released), own (sentence-transformers).",
-        panel=ENCODER,
         default_text="masked; own if that is no mean",
-        setting=True,
     )
-    layers: int | None = run_option(
+    layers: int | None = encoder_option(
         None,
         "Train only the last N blocks of the encoder, and what follows them.",
-        panel=ENCODER,
         default_text="all",
         least=1,
-        setting=True,
         training=True,
         added_later=True,
     )
-    tune: Tune = run_option(
+    tune: Tune = encoder_option(
         "full",
         "What is trained in the encoder: full, or lora (low-rank weights beside linear layers).",
-        panel=ENCODER,
-        setting=True,
         training=True,
         added_later=True,
     )
-    lora_rank: int | None = run_option(
-        None,
-        "--tune lora: the rank.",
-        panel=ENCODER,
-        default_text="8",
-        least=1,
-        setting=True,
-        training=True,
-        added_later=True,
+    lora_rank: int | None = encoder_option(
+        None, "--tune lora: the rank.", default_text="8", least=1, training=True, added_later=True
     )
-    lora_alpha: float | None = run_option(
+    lora_alpha: float | None = encoder_option(
         None,
         "--tune lora: the weights' scale, × 1 / rank.",
-        panel=ENCODER,
         default_text="16",
         above=0,
-        setting=True,
         training=True,
         added_later=True,
     )
-    scaling: Scaling | None = run_option(
+    scaling: Scaling | None = encoder_option(
         None,
         "Feature vectors: standard (columns standardised, rows of one length), or none.",
-        panel=ENCODER,
         default_text="standard",
-        setting=True,
         added_later=True,
     )
-    rotate_columns: bool = run_option(
+    rotate_columns: bool = encoder_option(
         False,
         "Feature vectors: rotate the scaled columns, so that none of them matters alone.",
-        panel=ENCODER,
         default_text="the recipe's",
-        setting=True,
         training=True,
         added_later=True,
     )
@@ -255,119 +198,78 @@ class RunSpec:
 
     # Its choices are the table in runs/recipes.py. It gives the fields below, and the projection,
     # their defaults, and says whether an epoch is counted in rows or in steps.
-    recipe: RecipeName = run_option(
+    recipe: RecipeName = training_option(
         "paper",
         "Defaults of training: features (heads on fixed features), or paper (as published).",
-        panel=TRAINING,
         default_text="features for fixed features, else paper",
-        setting=True,
         added_later=True,
     )
-    epochs: int = run_option(
-        40, "Number of epochs, warm-up included.", panel=TRAINING, least=1, setting=True
+    epochs: int = training_option(40, "Number of epochs, warm-up included.", least=1)
+    warmup_epochs: int = training_option(
+        12, "Epochs on labelled rows only.", default_text="30 % of --epochs", least=0
     )
-    warmup_epochs: int = run_option(
-        12,
-        "Epochs on labelled rows only.",
-        panel=TRAINING,
-        default_text="30 % of --epochs",
-        least=0,
-        setting=True,
-    )
-    epoch_count: EpochCount = run_option(
+    epoch_count: EpochCount = training_option(
         "unlabelled",
         "Warm-up epochs are counted over: unlabelled, or labelled rows (as released).",
-        panel=TRAINING,
         key="epoch",
         number_flag="--epochs",
-        setting=True,
     )
-    epoch_steps: int | None = run_option(
+    epoch_steps: int | None = training_option(
         None,
         "Gradient steps of an epoch, whatever the number of rows.",
-        panel=TRAINING,
         default_text="the recipe's",
         least=1,
-        setting=True,
         added_later=True,
     )
-    batch_size: int = run_option(
-        64, "Unlabelled rows in a step (B_u).", panel=TRAINING, least=1, setting=True
+    batch_size: int = training_option(64, "Unlabelled rows in a step (B_u).", least=1)
+    labelled_batch_size: int = training_option(32, "Labelled rows in a step (B_l).", least=1)
+    lr: float = training_option(1e-3, "Peak learning rate.", default_text="the encoder's", above=0)
+    weight_decay: float = training_option(
+        1e-4, "AdamW's decoupled decay, on every weight.", default_text="the recipe's", least=0
     )
-    labelled_batch_size: int = run_option(
-        32, "Labelled rows in a step (B_l).", panel=TRAINING, least=1, setting=True
-    )
-    lr: float = run_option(
-        1e-3,
-        "Peak learning rate.",
-        panel=TRAINING,
-        default_text="the encoder's",
-        above=0,
-        setting=True,
-    )
-    weight_decay: float = run_option(
-        1e-4,
-        "AdamW's decoupled decay, on every weight.",
-        panel=TRAINING,
-        default_text="the recipe's",
-        least=0,
-        setting=True,
-    )
-    relative_decay: float = run_option(
+    relative_decay: float = training_option(
         0.0,
         "Further decay of weight matrices, × features / training rows (not for cosine heads).",
-        panel=TRAINING,
         default_text="the recipe's",
         least=0,
-        setting=True,
         added_later=True,
     )
-    input_dropout: float = run_option(
+    input_dropout: float = training_option(
         0.0,
         "Features dropped before the projection in training.",
-        panel=TRAINING,
         default_text="the recipe's",
         least=0,
         below=1,
-        setting=True,
         added_later=True,
     )
     # What the recipe multiplies input_dropout by, for the number of labelled rows.
     dropout_factor: float = run_option(1.0, training=True, added_later=True)
-    hidden_dropout: float = run_option(
+    hidden_dropout: float = training_option(
         0.0,
         "Units dropped inside the projection in training.",
-        panel=TRAINING,
         default_text="the recipe's",
         least=0,
         below=1,
-        setting=True,
         added_later=True,
     )
     ema_decay: float = run_option(0.9997, setting=True, training=True)
-    precision: Precision = run_option(
+    precision: Precision = training_option(
         "float32",
         "Precision of the network: auto, float32, bfloat16 or float16 (mixed precision).",
-        panel=TRAINING,
         default_text="auto: float32; for encoders trained with CUDA bfloat16, on old GPUs float16; on a "
         "cluster with --device auto float32",
         automatic=True,
-        setting=True,
         added_later=True,
     )
-    fast: bool = run_option(
+    fast: bool = training_option(
         False,
         "CUDA: the quickest kernels (fused attention, TF32, autotuning); the last bits then vary.",
-        panel=TRAINING,
-        setting=True,
         added_later=True,
     )
 
-    compile: bool = run_option(
+    compile: bool = training_option(
         False,
         "Compile a fine-tuned encoder for passes over whole pools (torch.compile); the last bits change.",
-        panel=TRAINING,
-        setting=True,
         training=True,
         added_later=True,
     )
@@ -484,27 +386,3 @@ NUMBERS = tuple(option for option in FIELDS.values() if option.regimes)
 
 REGIME_NUMBERS = {regime: option for option in NUMBERS for regime in option.regimes}
 """The field that holds a regime's number, by regime; a regime without a number is not here."""
-
-
-def check_spec(spec: RunSpec) -> None:
-    """Raise a UserError for values that no run can have."""
-    for option in OPTIONS.values():
-        option.check(getattr(spec, option.name))
-    number = REGIME_NUMBERS.get(spec.regime)
-    if number and spec.regime_number is None:
-        raise UserError(f"{number.flag} is missing: it {number.expected}")
-    if spec.warmup_epochs > spec.epochs:
-        raise UserError(
-            f"--warmup-epochs {spec.warmup_epochs}: must lie between 0 and --epochs {spec.epochs}"
-        )
-    if spec.counts_steps and spec.epoch_count == "labelled":
-        raise UserError(
-            "--epoch labelled counts rows, and --epoch-steps and --recipe features count steps; type "
-            "--recipe paper without --epoch-steps, or leave --epoch out"
-        )
-    if spec.folds is not None and spec.regime != "given":
-        raise UserError(f"--folds is for --regime given, not for --regime {spec.regime}")
-    if spec.folds == 1:
-        raise UserError("--folds 1: must be at least 2; 0 trains on all labelled rows")
-    if spec.judged_on == "held-out" and spec.selection == "oracle":
-        raise UserError("tune never looks at the test set: --selection must be last or val")

@@ -22,7 +22,8 @@ from ssmlbench.core.errors import DamagedFile, DamageWarning, UserError
 from ssmlbench.core.files import read_own_json, write_json
 from ssmlbench.core.hyperparameters import Search, ranges
 from ssmlbench.core.seeds import stream_seed
-from ssmlbench.core.spec import FIELDS, RunSpec, check_spec
+from ssmlbench.core.spec import FIELDS, RunSpec
+from ssmlbench.core.spec_checks import check_spec
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.finished import Unreadable, read_result
 from ssmlbench.runs.folder import TRIALS, RunFolder

@@ -9,7 +9,8 @@ from typing import Any
 from ssmlbench.core.backbones import absolute_backbone
 from ssmlbench.core.errors import Unsupported, UserError
 from ssmlbench.core.hyperparameters import parse_config
-from ssmlbench.core.spec import FIELDS, NUMBERS, JudgedOn, RunSpec, check_spec
+from ssmlbench.core.spec import FIELDS, NUMBERS, JudgedOn, RunSpec
+from ssmlbench.core.spec_checks import check_spec
 from ssmlbench.data import Card, DatasetAdapter, prepare, prepare_whole
 from ssmlbench.data.task import share_of_zeros
 from ssmlbench.inputs.encoders import (

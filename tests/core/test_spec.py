@@ -13,7 +13,8 @@ import pytest
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import as_typed, parse_config
 from ssmlbench.core.run_options import RunOption
-from ssmlbench.core.spec import FIELDS, OPTIONS, RunSpec, check_spec
+from ssmlbench.core.spec import FIELDS, OPTIONS, RunSpec
+from ssmlbench.core.spec_checks import check_spec
 from ssmlbench.core.suggestions import did_you_mean
 from tests.support.run_options import another_value
 

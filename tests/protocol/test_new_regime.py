@@ -43,12 +43,11 @@ _ENTRIES = (
 }
 NEW_OPTION = {
     SPEC: (
-        "    split: Split = run_option(",
-        """    skipped_rows: int = run_option(
-        0, "Labelled rows that are left out.", panel=MEASURED, least=0, setting=True,
-        added_later=True,
+        "    split: Split = measured_option(",
+        """    skipped_rows: int = measured_option(
+        0, "Labelled rows that are left out.", least=0, added_later=True
     )
-    split: Split = run_option(""",
+    split: Split = measured_option(""",
     ),
     OBSERVATION: (
         "labelled, validation = drawn.labelled,",

@@ -12,7 +12,7 @@ import torch
 
 from ssmlbench.checks.toy import same_bits, spec_for, toy, train
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.spec import check_spec
+from ssmlbench.core.spec_checks import check_spec
 from ssmlbench.grid.dispatch import Dispatch
 from ssmlbench.grid.request import GridRequest, requested_specs
 from ssmlbench.plugins.loader import Plugins
