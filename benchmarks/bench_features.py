@@ -30,6 +30,7 @@ from ssmlbench.training.run_data import RunData, load_run_data
 from ssmlbench.training.trainer import Trainer, TrainingContext
 
 CPU = torch.device("cpu")
+DATASET = "multidigits"
 ROWS, WIDTH, LABELS = 54_000, 384, 54
 EPOCHS = {"warm-up": 12, "semi": 28}
 
@@ -60,7 +61,7 @@ def encoding_anew(plugins: Plugins) -> None:
         plugins,
         {},
         method="cap",
-        dataset="multidigits",
+        dataset=DATASET,
         pi=0.05,
         backbone="mobilenet_v3_small",
         weights="none",

@@ -12,17 +12,17 @@ import tempfile
 import time
 from pathlib import Path
 
+RUNS = (
+    *("run", "--method", "cap", "--dataset", "multidigits", "--pi", "0.05"),
+    *("--seeds", "4", "--epochs", "20", "--quiet"),
+)
+
 
 def seconds(jobs: int, folder: Path) -> float:
+    """Of the four runs, in a new results folder."""
+    where = ["--jobs", str(jobs), "--results", str(folder / str(jobs))]
     began = time.perf_counter()
-    subprocess.run(
-        [
-            sys.executable, "-m", "ssmlbench", "run", "--method", "cap", "--dataset", "multidigits",
-            "--pi", "0.05", "--seeds", "4", "--epochs", "20", "--jobs", str(jobs),
-            "--results", str(folder / str(jobs)), "--quiet",
-        ],
-        check=True,
-    )  # fmt: skip
+    subprocess.run([sys.executable, "-m", "ssmlbench", *RUNS, *where], check=True)
     return time.perf_counter() - began
 
 

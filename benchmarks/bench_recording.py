@@ -29,13 +29,13 @@ from ssmlbench.training.repeatable import make_repeatable
 from ssmlbench.training.run_data import RunData, load_run_data
 from ssmlbench.training.trainer import Trainer, TrainingContext
 
-EPOCHS = 20
+DATASET, EPOCHS = "multidigits", 20
 ROWS, WIDTH, LABELS = 20_000, 384, 53  # a sentence encoder's features
 
 
 def on_images(name: str, plugins: Plugins) -> Trainer:
     """The embedded data set, every weight of the small encoder trained."""
-    chosen = {"method": name, "dataset": "multidigits", "pi": 0.05, "epochs": EPOCHS}
+    chosen = {"method": name, "dataset": DATASET, "pi": 0.05, "epochs": EPOCHS}
     spec = resolve(plugins, {}, **chosen)
     task, cls = open_task(spec, plugins), encoder_class(spec, plugins)
     judge = Judge.of(spec, task.truth("train"), task.truth("test"))

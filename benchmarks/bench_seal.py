@@ -23,7 +23,7 @@ from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.fork_server import fork_server
 from ssmlbench.runs.resolve import resolve
 
-REPEATS = 5
+DATASET, REPEATS = "multidigits", 5
 RUN_SECONDS = 120  # the bar is a share of a run of two minutes
 NOTES = "BENCH_SEAL_NOTES"
 
@@ -70,9 +70,7 @@ def note_time() -> None:
 def processor_seconds(
     make: Callable[..., Any], plugins: Plugins, folder: Path, epochs: int, seed: int
 ) -> float:
-    spec = resolve(
-        plugins, {}, method="cap", dataset="multidigits", pi=0.05, epochs=epochs, seed=seed
-    )
+    spec = resolve(plugins, {}, method="cap", dataset=DATASET, pi=0.05, epochs=epochs, seed=seed)
     notes = Path(os.environ[NOTES])
     for note in notes.iterdir():
         note.unlink()

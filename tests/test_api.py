@@ -258,7 +258,7 @@ def test_a_run_that_fails_raises_and_stops_no_other(data: Path, tmp_path: Path) 
         ({"jobs": 0}, "--jobs 0"),
         ({"device": "tpu"}, "tpu"),
         ({"seeds": 0}, "--seeds 0"),
-        ({"dataset": "./nowhere"}, "no such folder"),
+        ({"dataset": "./nowhere"}, "no such file or folder"),
     ],
 )
 def test_a_mistake_in_a_request_is_a_user_error(
@@ -318,7 +318,12 @@ def test_runs_are_chosen_by_a_value_a_list_or_the_command_lines_text(
         ({"metric": "mapp"}, "Did you mean map"),
         ({"decision": "lucky"}, "calibrated"),
         ({"convention": "relesed"}, "Did you mean released"),
-        ({"method": "cap"}, "none of the 1 finished runs fits"),
+        ({"method": "cap"}, "--method cap: none of the 1 finished runs fits. There is: "),
+        ({"regime": "semy"}, "--regime semy: no such choice. Did you mean semi"),
+        (
+            {"selection": "best"},
+            "--selection best: no such choice. Did you mean last? There is: last, ",
+        ),
         ({"pi": "few"}, "pi='few': must be a number"),
         ({"pi": True}, "pi=True: must be a number"),
         ({"method": 3}, "method=3: must be a text"),

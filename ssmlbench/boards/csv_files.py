@@ -17,7 +17,7 @@ from typing import Any
 from ssmlbench.boards.board import level_of, unlike_published
 from ssmlbench.boards.versions import Versions
 from ssmlbench.core.csv_cells import CsvWriter, cell_text
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import UserError, plain_reason
 from ssmlbench.core.files import write_output
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import CONVENTIONS, METRICS
@@ -156,7 +156,7 @@ def read_exported(files: Iterable[Path]) -> tuple[list[Finished], list[str]]:
         try:
             lines = file.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"--from {file}: cannot be read ({error})") from None
+            raise UserError(f"--from {file}: cannot be read ({plain_reason(error)})") from None
         body = [line for line in lines if not line.startswith("#")]
         for cells in _records(body, file):
             row = {k: cell_text(v) for k, v in cells.items() if isinstance(v, str)}

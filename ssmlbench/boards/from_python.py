@@ -17,7 +17,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import NUMBERS
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.metrics import METRICS
-from ssmlbench.runs.finished import Finished, read_finished
+from ssmlbench.runs.finished import read_finished
 from ssmlbench.runs.merge import merge_runs
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def compare(
     runs = merge_runs(runs, Path(prefer) if prefer is not None else None)
     boards = build_boards(runs, query)
     if not boards and not published:
-        raise nothing_fits(runs)
+        raise query.unfit(runs)
     return Boards(boards, metric is not None, (query, further) if published else None)
 
 
@@ -232,12 +232,3 @@ def _check_numbers(numbers: Mapping[str, Any]) -> None:
 
 def _paths(given: Paths) -> list[Path]:
     return [Path(given)] if isinstance(given, str | Path) else [Path(path) for path in given]
-
-
-def nothing_fits(runs: Sequence[Finished]) -> UserError:
-    """Return the error for a query that no finished run fits."""
-    return UserError(
-        f"none of the {len(runs)} finished runs fits; leave a filter out, or make more by `ssmlbench run`"
-        if runs
-        else "no finished run here yet; `ssmlbench run` makes one"
-    )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ssmlbench.boards.columns import COLUMNS, column_value
 from ssmlbench.boards.versions import NEWEST
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
+from ssmlbench.core.spec import OPTIONS, REGIME_NUMBERS, RunSpec
 from ssmlbench.core.suggestions import did_you_mean, one_of
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import CONVENTIONS, METRICS
+from ssmlbench.protocol.regimes import REGIMES
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.metric_values import Unavailable
 
@@ -53,6 +54,10 @@ class Query:
         object.__setattr__(self, "metrics", tuple(dict.fromkeys(map(column_key, self.metrics))))
         one_of(self.decision, RULES, "--decision")
         one_of(self.convention, CONVENTIONS, "--convention")
+        for regime in self.regimes:
+            one_of(regime, REGIMES, "--regime")
+        for selection in self.selections:
+            OPTIONS["selection"].check(selection)
         if self.draws < 0 or 0 < self.draws < 100:
             raise UserError(
                 f"--bootstrap {self.draws}: too few draws for a 95 % interval; take e.g. 1000"
@@ -75,6 +80,22 @@ class Query:
         option = REGIME_NUMBERS.get(regime)
         requested = self.numbers.get(option.name) if option else None
         return not requested or number in requested
+
+    def unfit(self, runs: Sequence[Finished]) -> UserError:
+        """The error for a query that none of the finished runs fits: it names a misspelt filter."""
+        if not runs:
+            return UserError("no finished run here yet; `ssmlbench run` makes one")
+        none = f"none of the {len(runs)} finished runs fits"
+        for option, typed in (
+            ("method", self.methods),
+            ("dataset", self.datasets),
+            ("regime", self.regimes),
+        ):
+            found = {getattr(run.spec, option) for run in runs}
+            if typed and not found & {*typed}:
+                hint = did_you_mean(typed[0], found)
+                return UserError(f"--{option} {','.join(typed)}: {none}.{hint}")
+        return UserError(f"{none}; leave a filter out, or make more by `ssmlbench run`")
 
     def value(self, run: Finished, metric: str) -> float:
         """A run's value of a metric or cost; NaN where it is not available."""

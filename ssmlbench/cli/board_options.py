@@ -110,12 +110,11 @@ class BoardOptions:
     def boards(self, query: Query) -> list[Board]:
         """Return the boards of the finished runs that fit, at least one."""
         from ssmlbench.boards.build import build_boards
-        from ssmlbench.boards.from_python import nothing_fits
 
         runs = self.runs()
         boards = build_boards(runs, query)
         if not boards:
-            raise nothing_fits(runs)
+            raise query.unfit(runs)
         return boards
 
 

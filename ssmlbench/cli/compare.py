@@ -73,7 +73,6 @@ def compare(
 ) -> None:
     """Print the leaderboards of the finished runs: five metrics, mean ± std over seeds."""
     from ssmlbench.boards.build import build_boards
-    from ssmlbench.boards.from_python import nothing_fits
     from ssmlbench.boards.layout import SETS
     from ssmlbench.boards.render import print_document
 
@@ -92,7 +91,7 @@ def compare(
         return
     boards = build_boards(runs, query)
     if not boards and not published:
-        raise nothing_fits(runs)
+        raise query.unfit(runs)
     document = _tables(boards, table, query, (papers or ()) if published else None)
     if stats:
         document.add(_statistics(boards, query, over))
@@ -137,7 +136,7 @@ def _export(runs: list[Finished], query: Query, folder: Path) -> None:
     versions.check(query.versions, runs)
     chosen = shown_runs(runs, query, versions)
     if not chosen:
-        raise UserError(f"--export: none of the {len(runs)} finished runs fits; nothing is written")
+        raise query.unfit(runs)
     for file in export(chosen, folder, shlex.join(["ssmlbench", *sys.argv[1:]]), versions):
         Console().print(f"wrote {file}", highlight=False, soft_wrap=True)
     if hidden := sum(query.wants(run.spec) for run in runs) - len(chosen):

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 PluginFiles = Annotated[
     list[str] | None,
-    typer.Option("--plugin", help="A plugin file, a data folder or an ARFF file; repeatable."),
+    typer.Option("--plugin", help="A plugin file, or the path of your own data; repeatable."),
 ]
 DataDir = Annotated[
     Path | None,
@@ -64,7 +64,7 @@ def typed_list(text: str | None, kind: type[T], option: str) -> tuple[T, ...]:
             f"{option} {text}: must be {expected}, one or several, e.g. {option} {example}"
         ) from None
     if not values:
-        raise UserError(f"{option} is empty")
+        raise UserError(f"{option} is empty; leave it out, or type at least one value")
     return values
 
 

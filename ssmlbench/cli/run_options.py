@@ -148,7 +148,7 @@ class RequestOptions:
         }
         settings = key_values(self.set_, "--set", "loss=bce")
         request = GridRequest(values, settings, plugins=tuple(self.plugin or ()))
-        return read_grid(self.grid).overridden_by(request) if self.grid else request
+        return request.over(read_grid(self.grid) if self.grid else None)
 
 
 @dataclass(frozen=True)

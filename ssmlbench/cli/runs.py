@@ -10,12 +10,13 @@ import typer
 from rich.cells import cell_len, set_cell_size
 
 from ssmlbench.cli.completion import complete_dataset, complete_method
-from ssmlbench.cli.options import ResultsFolders, read_runs, wide_console
+from ssmlbench.cli.options import ResultsFolders, read_runs, typed_list, wide_console
 from ssmlbench.cli.show import metrics_table, show
 from ssmlbench.core.console import Console
 from ssmlbench.core.counts import counted
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.plain_text import printable
+from ssmlbench.core.suggestions import one_of
 
 if TYPE_CHECKING:
     from ssmlbench.grid.status import RunState
@@ -37,16 +38,23 @@ def list_runs(
         str | None, typer.Option(help="Only these data sets.", autocompletion=complete_dataset)
     ] = None,
     state: Annotated[
-        str | None, typer.Option(help="Only these states: queued, running, done, failed, …")
+        str | None, typer.Option(help="Only these states: running, queued, failed, stopped, done.")
     ] = None,
 ) -> None:
     """List runs with their ids."""
+    from ssmlbench.grid.status import STATES
+
+    methods = typed_list(method, str, "--method")
+    datasets = typed_list(dataset, str, "--dataset")
+    states = typed_list(state, str, "--state")
+    for one_state in states:
+        one_of(one_state, STATES, "--state")
     chosen = [
         one
         for one in _states(results)
-        if _is_one_of(one.method.split(" ")[0].split("[")[0], method)
-        and _is_one_of(one.dataset, dataset)
-        and _is_one_of(one.state, state)
+        if (not methods or one.method.split(" ")[0].split("[")[0] in methods)
+        and (not datasets or one.dataset in datasets)
+        and (not states or one.state in states)
     ]
     values = {run.folder: run for run in read_runs(_folders(results))}
     columns = ("id", "method", "data set", "regime", "seed", "state", "mAP")
@@ -173,10 +181,6 @@ def _named(texts: Sequence[str], states: Sequence[RunState], folders: list[Path]
     by_folder = {state.folder: state for state in states}
     known = [(state.hash, state.folder) for state in states]
     return [by_folder[named_run(text, known, folders)] for text in texts]
-
-
-def _is_one_of(value: str, wanted: str | None) -> bool:
-    return wanted is None or value in [part.strip() for part in wanted.split(",")]
 
 
 def _print(line: str) -> None:

@@ -116,7 +116,7 @@ def _expected(found: Mapping[str, Any]) -> str:
     for start, expected in (
         ("int", "a whole number"),
         ("float", "a number"),
-        ("bool", "yes or no"),
+        ("bool", "true or false"),
     ):
         if kind.startswith(f"{start}_"):
             return f"must be {expected}"
@@ -131,6 +131,9 @@ def _expected(found: Mapping[str, Any]) -> str:
 def _plainly(error: Any) -> str:
     """What was typed, what is wrong with it, and what to type or read."""
     text = error.format_message().rstrip(".")
+    if type(error).__name__ == "MissingParameter":
+        name = error.param.opts[0]
+        text = f"{name if name.startswith('-') else name.upper()} is missing"
     # Newer versions of Typer have values checked by Pydantic, older ones by Click.
     found: list[Any] = getattr(error.__cause__, "errors", list)()
     if found and error.param is not None:

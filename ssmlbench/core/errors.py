@@ -70,6 +70,11 @@ DISK_ERRORS = (
 """Errors of a disk or file system: the user can fix them, they are no bugs of ours."""
 
 
+def plain_reason(error: Exception) -> str:
+    """Why a file cannot be read, without the number of the error and the path, which messages have."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 def disk_error(error: OSError) -> str:
     """One line about a file that cannot be written or read."""
     where = str(error.filename or "the disk")

@@ -104,7 +104,7 @@ def source_file(cls: type[Any]) -> Path:
 
 def location(cls: type[Any]) -> Path | str:
     """The source of a plugin, for messages: its data, its file, or its module in a notebook."""
-    home: Path | None = getattr(cls, "home", None)  # of a user's own data: a folder or ARFF file
+    home: Path | None = getattr(cls, "home", None)  # of a user's own data
     if home is not None:
         return home
     try:

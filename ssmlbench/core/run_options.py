@@ -77,7 +77,7 @@ class RunOption:
         """The bounds of a number, for an error message."""
         if self.most is not None:
             opening, low = ("(", self.above) if self.least is None else ("[", self.least)
-            text = f"must lie in {opening}{low:g}, {self.most:g}]"
+            text = f"must lie in {opening}{low}, {self.most}]"
         elif self.below is not None:
             text = f"must lie in [{self.least:g}, {self.below:g})"
         elif self.least is not None:

@@ -11,10 +11,16 @@ from ssmlbench.core.errors import UserError
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """' Did you mean …?' if there are close names, else the whole list."""
     known = sorted(known)
+    return _close(name, known) or _all_of(known)
+
+
+def _close(name: str, known: list[str]) -> str:
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    if close:
-        return f" Did you mean {' or '.join(close)}?"
-    return f" There is: {', '.join(known) or 'nothing'}."
+    return f" Did you mean {' or '.join(close)}?" if close else ""
+
+
+def _all_of(known: list[str]) -> str:
+    return f" There is: {', '.join(known)}." if known else " There is none."
 
 
 def one_of(value: str, allowed: Iterable[str], option: str) -> None:
@@ -24,5 +30,6 @@ def one_of(value: str, allowed: Iterable[str], option: str) -> None:
 
 
 def no_such_choice(option: str, value: str, choices: Iterable[str]) -> UserError:
-    """The error for a value that is none of an option's choices."""
-    return UserError(f"{option} {value}: no such choice.{did_you_mean(value, choices)}")
+    """The error for a value that is none of an option's choices, which are few: it lists them all."""
+    known = sorted(choices)
+    return UserError(f"{option} {value}: no such choice.{_close(value, known)}{_all_of(known)}")

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import UserError, plain_reason
 
 
 def read_toml(file: Path, name: str = "") -> dict[str, Any]:
@@ -15,8 +15,7 @@ def read_toml(file: Path, name: str = "") -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{name}: cannot be read ({reason})") from None
+        raise UserError(f"{name}: cannot be read ({plain_reason(error)})") from None
     except RecursionError:
         raise UserError(f"{name}: not TOML: its lists or tables are nested too deep") from None
     except ValueError as error:  # TOMLDecodeError, and a number of thousands of digits

@@ -51,10 +51,10 @@ def data_class(address: DataAddress | Path) -> type[UserFiles]:
     ending = file_ending(path)
     if ending == ".arff" or (ending in READERS and path.exists()):
         return READERS[ending].at(path, options)
-    problem = "cannot be read" if path.is_file() else "no such folder"
+    problem = "cannot be read" if path.is_file() else "no such file or folder"
     raise UserError(
-        f"data set {path}: {problem}; expected one with train and test files, a file that ends "
-        f"with {', '.join(READERS)}, or {HUB}owner/name{unread_hint(path) if path.is_file() else ''}"
+        f"data set {path}: {problem}; expected a folder with train and test files, a file that "
+        f"ends with {', '.join(READERS)}, or {HUB}owner/name{unread_hint(path) if path.is_file() else ''}"
     )
 
 

@@ -126,7 +126,7 @@ def run(
     regime: `semi` by default.
     grid: a TOML file with the axes and settings; arguments win over it.
     settings: hyper-parameters, `{"loss": "bce"}`, or of one method, `{"cap.loss": "bce"}`.
-    plugin: Python files, data folders or ARFF files, one or several.
+    plugin: Python files or paths of your own data, one or several.
     results: the folder where finished runs are kept.
     tuned: with the winners of `ssmlbench tune`.
     data_dir: a folder with a folder of raw files for each data set.
@@ -234,7 +234,7 @@ def _request(
         values["seed"] = first_seeds(*several([seeds], int, "seeds"))
     texts = {name: as_typed(value) for name, value in (settings or {}).items()}
     request = GridRequest(values, texts, plugins=tuple(map(str, files)))
-    return read_grid(Path(grid)).overridden_by(request) if grid is not None else request
+    return request.over(read_grid(Path(grid)) if grid is not None else None)
 
 
 def _fixed(option: RunOption, name: str, value: Any) -> Any:

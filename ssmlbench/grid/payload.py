@@ -27,7 +27,7 @@ class RunPayload:
     """Everything except its spec that a process on another machine needs to make a run."""
 
     context: RunContext
-    plugins: tuple[tuple[str, str | None], ...]  # path, and text (None: a folder or an ARFF file)
+    plugins: tuple[tuple[str, str | None], ...]  # path, and text (None: own data)
     variables: Mapping[str, str]
 
     @classmethod

@@ -60,6 +60,21 @@ class GridRequest:
                 words += [flag, absolute_backbone(text) if name == "backbone" else text]
         return tuple(words)
 
+    def over(self, file: GridRequest | None) -> GridRequest:
+        """This request, typed, over that of a grid file, if there is one.
+
+        A UserError for a typed setting of a method that is not among those of both.
+        """
+        request = file.overridden_by(self) if file else self
+        methods = request.axes.get("method", ())
+        for key, text in self.settings.items():
+            owner, dot, _ = key.rpartition(".")
+            if dot and methods and owner not in methods and ALL not in methods:
+                raise UserError(
+                    f"--set {key}={text}: {owner} is not in --method {','.join(methods)}"
+                )
+        return request
+
     def overridden_by(self, typed: GridRequest) -> GridRequest:
         """This request, of a file, overridden by the options of the command line."""
         # A setting that is typed for all methods also overrides the file's settings of one method.
@@ -87,13 +102,20 @@ class GridRequest:
         for name, value in request.values.items():
             for one in value if OPTIONS[name].axis else (value,):
                 OPTIONS[name].check(one)
-        for regime in request.values["regime"]:
+        regimes = request.values["regime"]
+        for regime in regimes:
             one_of(regime, REGIMES, OPTIONS["regime"].flag)
         needed = [OPTIONS["method"], OPTIONS["dataset"]]
-        needed += [n for regime, n in REGIME_NUMBERS.items() if regime in request.values["regime"]]
+        needed += [n for regime, n in REGIME_NUMBERS.items() if regime in regimes]
         for option in needed:
             if not request.values.get(option.name):
                 raise UserError(f"{option.flag} is missing, e.g. {option.flag} {option.example}")
+        for number in NUMBERS:
+            if number.name in request.values and not {*number.regimes} & {*regimes}:
+                raise UserError(
+                    f"{number.flag} is for --regime {' or '.join(number.regimes)}, not for --regime "
+                    f"{','.join(regimes)}; leave it out"
+                )
         return request
 
 

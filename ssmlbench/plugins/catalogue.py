@@ -207,7 +207,7 @@ def methods(plugin: str | Path | Iterable[str | Path] = ()) -> Catalogue[MethodI
 def datasets(plugin: str | Path | Iterable[str | Path] = ()) -> Catalogue[DatasetInfo]:
     """List the data sets by name, as `ssmlbench datasets` does.
 
-    plugin: plugin files, data folders or ARFF files, one or several; they are listed too.
+    plugin: Python files or paths of your own data, one or several; they are listed too.
     """
     return dataset_catalogue(Plugins([plugin] if isinstance(plugin, str | Path) else plugin))
 

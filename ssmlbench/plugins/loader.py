@@ -2,8 +2,8 @@
 
 A plugin is a class derived from Method, Estimator, DatasetAdapter or Encoder. It needs no registration, and
 comes from one of four sources: a file in the built-in folders, an installed distribution (entry points
-`ssmlbench.methods`, `ssmlbench.datasets`, `ssmlbench.encoders`), a user's Python file, or a user's data (a
-folder of tables or an ARFF file, for which a data set class is built).
+`ssmlbench.methods`, `ssmlbench.datasets`, `ssmlbench.encoders`), a user's Python file, or a user's data,
+for which a data set class is built.
 """
 
 from __future__ import annotations
@@ -267,9 +267,10 @@ def load_file(file: Path) -> ModuleType:
     """Import one plugin file by its path, under a module name that no package has."""
     file = Path(file).resolve()
     if not file.is_file():
+        problem = "is a folder" if file.is_dir() else "does not exist"
         raise UserError(
-            f"plugin file {file} does not exist; a plugin is a Python file, a data folder or an "
-            "ARFF file"
+            f"plugin file {file} {problem}; a plugin is a Python file, or a folder or file of your own "
+            "data"
         )
     digest = hashlib.sha256(str(file).encode()).hexdigest()[:8]
     name = f"{PLUGIN_PREFIX}{file.stem.replace('-', '_')}_{digest}"
@@ -277,7 +278,7 @@ def load_file(file: Path) -> ModuleType:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise UserError(f"{file}: not a Python file, a data folder or an ARFF file")
+        raise UserError(f"{file}: not a Python file, and no data of your own")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up while the file is still running
     own = file.parent in (builtin_root() / kind.folder for kind in (METHOD, DATASET))

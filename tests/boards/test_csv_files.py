@@ -118,7 +118,8 @@ def test_the_commands_write_and_show_a_file(tmp_path: Path, ssmlbench: Call) -> 
     assert "at least 5 blocks" in found["statistics"][0]["friedman_refused"]
     nothing = ssmlbench("compare", "--from", "measured/toy.csv", "--method", "x", "--export", "m")
     assert nothing.returncode == 2
-    assert "nothing is written" in nothing.stderr
+    assert "--method x: none of the " in nothing.stderr
+    assert not (tmp_path / "m").exists()
 
 
 def test_an_export_holds_no_formula_and_is_read_back(tmp_path: Path) -> None:

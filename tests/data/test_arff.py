@@ -136,7 +136,7 @@ def test_the_command_line_takes_a_path(tmp_path: Path, ssmlbench: Callable[..., 
     assert "nothing published" in ssmlbench("data", "verify", file).stdout
     nowhere = ssmlbench("data", "prepare", "./nowhere")
     assert nowhere.returncode == 2
-    assert "no such folder" in nowhere.stderr
+    assert "no such file or folder" in nowhere.stderr
 
 
 def test_a_vector_task_hands_out_float_arrays(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ def write_plugin(kind: str, name: str, folder: Path, taken: Container[str] = ())
     """
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
         raise UserError(
-            f"{name!r} cannot be the name of {CALLED[kind]}: use small letters, digits, - and _, e.g. "
-            f"my-{kind}"
+            f"{name!r} cannot be the name of {CALLED[kind]}: use a small letter, then small letters, "
+            f"digits, - and _, e.g. my-{kind}"
         )
     if name in taken:
         raise UserError(f"there is {CALLED[kind]} called {name!r} already; choose another name")

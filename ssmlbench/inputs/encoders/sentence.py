@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import UserError, plain_reason
 from ssmlbench.core.plain_text import line_of
 from ssmlbench.core.suggestions import one_of
 
@@ -223,5 +223,6 @@ def _json(name: str, file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"--backbone {name}: {file} cannot be read ({reason})") from None
+        raise UserError(
+            f"--backbone {name}: {file} cannot be read ({plain_reason(error)})"
+        ) from None

@@ -55,7 +55,10 @@ def test_the_command_writes_the_same_page_without_torch(
     [
         (["report", "--results", "empty"], "no finished run here yet"),
         (["report", "--results", "none"], "no results folder at none"),
-        (["report", "--method", "no-such"], "none of the 48 finished runs fits"),
+        (
+            ["report", "--method", "no-such"],
+            "--method no-such: none of the 48 finished runs fits. There is: ",
+        ),
         (["report", "--metric", "maap"], "Did you mean map?"),
         (["report", "--out", "empty"], "--out empty is a folder; name a file"),
         (["report", "--out", "none/r.html"], "there is no folder none"),
