@@ -114,6 +114,10 @@ def test_bench_features_of_an_encoder(bench: Bench, dots: Plugins, capsys: Any) 
     assert "encoding anew / cached" in capsys.readouterr().out
 
 
+def test_bench_encoding(bench: Bench) -> None:
+    assert bench("encoding").gain("resnet18", rows=2, size=32, rounds=1) > 0
+
+
 def test_bench_heads(bench: Bench, plugins: Plugins) -> None:
     heads = bench("heads", ROWS=100, STEPS=2)
     for method in heads.METHODS:
