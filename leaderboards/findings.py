@@ -269,7 +269,7 @@ def parts() -> str:
 
 
 def controls() -> str:
-    """Methods beside the same without their unlabelled term, and the best labelled-only row."""
+    """Variants of BBAM beside the same without their unlabelled term, and the best labelled-only row."""
     runs = runs_of("semi")
     labelled_only = labelled_only_methods(runs)
     boards = {(dataset, level): table for dataset, level, table in cells(runs)}
@@ -278,8 +278,8 @@ def controls() -> str:
         floors = boards[dataset, level].filter(labelled_only)
         floor = floors.mean().idxmax()
         for control in (name for name in table.columns if CONTROL in name):
-            variant = control.replace(f", {CONTROL}", "").replace(f" ({CONTROL})", "")
-            both = table.combine_first(boards[dataset, level])[[variant, control, floor]].dropna()
+            variant = control.replace(f", {CONTROL}", "")
+            both = table[[variant, control]].join(floors[floor])
             rows.append(
                 [
                     dataset,
@@ -293,6 +293,22 @@ def controls() -> str:
             )
     header = ["set", "π", "variant", "mAP", "without its unlabelled term", "difference"]
     return markdown([*header, "beside the best labelled-only row"], rows, 3)
+
+
+def terms() -> str:
+    """Each method less the same with a weight of zero on its unlabelled term."""
+    boards = {(dataset, level): table for dataset, level, table in cells(runs_of("semi"))}
+    found = {}
+    for dataset, level, table in cells(runs_of("controls")):
+        without = table.rename(columns=lambda name: name.replace(f" ({CONTROL})", ""))
+        board = boards[dataset, level]
+        found[dataset, f"{level:g}"] = {
+            name: written(mean_with_interval((board[name] - without[name]).dropna().tolist()))
+            for name in without.columns
+        }
+    shown = pd.DataFrame(found).T.fillna("")
+    rows = [[*cell, *shown.loc[cell]] for cell in shown.index]
+    return markdown(["set", "π", *shown.columns], rows, 2)
 
 
 def tuned() -> str:
@@ -321,7 +337,8 @@ def tuned() -> str:
 
 
 TABLES = {
-    function.__name__: function for function in (gains, orders, ranks, cost, parts, controls, tuned)
+    function.__name__: function
+    for function in (gains, orders, ranks, cost, parts, controls, terms, tuned)
 }
 
 if __name__ == "__main__":

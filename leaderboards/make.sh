@@ -77,7 +77,7 @@ make_ranks() { # what moves the ranks of a board: the rule that selects the epoc
     done
 }
 
-make_parts() { # BBAM, one ingredient changed at a time; what the unlabelled term adds
+make_parts() { # BBAM, one ingredient changed at a time
     for set in scene yeast emotions ohsumed; do
         ssml "analyse ablation" parts $set --method bbam --pi 0.05,0.1 --out "$results/parts/analysis-$set"
     done
@@ -88,8 +88,15 @@ make_parts() { # BBAM, one ingredient changed at a time; what the unlabelled ter
             ssml run parts $set --method bbam --pi 0.05,0.1,0.2 --seeds 3 --set $changed
         done
     done
-    # shellcheck disable=SC2086  # two words
-    ssml run parts coco2014 --method d2l_mat --pi 0.05,0.1,0.2 --seeds 3 $labelled # it leads there
+}
+
+make_controls() { # the methods that weigh an unlabelled term, without it
+    local weighted=bbam,cap,d2l_mat,fixmatch,flatmatch,freematch,softmatch seeds
+    for set in $small ohsumed coco2014; do
+        seeds=5
+        case $set in ohsumed | coco2014) seeds=3 ;; esac
+        ssml run controls $set --method $weighted --pi 0.05,0.1,0.2 --seeds $seeds --set unlabelled_weight=0
+    done
 }
 
 make_positives() { # the rows of HML's and EM+APL's tables
@@ -110,7 +117,7 @@ make_large() { # 43,000 and 54,000 texts: the estimators and ten methods
     for set in goemotions arxiv54; do grid semi $set --method $estimators,$best; done
 }
 
-for part in "${@:-digits small ohsumed oracles parts ranks enron coco positives tuned large}"; do
+for part in "${@:-digits small ohsumed oracles parts controls ranks enron coco positives tuned large}"; do
     # shellcheck disable=SC2086  # the default is several words
     for each in $part; do
         began=$SECONDS
