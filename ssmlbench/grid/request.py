@@ -83,8 +83,11 @@ class GridRequest:
             for key, text in self.settings.items()
             if key not in typed.settings and key.rpartition(".")[2] not in typed.settings
         }
+        regimes = typed.values.get("regime", REGIMES)
+        unread = {number.name for number in NUMBERS if not {*number.regimes} & {*regimes}}
+        values = {name: value for name, value in self.values.items() if name not in unread}
         return GridRequest(
-            {**self.values, **typed.values},
+            {**values, **typed.values},
             {**kept, **typed.settings},
             (*self.exclude, *typed.exclude),
             (*self.plugins, *typed.plugins),

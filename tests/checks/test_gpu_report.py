@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from ssmlbench.checks.gpu import several
 from ssmlbench.checks.gpu.methods import check_heads, check_on_device
-from ssmlbench.checks.gpu.page import Differs, Page, PageLine, Skipped, line_of
+from ssmlbench.checks.gpu.page import Differs, Page, PageLine, Skipped, checked_line
 from ssmlbench.checks.gpu.report import GpuReport
 from ssmlbench.checks.gpu.speed import Workload, measure_decoding
 from ssmlbench.checks.gpu.subject import Subject
@@ -131,10 +131,10 @@ def raises(error: BaseException) -> str:
 
 def test_whatever_a_part_raises_is_a_line() -> None:
     lines = [
-        line_of("a", lambda: "12 images/s"),
-        line_of("b", lambda: raises(Differs("scores | differ"))),
-        line_of("c", lambda: raises(Skipped("one GPU"))),
-        line_of("d", lambda: raises(RuntimeError("CUDA error: no kernel image\nlong text"))),
+        checked_line("a", lambda: "12 images/s"),
+        checked_line("b", lambda: raises(Differs("scores | differ"))),
+        checked_line("c", lambda: raises(Skipped("one GPU"))),
+        checked_line("d", lambda: raises(RuntimeError("CUDA error: no kernel image\nlong text"))),
     ]
     assert [line.state for line in lines] == ["OK", "differs", "skipped", "failed"]
     assert lines[3].text.startswith(

@@ -75,7 +75,7 @@ def test_a_missing_argument_or_verb_and_one_too_many_is_one_line(ssmlbench: Call
         if hasattr(command, "commands"):
             assert "no-such-verb" in line_of(ssmlbench(*path, "no-such-verb"))
         elif any(own.required for own in command.params):
-            assert "Missing" in line_of(ssmlbench(*path))
+            assert "is missing" in line_of(ssmlbench(*path))
         elif all(argument.nargs == 1 for argument in arguments):
             typed = (*path, *(["text"] * len(arguments)), "one-too-many")
             assert "one-too-many" in line_of(ssmlbench(*typed))

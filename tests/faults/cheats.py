@@ -64,12 +64,13 @@ class Cheat(Method):
         for _ in range(2):
             desk.is_best(1, np.full((TEST_ROWS, LABELS), 0.5, np.float32))
 
-    def to_judge(self, content):
-        """Write to every pipe that this process has."""
+    def to_judge(self, content, two_way_only=False):
+        """Write to every pipe that this process has, or not to those of one way, as the seal's is."""
         from multiprocessing.connection import Connection
 
         for value in gc.get_objects():
-            if type(value) is Connection and not value.closed:
+            is_open = type(value) is Connection and not value.closed
+            if is_open and (value.readable or not two_way_only):
                 value.send_bytes(content)
 
     def loss(self, labelled, unlabelled):

@@ -98,7 +98,8 @@ def closes_every_file(cheat):
 
 
 def says_half_of_it(cheat):
-    cheat.to_judge(b'{"type": "grade", "epoch": 1, "shapes": [[2, 2], [2, 2]]}')
+    message = b'{"type": "grade", "epoch": 1, "shapes": [[2, 2], [2, 2]]}'
+    cheat.to_judge(message, two_way_only=True)
     time.sleep(600)
 
 

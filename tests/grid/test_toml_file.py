@@ -84,6 +84,15 @@ def test_what_is_typed_wins_over_the_file(write: Callable[[str], Path]) -> None:
     assert request.settings == {"cap.positive_share": "0.5", "loss": "asl"}  # for cap too
 
 
+def test_a_number_of_the_file_is_left_out_for_a_typed_regime_that_does_not_read_it(
+    write: Callable[[str], Path],
+) -> None:
+    file = write(GRID)
+    assert runs(file, method=("bce",), regime=("full",), seed=(0,)) == [("bce", None, 0)]
+    with pytest.raises(UserError, match=r"--pi is for --regime semi, not for --regime full"):
+        runs(file, method=("bce",), regime=("full",), pi=(0.2,))
+
+
 def test_a_setting_of_one_method_wins_over_one_of_all(write: Callable[[str], Path]) -> None:
     request = read_grid(write('[set.cap]\nloss = "bce"\n[set]\nloss = "asl"\nx = true\ny = 1e-3\n'))
     assert list(request.settings.items()) == [

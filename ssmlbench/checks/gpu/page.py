@@ -30,7 +30,7 @@ class PageLine:
     text: str
 
 
-def line_of(part: str, check: Callable[[], str]) -> PageLine:
+def checked_line(part: str, check: Callable[[], str]) -> PageLine:
     """The line of one part. check: returns its measurement as a text; an exception is a line too."""
     try:
         return PageLine(part, "OK", check())

@@ -16,7 +16,7 @@ from ssmlbench.checks.gpu.methods import (
     check_on_device,
     check_precision_of,
 )
-from ssmlbench.checks.gpu.page import Page, PageLine, Skipped, line_of
+from ssmlbench.checks.gpu.page import Page, PageLine, Skipped, checked_line
 from ssmlbench.checks.gpu.several import TOLERANCE_OF_TWO, check_two_processes
 from ssmlbench.checks.gpu.speed import ON_CPU, ON_GPU, Workload, measure, measure_decoding
 from ssmlbench.checks.gpu.subject import Subject
@@ -65,7 +65,7 @@ class GpuReport:
         ):
             page.sections[title], page.about[title] = [], about
             for name, check in parts:
-                line = line_of(name, check)
+                line = checked_line(name, check)
                 self.report(line)
                 page.sections[title].append(line)
         return page
