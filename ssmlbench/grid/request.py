@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ssmlbench.core.backbones import absolute_backbone
 from ssmlbench.core.errors import Unsupported, UserError
 from ssmlbench.core.hyperparameters import as_typed
-from ssmlbench.core.run_options import AUTO
+from ssmlbench.core.run_options import AUTO, RunOption
 from ssmlbench.core.spec import NUMBERS, OPTIONS, REGIME_NUMBERS, Precision, RunSpec
 from ssmlbench.core.suggestions import one_of
 from ssmlbench.protocol.regimes import REGIMES
@@ -83,8 +83,7 @@ class GridRequest:
             for key, text in self.settings.items()
             if key not in typed.settings and key.rpartition(".")[2] not in typed.settings
         }
-        regimes = typed.values.get("regime", REGIMES)
-        unread = {number.name for number in NUMBERS if not {*number.regimes} & {*regimes}}
+        unread = {number.name for number in unread_numbers(typed.values.get("regime", REGIMES))}
         values = {name: value for name, value in self.values.items() if name not in unread}
         return GridRequest(
             {**values, **typed.values},
@@ -113,13 +112,18 @@ class GridRequest:
         for option in needed:
             if not request.values.get(option.name):
                 raise UserError(f"{option.flag} is missing, e.g. {option.flag} {option.example}")
-        for number in NUMBERS:
-            if number.name in request.values and not {*number.regimes} & {*regimes}:
+        for number in unread_numbers(regimes):
+            if number.name in request.values:
                 raise UserError(
                     f"{number.flag} is for --regime {' or '.join(number.regimes)}, not for --regime "
                     f"{','.join(regimes)}; leave it out"
                 )
         return request
+
+
+def unread_numbers(regimes: Iterable[str]) -> list[RunOption]:
+    """The options, such as --pi, that none of the regimes reads."""
+    return [number for number in NUMBERS if not {*number.regimes} & {*regimes}]
 
 
 def requested_specs(
