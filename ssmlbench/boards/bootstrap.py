@@ -26,10 +26,9 @@ def bootstrap(
     convention: str = "default",
     draws: int = 1000,
     seed: int = 0,
-    level: float = 0.95,
     baseline: Sequence[StoredScores] = (),
 ) -> dict[str, tuple[float, float]]:
-    """The percentile interval of each metric's mean over runs (the seeds of a cell) on one test set.
+    """The 95 % percentile interval of each metric's mean over runs (the seeds of a cell) on one test set.
 
     All runs and metrics are judged on the same resampled rows. An interval covers the variation over test
     sets of this size, not over training runs.
@@ -63,7 +62,7 @@ def bootstrap(
             batch=max(1, BATCH_BYTES // (8 * rows)),
             vectorized=True,
             axis=-1,
-            confidence_level=level,
+            confidence_level=0.95,
             method="percentile",
             rng=np.random.default_rng(seed),
         )

@@ -164,7 +164,7 @@ def average_ranks(values: NDArray[np.float64], higher_is_better: bool) -> NDArra
 
 
 def rank_intervals(
-    values: NDArray[np.float64], higher_is_better: bool, draws: int = 2000, seed: int = 0
+    values: NDArray[np.float64], higher_is_better: bool, draws: int = 2000
 ) -> NDArray[np.float64] | None:
     """Return the 95 % interval of each method's average rank over resampled blocks, methods × 2.
 
@@ -175,8 +175,7 @@ def rank_intervals(
     if len(values) < MIN_RESAMPLED_BLOCKS:
         return None
     ranks = rankdata(-values if higher_is_better else values, axis=1)
-    random = np.random.default_rng(seed)
-    drawn = random.integers(len(values), size=(draws, len(values)))
+    drawn = np.random.default_rng(0).integers(len(values), size=(draws, len(values)))
     averages = ranks[drawn].mean(axis=1)
     return np.asarray(np.quantile(averages, [0.025, 0.975], axis=0).T, dtype=np.float64)
 

@@ -30,8 +30,6 @@ ANGLE_COLUMNS = ("var_pos", "var_neg", "mean_pos", "mean_neg", "count_pos", "cou
 PSEUDO_COLUMNS = ("trusted", "positive", "hits", "true", "right")
 """The counts of a label's pseudo-labels: trusted entries, trusted positives, those that are true,
 true positives of the pool, and trusted entries that are right."""
-CALIBRATION_COLUMNS = ("count", "score_sum", "true")
-"""The counts in a bin of a label's scores."""
 GROUPS = ("observed positives", "hidden positives", "negatives")
 """The groups of training entries, each with its own histogram of scores and cosines."""
 
@@ -177,7 +175,7 @@ def pseudo_label_counts(truth: Labels, positive: Mask, trusted: Mask) -> Float32
 
 
 def calibration_counts(scores: Float32Array, truth: Labels) -> Float32Array:
-    """CALIBRATION_COLUMNS of each label and bin, 3 × bins × K; bins of equal width over [0, 1]."""
+    """Count, sum of scores and true labels of each bin, 3 × bins × K; bins of equal width over [0, 1]."""
     labels = truth.shape[1]
     bins = np.minimum((scores * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
     cells = (bins * labels + np.arange(labels)).ravel()

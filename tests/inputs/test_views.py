@@ -17,7 +17,7 @@ from ssmlbench.inputs.views import (
     noise_and_dropout,
     text_views,
 )
-from ssmlbench.inputs.views.randaugment import OPERATIONS, cut_out, randaugment
+from ssmlbench.inputs.views.randaugment import OPERATIONS, Augmentation, augment_rows, cut_out
 
 PAD, CLS, SEP = 0, 2, 3
 
@@ -165,7 +165,7 @@ def test_prefetched_results_come_in_order_and_equal(
     workers: int, photographs: torch.Tensor
 ) -> None:
     def make(step: int) -> torch.Tensor:
-        return randaugment(photographs, seeded(step))
+        return augment_rows(photographs, Augmentation.draw(len(photographs), seeded(step)))
 
     for step, made in enumerate(ahead(make, 9, workers)):
         assert torch.equal(made, make(step))

@@ -77,12 +77,12 @@ def _meanings(axes: Axes) -> list[str]:
 
 
 def panels(
-    count: int, height: float = 190, width: float = WIDTH, ratios: Sequence[float] | None = None
+    count: int, height: float = 190, ratios: Sequence[float] | None = None
 ) -> tuple[Figure, list[Axes]]:
     """A figure with `count` panels below each other, each `height` points high, or as `ratios` say."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width / 72, count * height / 72), layout="constrained")
+    figure = Figure(figsize=(WIDTH / 72, count * height / 72), layout="constrained")
     axes = figure.subplots(count, 1, squeeze=False, height_ratios=ratios)[:, 0]
     return figure, list(axes)
 
@@ -200,25 +200,16 @@ def common_x(curves: Sequence[tuple[ArrayLike, ArrayLike]]) -> tuple[Any, list[A
     return at, values
 
 
-def dot_rows(
-    axes: Axes,
-    rows: Mapping[str, Sequence[float]],
-    marks: str = "o",
-    colour: str = HUES[0],
-    label: str = "",
-    offset: float = 0.0,
-) -> None:
+def dot_rows(axes: Axes, rows: Mapping[str, Sequence[float]]) -> None:
     """One row for each name: each value hollow, their mean filled."""
-    for y, (_, values) in enumerate(rows.items()):
+    for y, values in enumerate(rows.values()):
         finite = [value for value in values if np.isfinite(value)]
-        at = [y + offset] * len(finite)
         meaning = DOTS if len(finite) > 1 else None  # one seed: nothing to explain
-        axes.plot(finite, at, marks, mfc="none", mec=colour, ms=3.5, mew=0.7, label=meaning)
+        axes.plot(
+            finite, [y] * len(finite), "o", mfc="none", mec=HUES[0], ms=3.5, mew=0.7, label=meaning
+        )
         if finite:
-            name = label if y == 0 else None
-            axes.plot(
-                [float(np.mean(finite))], [y + offset], marks, color=colour, ms=5.5, label=name
-            )
+            axes.plot([float(np.mean(finite))], [y], "o", color=HUES[0], ms=5.5)
     shown = short_names(list(rows), 30)
     axes.set_yticks(range(len(rows)), [shown[name] for name in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)

@@ -42,7 +42,7 @@ def side_by_side_document(
         panels = [_panel(table, metric, panel_style) for metric in table.metrics]
         other = other_data(table.board) if table.board else ""
         title = f"{table.dataset} · {table.regime} · papers and ours{other}"
-        sections.append(TableSection(title, panels, _notes(table, top_k, decision)))
+        sections.append(TableSection(title, panels, _notes(table, decision)))
     records = [record for table in tables for record in _records(table, top_k, decision)]
     return Document(sections, records, "published")
 
@@ -194,7 +194,7 @@ def value_places(values: Sequence[float | None], higher_is_better: bool) -> list
     ]
 
 
-def _notes(table: SideBySide, top_k: set[RowKey], decision: str) -> list[str]:
+def _notes(table: SideBySide, decision: str) -> list[str]:
     entries = [entry for row in table.rows for entry in row.published.values()]
     notes = paper_notes(entries)
     if any(entry.selected_on_test for entry in entries) or _oracle(table):

@@ -21,6 +21,7 @@ BASELINE = "bce"
 """The labelled-only method: named in every figure in which it has runs."""
 TOP = 5
 """Methods that a figure of many lines names: the best ranked of the board, besides the baseline."""
+MOST_DOTS = 40
 FEW = 7
 """A figure of at most this many methods names them all."""
 
@@ -214,8 +215,8 @@ def over_levels(board: Board, metric: Column) -> OverLevels:
     return OverLevels(title(board), board.axis, metric, tuple(lines), names)
 
 
-def dots(board: Board, metric: Column, level: str, at_most: int = 40) -> Dots:
-    """Return one metric of the best `at_most` rows, and of the baseline, at one level."""
+def dots(board: Board, metric: Column, level: str) -> Dots:
+    """Return one metric of the best MOST_DOTS rows, and of the baseline, at one level."""
     found = []
     for row in board.rows:
         cell = row.cells.get((metric.key, level))
@@ -223,7 +224,7 @@ def dots(board: Board, metric: Column, level: str, at_most: int = 40) -> Dots:
             found.append(Dot(row.name, cell.mean, cell.std or 0.0, cell.values))
     sign = -1 if metric.higher_is_better else 1
     found.sort(key=lambda dot: (sign * dot.mean, dot.name))
-    kept = [dot for i, dot in enumerate(found) if i < at_most or dot.name == BASELINE]
+    kept = [dot for i, dot in enumerate(found) if i < MOST_DOTS or dot.name == BASELINE]
     return Dots(where(board, level), metric, tuple(kept), len(found) - len(kept))
 
 

@@ -21,14 +21,14 @@ SHORT_TOLERANCE = 0.1
 KINDS = ("vector", "image")
 
 
-def check_on_device(cls: type[Method], subject: Subject, epochs: int = 3) -> str:
+def check_on_device(cls: type[Method], subject: Subject) -> str:
     """Compare runs of a method on toy vectors and images with the CPU's, and with themselves."""
-    results = [f"{kind}s: {_compared(cls, kind, subject, epochs)}" for kind in KINDS]
+    results = [f"{kind}s: {_compared(cls, kind, subject)}" for kind in KINDS]
     return "; ".join(results)
 
 
-def _compared(cls: type[Method], kind: str, subject: Subject, epochs: int) -> str:
-    spec = spec_for(cls, regime_of(cls), epochs=epochs, warmup_epochs=1)
+def _compared(cls: type[Method], kind: str, subject: Subject) -> str:
+    spec = spec_for(cls, regime_of(cls), epochs=3, warmup_epochs=1)
     data = toy(kind)
     trainer, judge = toy_trainer(cls, data, spec, device=subject.device)
     with record_nondeterminism() as recorded, steps_watched(trainer, subject.waits) as waited:

@@ -49,13 +49,8 @@ class Augmentation:
         return cls(chosen, levels, applied, signs, centres, colours)
 
 
-def randaugment(images: Tensor, generator: Generator) -> Tensor:
-    """Apply two of the fifteen operations to each row of B × 3 × S × S uint8, then cutout."""
-    return augment_rows(images, Augmentation.draw(len(images), generator))
-
-
 def augment_rows(images: Tensor, drawn: Augmentation) -> Tensor:
-    """Apply the operations drawn, one row after the other: the path of the CPU."""
+    """Apply to each row of B × 3 × S × S uint8 its operations, then cutout, row by row: the path of the CPU."""
     functions = _functions()
     grey = torch.full((3, 1, 1), GREY, dtype=torch.uint8)
     done = []
