@@ -17,6 +17,7 @@ from ssmlbench.protocol.metrics import METRICS, Predictions
 from ssmlbench.runs.scores import StoredScores
 
 BATCH_BYTES = 16_000_000
+LEVEL = 0.95
 
 
 def bootstrap(
@@ -62,7 +63,7 @@ def bootstrap(
             batch=max(1, BATCH_BYTES // (8 * rows)),
             vectorized=True,
             axis=-1,
-            confidence_level=0.95,
+            confidence_level=LEVEL,
             method="percentile",
             rng=np.random.default_rng(seed),
         )
@@ -73,7 +74,7 @@ def bootstrap(
     ):
         defined = values[np.isfinite(values)]
         if 0 < len(defined) < len(values):  # a few draws have no positive at all
-            low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
+            low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         intervals[key] = (float(low), float(high))
     return intervals
 

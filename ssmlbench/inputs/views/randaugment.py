@@ -50,7 +50,7 @@ class Augmentation:
 
 
 def augment_rows(images: Tensor, drawn: Augmentation) -> Tensor:
-    """Apply to each row of B × 3 × S × S uint8 its operations, then cutout, row by row: the path of the CPU."""
+    """Apply to each row of B × 3 × S × S uint8 its operations, then cutout: the path of the CPU."""
     functions = _functions()
     grey = torch.full((3, 1, 1), GREY, dtype=torch.uint8)
     done = []
