@@ -26,9 +26,7 @@ from ssmlbench.api import (
 )
 
 NEGATIVE, POSITIVE = 0, 1  # rows of the statistics
-RUNAWAY_FACTOR = (
-    10.0  # beyond it a run warns: angles of one group are stretched, the other's hardly
-)
+RUNAWAY_FACTOR = 10.0  # beyond it a run warns: one group's angles are stretched far apart
 
 
 class Bbam(Method):
@@ -198,7 +196,8 @@ class Bbam(Method):
             return None
         return (
             f"bbam: in epoch {epoch['epoch']} the angles of a label are stretched {factor:.0f} times, as "
-            "its positives or its negatives lie almost at one angle; --set factor_bound=5 limits this"
+            "its positives or its negatives lie almost at one angle; try every negative "
+            "(--set negatives_per_positive=none) or no rescaling (--set balance=false)"
         )
 
     def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.nn import functional as F
 
 from ssmlbench.checks.toy import CHECKPOINT, spec_for, toy, train
 from ssmlbench.core.events import CheckpointSaved, Event, Warned
+from ssmlbench.core.hyperparameters import parse_config
 from ssmlbench.core.paths import builtin_root
 from ssmlbench.kit.losses import angles
 from ssmlbench.kit.pools import Batch, Forward, Pool, Pools
@@ -194,11 +196,22 @@ def test_a_runaway_factor_is_in_the_history_and_warned_of_once(bound: float | No
         first = 1 + spec.warmup_epochs + [f > bbam.RUNAWAY_FACTOR for f in largest].index(True)
         assert len(warned) == 1
         assert f"in epoch {first} " in warned[0]
-        assert "factor_bound" in warned[0]
         assert outcome.notes == warned
     else:
         assert max(largest) == pytest.approx(bound)
         assert warned == outcome.notes == []
+
+
+@pytest.mark.usefixtures("early_warning")
+def test_the_warning_names_settings_that_exist_and_without_rescaling_there_is_none() -> None:
+    warning = bbam.Bbam.warning(None, {"epoch": 5, "largest_factor": 34.0})
+    config = bbam.Bbam.Config()
+    for name, value in re.findall(r"--set (\w+)=(\w+)", warning):
+        config = parse_config(type(config), {name: value}, "bbam")
+        assert config != bbam.Bbam.Config()
+    assert not config.balance
+    spec = dataclasses.replace(spec_for(bbam.Bbam, "semi"), config=dataclasses.asdict(config))
+    assert train(bbam.Bbam, toy("vector"), spec).notes == []
 
 
 @pytest.mark.usefixtures("early_warning")
