@@ -9,9 +9,11 @@ import pytest
 
 from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.csv_files import export, read_exported
+from ssmlbench.boards.layout import SETS
 from ssmlbench.boards.published import read_published
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import TEXT_FORMATS, boards_document, title
+from ssmlbench.boards.render.paper_tables import layout_document
 from ssmlbench.boards.render.side_by_side import side_by_side_document
 from ssmlbench.boards.side_by_side import SideBySide, side_by_side
 from ssmlbench.runs.finished import Finished
@@ -36,10 +38,23 @@ def beside_papers(runs: list[Finished]) -> SideBySide:
 @pytest.mark.parametrize("format_", ["markdown", "latex", "html", "json"])
 def test_the_title_and_a_note_say_it_in_every_format(tmp_path: Path, format_: str) -> None:
     boards = build_boards(runs_on(tmp_path, UNLIKE), Query())
-    assert title(boards[0]).endswith("not the published data")
+    assert title(boards[0]).endswith("not the published data §")
     text = TEXT_FORMATS[format_](boards_document(boards))
     assert "not the published data" in text
     assert "train rows: 800 here, 53,840 published" in text
+
+
+@pytest.mark.parametrize(
+    ("format_", "mark"), [("markdown", "§"), ("latex", r"\S{}"), ("html", "§")]
+)
+def test_a_layout_marks_its_columns_and_explains_the_mark(
+    tmp_path: Path, format_: str, mark: str
+) -> None:
+    runs = runs_on(tmp_path / "other", UNLIKE) + grid(tmp_path, {"bbam": [0.4]}, dataset="scene")
+    text = TEXT_FORMATS[format_](layout_document(build_boards(runs, Query()), SETS))
+    assert f"aapd {mark}" in text
+    assert f"scene {mark}" not in text
+    assert f"{mark} Warning: not the published aapd (train rows: 800 here" in text
 
 
 def test_data_that_are_the_published_ones_have_no_such_title(tmp_path: Path) -> None:

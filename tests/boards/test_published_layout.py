@@ -146,7 +146,7 @@ def test_data_that_are_not_the_published_ones_have_no_difference(
         run.result["data"] = {"rows": {}, "labels": 20, "unlike_published": unlike}
     section = document(values, runs, SETS).sections[0]
     assert len(section.panels) == 1
-    assert "voc2012 (not the published data)" in section.title
+    assert "voc2012 §" in section.title
     assert any("have no Δ" in note for note in section.notes)
 
 

@@ -133,7 +133,7 @@ def test_a_new_regime_runs_expands_and_stands_on_a_board_with_its_symbol(
 ) -> None:
     board = answers["compare --format markdown --metric map"]
     assert "tiny · semi π = 0.5" in board
-    assert "tiny · noisy · not the published data\n" in board
+    assert "tiny · noisy · not the published data §\n" in board
     assert "mAP ↑ σ=0.1 | mAP ↑ σ=0.3" in board
     chosen = answers["compare --format markdown --metric map --noise 0.3"]
     assert "tiny · noisy σ = 0.3" in chosen

@@ -9,7 +9,7 @@ from ssmlbench.boards.board import Board, BoardRow, Cell
 from ssmlbench.boards.columns import Column
 from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection, texts
 from ssmlbench.boards.render.names import RowNames
-from ssmlbench.boards.render.notes import footnotes, rule_mark
+from ssmlbench.boards.render.notes import OTHER_DATA, footnotes, rule_mark
 from ssmlbench.boards.render.numbers import PLAIN, NumberStyle
 from ssmlbench.protocol.regimes import REGIMES
 
@@ -22,7 +22,7 @@ def title(board: Board) -> str:
 
 def other_data(board: Board) -> str:
     """The part of a title that says that the data are not those of papers; empty if they are."""
-    return " · not the published data" if board.unlike_published else ""
+    return f" · not the published data {OTHER_DATA}" if board.unlike_published else ""
 
 
 def row_name(board: Board, row: BoardRow, names: RowNames | None = None) -> str:

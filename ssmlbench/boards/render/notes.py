@@ -13,6 +13,14 @@ from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import CONVENTIONS
 from ssmlbench.protocol.regimes import REGIMES
 
+OTHER_DATA = "§"
+"""Marks a data set that is not the one that papers describe."""
+
+
+def marked_dataset(dataset: str, other: bool) -> str:
+    """The name of a data set in a heading. other: whether it is not the published data."""
+    return f"{dataset} {OTHER_DATA}" if other else dataset
+
 
 def rule_mark(decision: str, metric: Column) -> str:
     """The decision rule's mark, at the metrics that it feeds."""
@@ -72,7 +80,8 @@ def data_notes(board: Board) -> list[str]:
     """The differences of the data to those that papers describe."""
     if not board.unlike_published:
         return []
-    return [f"Warning: not the published {board.dataset} ({'; '.join(board.unlike_published)})."]
+    facts = "; ".join(board.unlike_published)
+    return [f"{OTHER_DATA} Warning: not the published {board.dataset} ({facts})."]
 
 
 def _learner_notes(board: Board) -> list[str]:

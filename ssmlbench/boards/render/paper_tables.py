@@ -13,7 +13,7 @@ from ssmlbench.boards.layout import METRICS, SETS, PaperTable, TableColumn, pape
 from ssmlbench.boards.render.boards import rank_text, row_name
 from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection, texts
 from ssmlbench.boards.render.names import RowNames
-from ssmlbench.boards.render.notes import footnotes, rule_mark
+from ssmlbench.boards.render.notes import OTHER_DATA, footnotes, marked_dataset, rule_mark
 from ssmlbench.boards.render.numbers import PLAIN, NumberStyle
 from ssmlbench.core.counts import counted
 from ssmlbench.core.errors import UserError
@@ -82,7 +82,7 @@ def _only_level(table: PaperTable) -> str:
 
 
 def _dataset(board: Board) -> str:
-    return f"{board.dataset} (not the published data)" if board.unlike_published else board.dataset
+    return marked_dataset(board.dataset, bool(board.unlike_published))
 
 
 def _value_panel(table: PaperTable, style: NumberStyle, names: RowNames) -> Panel:
@@ -185,7 +185,8 @@ def table_notes(table: PaperTable, left_out: int = 0) -> list[str]:
                 by_note[note].append(board.dataset)
     everywhere = len(table.boards)
     notes = [
-        note if len(sets) == everywhere else f"{', '.join(sets)}: {note}"
+        # The note on other data names its data set.
+        note if len(sets) == everywhere or note[0] == OTHER_DATA else f"{', '.join(sets)}: {note}"
         for note, sets in by_note.items()
     ]
     notes.append(_seeds_note(table))

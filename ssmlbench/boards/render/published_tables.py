@@ -17,7 +17,7 @@ from ssmlbench.boards.published_layout import (
 )
 from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection, texts
 from ssmlbench.boards.render.names import RowNames
-from ssmlbench.boards.render.notes import data_notes, rule_mark
+from ssmlbench.boards.render.notes import data_notes, marked_dataset, rule_mark
 from ssmlbench.boards.render.numbers import PLAIN, NumberStyle
 from ssmlbench.boards.render.paper_tables import has_rank, rank_of, table_notes, table_row_name
 from ssmlbench.boards.render.side_by_side import (
@@ -88,8 +88,8 @@ class _Writer:
         return REGIME_NUMBERS[self.table.regime].symbol
 
     def _dataset(self, column: BesideColumn) -> str:
-        other = column.ours and column.ours.board.unlike_published
-        return f"{column.dataset} (not the published data)" if other else column.dataset
+        other = bool(column.ours and column.ours.board.unlike_published)
+        return marked_dataset(column.dataset, other)
 
     def _heads(self) -> tuple[list[str], list[str]]:
         """The headers of the columns, and the headings above them."""
