@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from ssmlbench.core.backbones import absolute_backbone
@@ -46,28 +46,19 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
     settings: the `--set` texts, which go to the method's Config. Fields that are None take the
     default of the method, the data set or the encoder.
     """
-    typed = {name: value for name, value in fields.items() if value is not None}
-    method = plugins.methods[typed["method"]]
-    adapter = plugins.datasets[typed["dataset"]]
-    regime = typed.setdefault("regime", "semi")
-    _check_regime(method, regime)
+    chosen = {name: value for name, value in fields.items() if value is not None}
+    method = plugins.methods[chosen["method"]]
+    adapter = plugins.datasets[chosen["dataset"]]
+    typed = {"regime": RunSpec.regime, **chosen}
+    _check_regime(method, typed["regime"])
     encoder = _encoder(typed, adapter, plugins)
-    freeze = _freeze(typed, encoder, method)
-    typed |= _tuning(encoder, typed, on_vectors=freeze or encoder is Vector)
+    _set_freeze(typed, encoder, method)
+    _set_tuning(typed, encoder)
     options = _encoder_options(encoder, typed)
     _set_shortcuts(typed, adapter.kind == "image" and takes_squares(encoder, options))
     config, default = _configs(method, _settings_of(method, settings, plugins))
     values, defaults = dataclasses.asdict(config), dataclasses.asdict(default)
-    epochs = typed.setdefault("epochs", RunSpec.epochs)
-    typed.setdefault("warmup_epochs", round(epochs * RunSpec.warmup_epochs / RunSpec.epochs))
-    on_vectors = freeze or adapter.kind == "vector"
-    _set_scaling(typed, encoder, on_vectors)
-    typed |= {number.name: None for number in NUMBERS if regime not in number.regimes}
-    if not issubclass(method, Estimator):
-        images = adapter.kind == "image"
-        typed = with_recipe(
-            typed, Request(method, on_vectors, freeze, images, _learning_rate(encoder, typed))
-        )
+    _set_training(typed, method, adapter, encoder)
     spec = RunSpec(
         **{**typed, **dataclasses.asdict(options), "weights": ""},
         config=values,
@@ -76,17 +67,46 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
         encoder_code=encoder_code(encoder),
     )
     check_spec(spec)
-    scaled_vectors = spec.scaling == "standard" and not freeze
+    spec = _for_data(spec, method, config, adapter, chosen)
+    return dataclasses.replace(spec, weights=encoder.weights_id(options))
+
+
+def _set_training(
+    typed: dict[str, Any],
+    method: type[Method | Estimator],
+    adapter: type[DatasetAdapter],
+    encoder: type[Encoder],
+) -> None:
+    """Fill in the fields about training: its length, the scaling of vectors, and the recipe's."""
+    epochs = typed.setdefault("epochs", RunSpec.epochs)
+    typed.setdefault("warmup_epochs", round(epochs * RunSpec.warmup_epochs / RunSpec.epochs))
+    freeze, images = typed["freeze"], adapter.kind == "image"
+    on_vectors = freeze or adapter.kind == "vector"
+    _set_scaling(typed, encoder, on_vectors)
+    unread = [number.name for number in NUMBERS if typed["regime"] not in number.regimes]
+    typed |= dict.fromkeys(unread)
+    if not issubclass(method, Estimator):
+        lr = encoder.lr * (LORA_LR if typed.get("tune") == "lora" else 1.0)
+        typed |= with_recipe(typed, Request(method, on_vectors, freeze, images, lr))
+
+
+def _for_data(
+    spec: RunSpec,
+    method: type[Method | Estimator],
+    config: Any,
+    adapter: type[DatasetAdapter],
+    chosen: Container[str],
+) -> RunSpec:
+    """The spec with the fields that depend on the prepared data set. chosen: the user's fields."""
+    scaled_vectors = spec.scaling == "standard" and not spec.freeze
     task = prepare_whole(adapter()) if scaled_vectors else prepare(adapter())
     card = task.card
-    check_labels(card, REGIMES[regime])
+    check_labels(card, REGIMES[spec.regime])
     labelled = _labelled_rows(spec, card)
     check_label_count(method, config, card, labelled)
-    spec = dataclasses.replace(spec, weights=encoder.weights_id(options), data=card.fingerprint)
-    spec = _as_given(spec, method, card)
+    spec = _as_given(dataclasses.replace(spec, data=card.fingerprint), method, card)
     if issubclass(method, Estimator):
         return spec.for_estimator()
-    chosen = {name for name, value in fields.items() if value is not None}
     zeros = share_of_zeros(task.folder, card.fingerprint) if scaled_vectors else 0.0
     return fitted_to_data(spec, DataTraits(labelled, zeros), chosen)
 
@@ -113,10 +133,10 @@ def _encoder(
     return find_encoder(plugins.encoders, backbone, adapter.kind, adapter.name)
 
 
-def _freeze(
+def _set_freeze(
     typed: dict[str, Any], encoder: type[Encoder], method: type[Method | Estimator]
-) -> bool:
-    """Whether the encoder is frozen; checks and fills in the fields that depend on it."""
+) -> None:
+    """Fill in whether the encoder is frozen; check and fill in the fields that depend on it."""
     freeze: bool = typed.setdefault("freeze", encoder.always_frozen)
     if encoder.always_frozen and not freeze:
         raise UserError(f"--no-freeze: --backbone {encoder.name} has nothing that can be trained")
@@ -136,7 +156,6 @@ def _freeze(
             raise UserError(
                 f"{FIELDS[name].flag} is for --freeze: without it every step draws a new view"
             )
-    return freeze
 
 
 def _set_scaling(typed: dict[str, Any], encoder: type[Encoder], on_vectors: bool) -> None:
@@ -265,39 +284,31 @@ def _settings_of(
     return own
 
 
-def _tuning(encoder: type[Encoder], typed: Mapping[str, Any], on_vectors: bool) -> dict[str, Any]:
-    """Defaults of the options on training the encoder; a UserError for options that conflict."""
-    typed_flags = [f"--{n.replace('_', '-')}" for n in TUNING if typed.get(n) not in (None, "full")]
-    if typed_flags and on_vectors:
+def _set_tuning(typed: dict[str, Any], encoder: type[Encoder]) -> None:
+    """Fill in what of the encoder is trained; a UserError for options that conflict."""
+    flags = [FIELDS[name].flag for name in TUNING if typed.get(name) not in (None, "full")]
+    if flags and (typed["freeze"] or encoder is Vector):
         raise UserError(
-            f"{typed_flags[0]} is for an encoder that is trained: leave out --freeze, or {typed_flags[0]}"
+            f"{flags[0]} is for an encoder that is trained: leave out --freeze, or {flags[0]}"
             if typed["freeze"] and not encoder.always_frozen
-            else f"{typed_flags[0]}: --backbone {encoder.name} has nothing that can be trained"
+            else f"{flags[0]}: --backbone {encoder.name} has nothing that can be trained"
         )
-    if typed.get("tune", "full") == "lora":
+    if typed.get("tune") == "lora":
         require_peft()
-        return {
-            "lora_rank": typed.get("lora_rank", LORA_RANK),
-            "lora_alpha": typed.get("lora_alpha", LORA_ALPHA),
-        }
-    if typed_flags and typed_flags[0] != "--layers":
-        raise UserError(f"{typed_flags[0]} is for --tune lora")
-    return {}
-
-
-def _learning_rate(encoder: type[Encoder], typed: Mapping[str, Any]) -> float:
-    return encoder.lr * (LORA_LR if typed.get("tune") == "lora" else 1.0)
+        typed.setdefault("lora_rank", LORA_RANK)
+        typed.setdefault("lora_alpha", LORA_ALPHA)
+    elif flags and flags[0] != FIELDS["layers"].flag:
+        raise UserError(f"{flags[0]} is for --tune lora")
 
 
 def _encoder_options(encoder: type[Encoder], typed: Mapping[str, Any]) -> EncoderOptions:
     """The encoder's options: the user's or its defaults; a UserError for one that it does not have."""
-    names = [field.name for field in dataclasses.fields(EncoderOptions)]
-    for name in names:
+    for name in (field.name for field in dataclasses.fields(EncoderOptions)):
         # `--weights none` is allowed for encoders without pretrained weights.
         harmless = name == "weights" and typed.get(name) == "none"
         if name in typed and name not in encoder.options and not harmless:
             raise UserError(
-                f"--{name.replace('_', '-')}: --backbone {encoder.name} has no such choice; it has "
+                f"{FIELDS[name].flag}: --backbone {encoder.name} has no such choice; it has "
                 f"{', '.join(sorted(encoder.options)) or 'none'}"
             )
     return EncoderOptions(**{n: typed.get(n, v) for n, v in encoder.options.items()})
