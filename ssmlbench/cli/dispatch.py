@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from ssmlbench.cli.options import key_values
+from ssmlbench.cli.run_options import parameter
 from ssmlbench.core.commands import suggested
 from ssmlbench.core.console import Console
 from ssmlbench.core.counts import counted
@@ -34,13 +35,13 @@ def engine_parameters() -> list[inspect.Parameter]:
     known = [engines()[name] for name in engines()]
     names = ", ".join(f"{cls.name}: {cls.help}" for cls in known)
     about = Annotated[str, typer.Option("--engine", help=f"Where runs are made. {names}.")]
-    parameters = [_parameter("engine", about, "local")]
+    parameters = [parameter("engine", about, "local")]
     for cls in known:
         for option in cls.options:
             kind: Any = list[str] | None if option.example else str | None
             help_ = f"--engine {cls.name}: {option.help}"
             declared = Annotated[kind, typer.Option(f"--{option.name}", help=help_)]
-            parameters.append(_parameter(_python_name(option.name), declared, None))
+            parameters.append(parameter(_python_name(option.name), declared))
     return parameters
 
 
@@ -57,11 +58,6 @@ def engine_options(typed: Mapping[str, Any]) -> dict[str, Any]:
                     else value
                 )
     return values
-
-
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
 def _python_name(option: str) -> str:

@@ -49,7 +49,6 @@ def run(
     ] = False,
 ) -> None:
     """Train: one run, or every combination of the lists given. Finished runs are never made twice."""
-    from ssmlbench.core.code_state import code_state
     from ssmlbench.grid.request import first_seeds
     from ssmlbench.runs.folder import has_runs_of
 
@@ -60,39 +59,31 @@ def run(
     request = source.request(typed)
     # If every method has runs already, all runs of this command may be finished.
     fresh = any(not has_runs_of(where.results, m) for m in request.values.get("method", ()))
-    remembers = engine["engine"] == "local" and not (tuned or where.dry_run or where.log)
-    code = code_state() if remembers else ""
+    grid = None if tuned else remembered_grid(request, source, where, engine)
     plugins = None
-    if remembers and not fresh:
+    if grid is not None and not fresh:
         plugins = load_plugins([*request.plugins], data_options(own))
-        grid = remembered_grid(request, plugins, source, where, engine, code)
-        finished = grid.finished_runs() if grid else None
-        if finished is not None:
+        if (finished := grid.finished_runs(plugins)) is not None:
             unchecked_command(where, engine, where.results).print_finished(finished)
             return
     command = command_of(where, engine, where.results, fresh)
     plugins = plugins or load_plugins([*request.plugins], data_options(own))
     specs = specs_of(request, plugins, source, command, where.results if tuned else None)
     without_notes = command.make(specs, plugins)
-    if remembers and without_notes and code_state() == code:  # no file was edited meanwhile
-        grid = remembered_grid(request, plugins, source, where, engine, code)
-        if grid:
-            grid.remember(specs, plugins)
+    if grid is not None and without_notes:
+        grid.remember(specs, plugins)
 
 
 def remembered_grid(
-    request: GridRequest,
-    plugins: Plugins,
-    source: RequestOptions,
-    where: Where,
-    engine: dict[str, Any],
-    code: str,
+    request: GridRequest, source: RequestOptions, where: Where, engine: dict[str, Any]
 ) -> RememberedGrid | None:
-    """The cache entry of this command's grid; None if it cannot have one."""
+    """The grid of this command in the cache; None if such commands are planned each time."""
     from ssmlbench.grid.remembered import RememberedGrid
 
+    if engine["engine"] != "local" or where.dry_run or where.log:
+        return None
     options = {"data_dir": source.data_dir, "skip_bad": source.skip_bad, **engine, **vars(where)}
-    return RememberedGrid.of(request, plugins, where.results, {**options, "quiet": None}, code)
+    return RememberedGrid(request, where.results.resolve(), {**options, "quiet": None})
 
 
 def command_of(

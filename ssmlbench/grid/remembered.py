@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ssmlbench
+from ssmlbench.core.code_state import code_state
 from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.files import Stamp, file_stamp, read_placed_json, write_placed_json
 from ssmlbench.core.paths import builtin_root, cache_root
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
 
 VERSION = 1
-"""Raised when the format of the files changes; a grid of another version has another key."""
+"""Raised when the format of the files changes; a grid of another version has another file."""
 MOST_GRIDS = 40
 """Grids in the cache; the oldest are deleted."""
 VARIABLES = (
@@ -49,54 +50,24 @@ VARIABLES = (
 """Prefixes of the environment variables that may change the plan."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class RememberedGrid:
-    """The cache entry of one grid in one results folder. Its file may be missing."""
+    """The grid of one command, in the cache before or after it is planned."""
 
-    results: Path
-    key: str
+    request: GridRequest
+    results: Path  # absolute
+    options: Mapping[str, Any]  # other values that the plan depends on, e.g. the device
 
-    @classmethod
-    def of(
-        cls,
-        request: GridRequest,
-        plugins: Plugins,
-        results: Path,
-        more: Mapping[str, Any],
-        code: str,
-    ) -> RememberedGrid | None:
-        """The entry of a request; None if its plan may depend on more than the key covers.
+    def __post_init__(self) -> None:
+        self._code = code_state()  # before planning
 
-        more: other values that it depends on, e.g. the device. code: the `code_state` of its planning.
-        """
-        if any(file.endswith(".py") for file in (*request.plugins, *plugins.files)):
-            return None  # a plugin file may import anything
-        try:
-            request = request.completed()
-            cards = [_card(plugins, typed) for typed in request.axes["dataset"]]
-        except (UserError, OSError):
-            return None  # planning reports the error
-        if not all(cards):
+    def finished_runs(self, plugins: Plugins) -> list[RememberedRun] | None:
+        """The runs of the grid, if it is in the cache and the files of all runs are unchanged."""
+        file = self._file(plugins)
+        if file is None:
             return None
-        facts = [
-            *(VERSION, ssmlbench.__version__, sys.version, platform.node(), str(Path.cwd())),
-            *(str(results.resolve()), dataclasses.asdict(request), cards, dict(more)),
-            {name: text for name, text in os.environ.items() if name.startswith(VARIABLES)},
-            sorted(map(str, Path("/dev").glob("nvidia*"))),
-            code,
-        ]
-        text = json.dumps(facts, sort_keys=True, default=str)
-        return cls(results.resolve(), hashlib.sha256(text.encode()).hexdigest()[:24])
-
-    @property
-    def file(self) -> Path:
-        """The entry's file."""
-        return cache_root() / "grids" / f"{self.key}.json"
-
-    def finished_runs(self) -> list[RememberedRun] | None:
-        """The runs of the grid, if the entry exists and the files of all of them are unchanged."""
         try:
-            runs = [RememberedRun(*entry) for entry in read_placed_json(self.file)["runs"]]
+            runs = [RememberedRun(*entry) for entry in read_placed_json(file)["runs"]]
         except (OSError, DamagedFile, KeyError, TypeError, ValueError):
             return None
         return runs if all(run.unchanged(self.results) for run in runs) else None
@@ -107,17 +78,44 @@ class RememberedGrid:
         Encoders with weights and installed plugins may change without a change of the key: such grids
         are planned each time.
         """
+        if code_state() != self._code:
+            return  # a file was edited while the runs were made
         if any(spec.weights or spec.tuned for spec in specs) or not _all_built_in(specs, plugins):
             return
         if any(_card(plugins, name).get("fingerprint") != data for name, data in _data_of(specs)):
             return  # the data set was prepared again while the runs were made
+        file = self._file(plugins)
+        if file is None:
+            return
         with suppress(OSError, DamagedFile):
             runs = [dataclasses.astuple(RememberedRun.of(self.results, spec)) for spec in specs]
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            write_placed_json(self.file, {"runs": runs}, durable=False)
-            known = sorted(self.file.parent.glob("*.json"), key=lambda file: file.stat().st_mtime)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_placed_json(file, {"runs": runs}, durable=False)
+            known = sorted(file.parent.glob("*.json"), key=lambda file: file.stat().st_mtime)
             for old in known[:-MOST_GRIDS]:
                 old.unlink(missing_ok=True)
+
+    def _file(self, plugins: Plugins) -> Path | None:
+        """The file of the grid; None if its plan may depend on more than the name of a file covers."""
+        if any(file.endswith(".py") for file in (*self.request.plugins, *plugins.files)):
+            return None  # a plugin file may import anything
+        try:
+            request = self.request.completed()
+            cards = [_card(plugins, typed) for typed in request.axes["dataset"]]
+        except (UserError, OSError):
+            return None  # planning reports the error
+        if not all(cards):
+            return None
+        facts = [
+            *(VERSION, ssmlbench.__version__, sys.version, platform.node(), str(Path.cwd())),
+            *(str(self.results), dataclasses.asdict(request), cards, dict(self.options)),
+            {name: text for name, text in os.environ.items() if name.startswith(VARIABLES)},
+            sorted(map(str, Path("/dev").glob("nvidia*"))),
+            self._code,
+        ]
+        text = json.dumps(facts, sort_keys=True, default=str)
+        key = hashlib.sha256(text.encode()).hexdigest()[:24]
+        return cache_root() / "grids" / f"{key}.json"
 
 
 @dataclass(frozen=True)

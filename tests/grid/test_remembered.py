@@ -53,7 +53,7 @@ def test_a_grid_that_is_made_is_told_without_torch_in_the_same_words(
     tmp_path: Path, grid: list[str], ssmlbench: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ssmlbench(*grid).returncode == 0
-    monkeypatch.setattr("ssmlbench.grid.remembered.RememberedGrid.finished_runs", lambda self: None)
+    monkeypatch.setattr("ssmlbench.grid.remembered.RememberedGrid.finished_runs", lambda *_: None)
     planned = ssmlbench(*grid).stdout
     monkeypatch.undo()
     assert planned.count("already done") == 4
@@ -96,7 +96,7 @@ def test_another_request_other_data_and_edited_code_are_other_grids(
     assert remembered() - before == {first}
     ssmlbench(*grid, "--set", "knn.neighbours=3")
     assert len(remembered() - before) == 2
-    monkeypatch.setattr("ssmlbench.core.code_state.code_state", lambda: "edited")
+    monkeypatch.setattr("ssmlbench.grid.remembered.code_state", lambda: "edited")
     ssmlbench(*grid)
     assert len(remembered() - before) == 3
     monkeypatch.undo()
