@@ -139,6 +139,11 @@ def level_of(spec: RunSpec) -> str:
     return "" if spec.regime_number is None else f"{spec.regime_number:g}"
 
 
+def level_number(level: str) -> float:
+    """The number of a level, by which levels are ordered."""
+    return float(level or 0)
+
+
 def unlike_published(run: Finished) -> list[str]:
     """The recorded differences of the run's data to the data set that papers describe."""
     return list(run.result.get("data", {}).get("unlike_published", ()))

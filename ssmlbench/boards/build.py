@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ssmlbench.boards.baseline import add_differences
-from ssmlbench.boards.board import Board, BoardRow, Cell, level_of, unlike_published
+from ssmlbench.boards.board import Board, BoardRow, Cell, level_number, level_of, unlike_published
 from ssmlbench.boards.columns import COLUMNS, COSTS, column_value
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.versions import Versions
@@ -152,7 +152,7 @@ def _board(
 ) -> Board:
     spec = runs[0].spec
     names = {id(run): versions.row_name(run.spec) for run in runs}
-    levels = sorted({level_of(run.spec) for run in runs}, key=lambda level: float(level or 0))
+    levels = sorted({level_of(run.spec) for run in runs}, key=level_number)
     cells: dict[tuple[str, str], list[Finished]] = defaultdict(list)
     for run in runs:
         if not run.diverged:
@@ -291,7 +291,7 @@ def _missing(runs: Sequence[Finished], versions: Versions) -> list[str]:
     symbol = number.symbol if (number := REGIME_NUMBERS.get(runs[0].spec.regime)) else ""
     lines = []
     for name in names:
-        for level in sorted(levels, key=lambda level: float(level or 0)):
+        for level in sorted(levels, key=level_number):
             absent = [str(seed) for seed in seeds if (name, level, seed) not in present]
             if absent:
                 where = f" {symbol} {level}" if symbol else ""

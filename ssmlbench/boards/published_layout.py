@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ssmlbench.boards.board import Board
+from ssmlbench.boards.board import Board, level_number
 from ssmlbench.boards.columns import COLUMNS, Column
 from ssmlbench.boards.layout import SETS, PaperTable, TableColumn, paper_tables
 from ssmlbench.boards.published import PublishedValue
@@ -101,7 +101,7 @@ def _tables(
         BesideTable(
             layout,
             key[-1],
-            sorted(columns, key=lambda c: (order.index(c.dataset), float(c.level or 0))),
+            sorted(columns, key=lambda c: (order.index(c.dataset), level_number(c.level))),
             list(dict.fromkeys(row for column in columns for row in column.papers)),
             ours.get(key),
         )

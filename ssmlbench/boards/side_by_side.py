@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ssmlbench.boards.board import Board, BoardRow
+from ssmlbench.boards.board import Board, BoardRow, level_number
 from ssmlbench.boards.papers import OurMethod
 from ssmlbench.boards.published import PublishedValue
 from ssmlbench.protocol.metrics import METRICS
@@ -78,7 +78,7 @@ def _table(values: Sequence[PublishedValue], board: Board | None) -> SideBySide:
     return SideBySide(
         values[0].dataset,
         values[0].regime,
-        sorted(levels, key=lambda level: float(level or 0)),
+        sorted(levels, key=level_number),
         [key for key in METRICS if key in their_metrics or key in our_metrics],
         rows,
         board,

@@ -16,6 +16,7 @@ from ssmlbench.cli.predict import predict_shown
 from ssmlbench.cli.run_options import with_options
 from ssmlbench.core.commands import Sources, suggested
 from ssmlbench.core.console import Console
+from ssmlbench.core.counts import first_of
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.eta import duration
 
@@ -114,10 +115,9 @@ def _about(card: Card, folds: int) -> list[str]:
     positives = dict(zip(card.label_names, card.positives["train"], strict=True))
     few = sorted((n, label) for label, n in positives.items() if n < folds)
     if few:
-        some = ", ".join(f"{label} {n}" for n, label in few[:SHOWN_LABELS])
-        more = ", …" if len(few) > SHOWN_LABELS else ""
+        some = first_of([f"{label} {n}" for n, label in few], SHOWN_LABELS)
         lines.append(
-            f"{len(few):,} labels have fewer than {folds} labelled rows ({some}{more}): folds show "
+            f"{len(few):,} labels have fewer than {folds} labelled rows ({some}): folds show "
             "little about them, and a fold without one leaves the label out of its mAP"
         )
     return lines

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ssmlbench.core.counts import and_more
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import from_home
@@ -162,9 +163,9 @@ def _matched(table: Table, learnt: InputColumns) -> Sequence[str]:
     missing = [name for name in learnt.inputs if name not in table.columns]
     if missing and table.columns:
         hint = did_you_mean(missing[0], table.columns)
-        more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
         raise UserError(
-            f"{table.file}: no column {missing[0]!r}{more}, which the model learnt from.{hint}"
+            f"{table.file}: no column {missing[0]!r}{and_more(missing, 1)}, which the model learnt "
+            f"from.{hint}"
         )
     known = {
         *learnt.all,
@@ -176,10 +177,9 @@ def _matched(table: Table, learnt: InputColumns) -> Sequence[str]:
     }
     extra = [name for name in table.columns if name not in known]
     if extra:
-        more = f" and {len(extra) - 1:,} more" if len(extra) > 1 else ""
         raise UserError(
-            f"{table.file}: column {extra[0]!r}{more}, which the data that the model learnt from had "
-            "not; leave it out"
+            f"{table.file}: column {extra[0]!r}{and_more(extra, 1)}, which the data that the model "
+            "learnt from had not; leave it out"
         )
     return learnt.inputs
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from ssmlbench.core.counts import first_of
 from ssmlbench.data.label_lists import LabelCounts
 
 SHOWN = 5
@@ -64,16 +65,18 @@ def label_notes(names: Sequence[str], counts: Mapping[str, LabelCounts]) -> list
         none = [name for name, rows in zip(names, count.positives, strict=True) if not rows]
         if none:
             notes.append(
-                f"{len(none):,} of {len(names):,} labels have no {split} row: {_some(none)}"
+                f"{len(none):,} of {len(names):,} labels have no {split} row: {first_of(none, SHOWN)}"
             )
     if alike := [f"{a!r} and {b!r}" for a, b in look_alikes(names)]:
-        notes.append(f"labels that differ only in case, punctuation or a letter: {_some(alike)}")
+        notes.append(
+            f"labels that differ only in case, punctuation or a letter: {first_of(alike, SHOWN)}"
+        )
     if missing := [repr(name) for name in names if name.strip().casefold() in MISSING_NAMES]:
-        notes.append(f"label {_some(missing)} looks like a missing value")
+        notes.append(f"label {first_of(missing, SHOWN)} looks like a missing value")
     if joined := [repr(name) for name in names if _is_joined(name, set(names))]:
         notes.append(
-            f"label {_some(joined)} looks like several labels in one: --label-separator says what "
-            "stands between them"
+            f"label {first_of(joined, SHOWN)} looks like several labels in one: --label-separator says "
+            "what stands between them"
         )
     if (
         len(names) > 1
@@ -81,8 +84,8 @@ def label_notes(names: Sequence[str], counts: Mapping[str, LabelCounts]) -> list
         and len({*map(len, names)}) == 1
     ):
         notes.append(
-            f"labels {_some(names)} look like a 0 or 1 for each label; as a list, [0, 1, 1], they are "
-            "read so"
+            f"labels {first_of(names, SHOWN)} look like a 0 or 1 for each label; as a list, [0, 1, 1], "
+            "they are read so"
         )
     train = counts["train"]
     if len(names) > 1 and not train.unknown and not train.negatives:
@@ -152,7 +155,3 @@ def _one_edit(a: str, b: str) -> bool:
     same = next((k for k, (x, y) in enumerate(zip(short, long)) if x != y), len(short))  # noqa: B905
     rest = short[same + 1 :] if len(short) == len(long) else short[same:]
     return rest == long[same + 1 :]
-
-
-def _some(items: Sequence[str]) -> str:
-    return ", ".join(items[:SHOWN]) + (", …" if len(items) > SHOWN else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 
+from ssmlbench.core.counts import first_of
 from ssmlbench.core.errors import (
     DISK_ERRORS,
     Diverged,
@@ -171,7 +172,7 @@ def _data_notes(task: Task, judge: Judge) -> list[str]:
         )
     if len(missing := judge.observation.labels_without_positive):
         where = "from these labels" if judge.spec.regime == "given" else "at this seed and π"
-        listed = ", ".join(names[k] for k in missing[:5]) + (", …" if len(missing) > 5 else "")
+        listed = first_of([names[k] for k in missing], 5)
         notes.append(
             f"{len(missing)} of {len(names)} labels have no labelled positive ({listed}); nothing "
             f"can be learnt of them {where}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.columns import Column
-from ssmlbench.core.counts import counted
+from ssmlbench.core.counts import and_more, counted, first_of
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import CONVENTIONS
@@ -20,6 +20,10 @@ OTHER_DATA = "§"
 def marked_dataset(dataset: str, other: bool) -> str:
     """The name of a data set in a heading. other: whether it is not the published data."""
     return f"{dataset} {OTHER_DATA}" if other else dataset
+
+
+MOST_LISTED = 6
+"""Cells and runs that a note lists."""
 
 
 def rule_mark(decision: str, metric: Column) -> str:
@@ -65,14 +69,14 @@ def footnotes(board: Board) -> list[str]:
         parts = ", ".join(f"{name}: {counted(count, 'run')}" for name, count in counts.items())
         notes.append(f"Warning: the runs were made with different {kind} ({parts}).")
     if cells := board.mixed_cells:
-        more = f" and {len(cells) - 6} more" if len(cells) > 6 else ""
-        notes.append(f"Warning: devices differ within one mean: {', '.join(cells[:6])}{more}.")
+        listed = ", ".join(cells[:MOST_LISTED]) + and_more(cells, MOST_LISTED)
+        notes.append(f"Warning: devices differ within one mean: {listed}.")
     notes += [f"Not available: {line}." for line in board.unavailable]
     if board.diverged:
         notes.append(f"Diverged, without scores: {'; '.join(board.diverged)}.")
     if board.missing:
-        more = f" and {len(board.missing) - 6} more" if len(board.missing) > 6 else ""
-        notes.append(f"Missing: {'; '.join(board.missing[:6])}{more}.")
+        listed = "; ".join(board.missing[:MOST_LISTED]) + and_more(board.missing, MOST_LISTED)
+        notes.append(f"Missing: {listed}.")
     return notes
 
 
@@ -87,34 +91,39 @@ def data_notes(board: Board) -> list[str]:
 def _learner_notes(board: Board) -> list[str]:
     """Notes on the training rows of each row, on estimators, and on the comparison."""
     notes = []
-    if REGIMES[board.regime].has_unlabelled_rows and any(
-        r.uses == "labelled rows" for r in board.rows
-    ):
-        others = (
-            "use both pools" if all(r.uses for r in board.rows) else "use both pools or are old"
-        )
+    uses = [row.uses for row in board.rows]
+    if REGIMES[board.regime].has_unlabelled_rows and "labelled rows" in uses:
+        others = "use both pools" if all(uses) else "use both pools or are old"
         notes.append(f"° learns from labelled rows only; the other rows {others}.")
     if estimators := sorted(row.name for row in board.rows if row.is_estimator):
         notes.append(
             f"Fitted in one call, without the options of training: {', '.join(estimators)}; their "
             "s/epoch is the whole fit."
         )
+    if note := _difference_note(board):
+        notes.append(note)
+    return notes
+
+
+def _difference_note(board: Board) -> str:
+    """A note on the table of differences to the baseline; empty if there is none."""
     differences = [d for row in board.rows for d in row.differences.values()]
-    if board.compared is not None and differences:
-        unit = "fold" if board.setting["folds"] else "seed"
-        text = f"Last table: {board.compared.title} less that of the row named, paired by {unit}"
-        text += ", with a 95 % t interval" if any(d.interval for d in differences) else ""
-        if unit == "fold" and any(d.interval for d in differences):
+    if board.compared is None or not differences:
+        return ""
+    unit = "fold" if board.setting["folds"] else "seed"
+    text = f"Last table: {board.compared.title} less that of the row named, paired by {unit}"
+    if any(d.interval for d in differences):
+        text += ", with a 95 % t interval"
+        if unit == "fold":
             text += (
                 ", its variance corrected for the training rows that folds share (Nadeau and Bengio, "
                 "2003)"
             )
-        few = any(d.interval is None for d in differences)
-        text += f"; no interval with fewer than 3 common {unit}s" if few else ""
-        rows = any(d.over_rows for d in differences)
-        text += "; in braces a 95 % bootstrap interval over test rows" if rows else ""
-        notes.append(f"{text}.")
-    return notes
+    if any(d.interval is None for d in differences):
+        text += f"; no interval with fewer than 3 common {unit}s"
+    if any(d.over_rows for d in differences):
+        text += "; in braces a 95 % bootstrap interval over test rows"
+    return f"{text}."
 
 
 def _version_notes(board: Board) -> list[str]:
@@ -129,7 +138,7 @@ def _version_notes(board: Board) -> list[str]:
     if board.hidden:
         runs = sum(board.hidden.values())
         rows = f"{counted(len(board.hidden), 'row')} of older code"
-        names = ", ".join(list(board.hidden)[:4]) + ", …" * (len(board.hidden) > 4)
+        names = first_of(list(board.hidden), 4)
         notes.append(
             f"Hidden: {rows}, {counted(runs, 'run')} ({names}); --versions all shows them."
         )
