@@ -92,5 +92,9 @@ class DamageWarning(UserWarning):
     """A damaged file that was found and is replaced."""
 
 
+class LeftOutWarning(UserWarning):
+    """Methods of `--method all` that do not support the request and get no runs."""
+
+
 class PluginWarning(UserWarning):
     """An installed plugin that cannot be used. The other plugins still work."""

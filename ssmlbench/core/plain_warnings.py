@@ -6,7 +6,7 @@ import sys
 import warnings
 from typing import Any
 
-from ssmlbench.core.errors import DamageWarning, PluginWarning
+from ssmlbench.core.errors import DamageWarning, LeftOutWarning, PluginWarning
 
 
 def show_plainly() -> None:
@@ -14,7 +14,7 @@ def show_plainly() -> None:
     usual = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
-        if issubclass(category, PluginWarning | DamageWarning):
+        if issubclass(category, PluginWarning | DamageWarning | LeftOutWarning):
             sys.stderr.write(f"warning: {message}\n")
         else:
             usual(message, category, *rest, **more)

@@ -10,7 +10,7 @@ from pathlib import Path
 from ssmlbench.data.adapter import numbered_lines
 from ssmlbench.data.records import TABLES, Table, check_plain, read_table
 from ssmlbench.data.text_files import bare_name, file_ending
-from ssmlbench.data.user_files import PARTS
+from ssmlbench.data.user_files import LABEL_FILE, PARTS
 
 SPLIT_NAMES = {
     "train": ("train", "training"),
@@ -19,7 +19,6 @@ SPLIT_NAMES = {
     "validation": ("validation", "valid", "val", "dev"),
 }
 """Part → what files, splits and the values of a split column may be called."""
-LABEL_FILE = "labels.txt"
 TABLE_NAMES = ("labels", "metadata", "annotations", "data")
 """Names of the table of a folder that has other tables too."""
 PART_OF = {name: part for part, names in SPLIT_NAMES.items() for name in names}

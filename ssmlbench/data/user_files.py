@@ -23,6 +23,8 @@ from ssmlbench.data.text_files import bare_name
 
 PARTS = ("train", "test", "unlabelled")
 """The parts of own data; rows of the last one are training rows with unknown labels."""
+LABEL_FILE = "labels.txt"
+"""The labels and their order, in the folder of the data; optional."""
 
 BACKBONES = {"text": "bert-base-uncased", "image": "resnet50", "vector": "vector"}
 """The encoder of own data if the command line names none, by the kind of its inputs."""
@@ -70,9 +72,9 @@ class UserFiles(DatasetAdapter):
 
     def source_key(self) -> str:
         """Return a key that changes when a file is edited or moved; contents are not read."""
-        facts: list[Any] = [
-            (str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in self.source_files()
-        ]
+        names = self.raw_folder() / LABEL_FILE
+        files = dict.fromkeys([*self.source_files(), *([names] if names.is_file() else [])])
+        facts: list[Any] = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
         if self.options.given:
             facts.append(self.options.given)
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:8]

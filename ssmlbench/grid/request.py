@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.backbones import absolute_backbone
-from ssmlbench.core.errors import Unsupported, UserError
+from ssmlbench.core.errors import LeftOutWarning, Unsupported, UserError
 from ssmlbench.core.hyperparameters import as_typed
 from ssmlbench.core.run_options import AUTO, RunOption
 from ssmlbench.core.spec import NUMBERS, OPTIONS, REGIME_NUMBERS, Precision, RunSpec
@@ -197,7 +198,7 @@ def expand(plugins: Plugins, request: GridRequest) -> list[RunSpec]:
         request = dataclasses.replace(
             request, values={**request.values, "method": tuple(plugins.methods)}
         )
-    refused: UserError | None = None
+    refused: dict[str, UserError] = {}  # by method
     specs = []
     of_cell: dict[tuple[Any, ...], RunSpec] = {}  # specs of different seeds differ in the seed only
     for cell in _cells(request.axes):
@@ -212,7 +213,7 @@ def expand(plugins: Plugins, request: GridRequest) -> list[RunSpec]:
             except Unsupported as error:
                 if not every:
                     raise
-                refused = error
+                refused[cell["method"]] = error
                 continue
         specs += [
             dataclasses.replace(of_cell[rest], seed=seed)
@@ -220,8 +221,21 @@ def expand(plugins: Plugins, request: GridRequest) -> list[RunSpec]:
             if not any(_matches({**cell, "seed": seed}, table) for table in request.exclude)
         ]
     if not specs:
-        raise refused or UserError("every run is excluded; nothing is left of the grid")
+        last = next(reversed(refused.values()), None)
+        raise last or UserError("every run is excluded; nothing is left of the grid")
+    if refused:
+        _warn_of_left_out(refused, {spec.method for spec in specs})
     return list({spec.hash: spec for spec in specs}.values())
+
+
+def _warn_of_left_out(refused: Iterable[str], made: Container[str]) -> None:
+    """Name the methods that `--method all` leaves out. made: the methods that have runs."""
+    names = ", ".join(name + (" (in part)" if name in made else "") for name in refused)
+    warnings.warn(
+        f"--method {ALL} leaves out what a method cannot do: {names}; name one of them to see why",
+        LeftOutWarning,
+        stacklevel=3,
+    )
 
 
 def _by_name(plugins: Plugins, request: GridRequest) -> GridRequest:

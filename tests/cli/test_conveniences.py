@@ -59,6 +59,22 @@ def test_all_methods_are_those_that_can_do_it(tmp_path: Path) -> None:
     for name in methods:
         can = "semi" in methods[name].regimes and not hasattr(methods[name], "fit")
         assert (f" {name} " in answer.output) == can, name
+        assert (f" {name}" in left_out(answer.output)) != can, name
+
+
+def left_out(output: str) -> set[str]:
+    """The methods, each with a space in front of it, that the line on `--method all` names."""
+    line = next(line for line in output.splitlines() if "--method all leaves out" in line)
+    return set(line.partition(":")[2].partition(":")[2].partition(";")[0].split(","))
+
+
+def test_a_method_that_can_do_one_regime_of_two_is_left_out_in_part(tmp_path: Path) -> None:
+    typed = ["run", "--method", "all", "--dataset", "multidigits", "--pi", "0.1", "--dry-run"]
+    typed += ["--regime", "semi,single-positive", "--results", str(tmp_path / "results")]
+    named = left_out(CliRunner().invoke(app, typed, env={"COLUMNS": "200"}).output)
+    assert " cap (in part)" in named
+    assert " knn" in named
+    assert not {" an", " an (in part)"} & named
 
 
 def test_the_methods_that_an_error_lists_begin_with_all(tmp_path: Path) -> None:

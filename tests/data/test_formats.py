@@ -216,6 +216,40 @@ def test_lists_of_zeros_and_ones_are_not_ids(tmp_path: Path) -> None:
     assert read(tmp_path / "ids.jsonl").truth("train").tolist() == [[1, 1], [1, 1]]
 
 
+# Names of labels ------------------------------------------------------------------------------
+
+
+def write_named(form: str, folder: Path) -> None:
+    """Rows with the labels 0, 1 and 2 in a form that reads labels.txt; folders have a label each."""
+    folder.mkdir()
+    if form == "libsvm":
+        put(folder / "train.svm", "0,2 1:1\n1 1:2\n")
+    elif form == "arrays":
+        np.savez(folder / "train.npz", X=X, y=Y[:, :3])
+    elif form == "folders":
+        for name in ("a", "b"):
+            put(folder / "train" / name / f"{name}.txt", f"a text of {name}")
+    else:
+        frame = {"text": TEXTS[:2], "labels": [[0, 2], [1]]}
+        if form == "saved":
+            datasets.DatasetDict({"train": datasets.Dataset.from_dict(frame)}).save_to_disk(folder)
+        else:
+            pd.DataFrame(frame).to_json(folder / "train.jsonl", orient="records", lines=True)
+
+
+@pytest.mark.parametrize("form", ["libsvm", "arrays", "folders", "saved", "table"])
+def test_names_of_labels_that_are_edited_later_are_read(form: str, tmp_path: Path) -> None:
+    folder = tmp_path / "named"
+    write_named(form, folder)
+    source = folder / "train.npz" if form == "arrays" else folder
+    read(source)
+    names = ["b", "c", "a"]
+    put(folder / "labels.txt", "\n".join(names))
+    assert read(source).card.label_names == names
+    put(folder / "labels.txt", "\n".join(reversed(names)) + "\n")
+    assert read(source).card.label_names == names[::-1]
+
+
 # LIBSVM ---------------------------------------------------------------------------------------
 
 
