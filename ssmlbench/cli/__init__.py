@@ -43,14 +43,12 @@ def main() -> None:
             app()
     except UserError as error:
         text = printable(f"error: {error_text(error)}")
-        Console(stderr=True).print(text, style="red", markup=False, soft_wrap=True)
+        Console(stderr=True).print(text, style="red", soft_wrap=True)
         sys.exit(2)
     except OSError as error:
         if error.errno not in DISK_ERRORS:
             raise
-        Console(stderr=True).print(
-            f"error: {disk_error(error)}", style="red", markup=False, soft_wrap=True
-        )
+        Console(stderr=True).print(f"error: {disk_error(error)}", style="red", soft_wrap=True)
         sys.exit(2)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from ssmlbench.core.console import Console
 from ssmlbench.core.paths import from_home
@@ -85,7 +86,7 @@ def _check_one(cls: type[Any], console: Console) -> bool:
     from ssmlbench.checks.statements import findings
 
     statements, warnings = suite(cls)
-    console.print(f"[bold]{cls.name}[/bold]  {location(cls)}", highlight=False, soft_wrap=True)
+    _print_styled(console, cls.name, "bold", f"  {location(cls)}")
     hidden: list[Finding] = []
     broken: list[str] = []
     for finding in findings(cls, statements):
@@ -94,21 +95,23 @@ def _check_one(cls: type[Any], console: Console) -> bool:
             continue
         colour, word = ("green", "ok") if finding.outcome == "ok" else ("red", "BROKEN")
         case = f" ({finding.statement.case})" if finding.statement.case else ""
-        text = f"  [{colour}]{word:8}[/{colour}]{finding.statement.text}{case}"
-        console.print(text, highlight=False, soft_wrap=True)
+        _print_styled(console, f"  {word:8}", colour, f"{finding.statement.text}{case}")
         if finding.reason:
             broken.append(finding.statement.text)
-            console.print(
-                f"          {finding.reason}", highlight=False, markup=False, soft_wrap=True
-            )
+            console.print_line(f"          {finding.reason}")
     if hidden:
         console.print("  not checked because of it:")
         texts = dict.fromkeys(finding.statement.text for finding in hidden)
         for text in [text for text in texts if text not in broken] or texts:
-            console.print(f"          {text}", highlight=False, soft_wrap=True)
+            console.print_line(f"          {text}")
     if not broken:
         for warning in warnings:
-            console.print(f"  [yellow]warning[/yellow] {warning}", highlight=False, soft_wrap=True)
+            _print_styled(console, "  warning", "yellow", f" {warning}")
     ending = f"{len(broken)} broken, {len(hidden)} not checked" if broken else "all checks passed"
     console.print(f"{cls.name}: {ending}", highlight=False)
     return not broken
+
+
+def _print_styled(console: Console, first: str, style: str, rest: str) -> None:
+    """Print a line whose first words have a style."""
+    console.print(Text.assemble((first, style), rest), soft_wrap=True)

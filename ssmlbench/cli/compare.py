@@ -138,7 +138,7 @@ def _export(runs: list[Finished], query: Query, folder: Path) -> None:
     if not chosen:
         raise query.unfit(runs)
     for file in export(chosen, folder, shlex.join(["ssmlbench", *sys.argv[1:]]), versions):
-        Console().print(f"wrote {file}", highlight=False, soft_wrap=True)
+        Console().print_line(f"wrote {file}")
     if hidden := sum(query.wants(run.spec) for run in runs) - len(chosen):
         warn([f"{hidden} runs of older code are left out; --versions all writes them too"])
 

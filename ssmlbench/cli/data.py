@@ -162,7 +162,7 @@ def prepare_shown(
     if card.skipped:
         console.print(f"warning: {sum(card.skipped.values()):,} bad rows left out", highlight=False)
     for note in card.notes if notes else ():
-        console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+        console.print_line(f"note: {note}")
     return task
 
 

@@ -166,8 +166,8 @@ class GridCommand:
         return suggested(*words, results=self.dispatch.context.results)
 
     def _print(self, line: str) -> None:
-        self.console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
+        self.console.print_line(printable(line))
 
     def _stop(self, line: str, code: int) -> NoReturn:
-        Console(stderr=True).print(line, highlight=False, soft_wrap=True)
+        Console(stderr=True).print_line(line)
         raise typer.Exit(code)

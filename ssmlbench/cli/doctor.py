@@ -63,8 +63,8 @@ def doctor(
             checkup.results(root)
     checkup.cache(plugins)
     for finding in checkup.findings:
-        _print(console, f"{near(finding.path)}: {finding.problem}; {finding.remedy}")
-    _print(console, summary(checkup, time.monotonic() - start))
+        console.print_line(f"{near(finding.path)}: {finding.problem}; {finding.remedy}")
+    console.print_line(summary(checkup, time.monotonic() - start))
     left = [finding for finding in checkup.findings if not finding.repaired]
     if rerun and left and not dry_run:
         _rerun(checkup, plugins, roots)
@@ -113,16 +113,12 @@ def _look_at_device(plugins: Plugins, device: str, out: Path | None) -> None:
     quieten()
     progress = Console(stderr=True)
     page = GpuReport(
-        plugins, subject, report=lambda line: _print(progress, f"{line.part}: {line.state}")
+        plugins, subject, report=lambda line: progress.print_line(f"{line.part}: {line.state}")
     ).page()
     if out is None:
         typer.echo(page.markdown(), nl=False)
     else:
         write_output(out, page.markdown())
-        _print(Console(), f"{page.summary}; the page is in {out}")
+        Console().print_line(f"{page.summary}; the page is in {out}")
     if not page.sound:
         raise typer.Exit(1)
-
-
-def _print(console: Console, line: str) -> None:
-    console.print(line, highlight=False, markup=False, soft_wrap=True)

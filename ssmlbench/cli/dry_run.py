@@ -51,9 +51,7 @@ def show_plan(
     console.print(table)
     if done < len(specs):
         waiting = [spec for spec in specs if not is_done(states[spec.hash])]
-        console.print(
-            time_left(waiting, states, plugins, context, jobs), highlight=False, soft_wrap=True
-        )
+        console.print_line(time_left(waiting, states, plugins, context, jobs))
 
 
 def is_done(state: RunState | None) -> bool:

@@ -90,9 +90,7 @@ def read_runs(folders: Iterable[Path]) -> list[Finished]:
 def warn(complaints: Iterable[str]) -> None:
     """Print each line as a warning on stderr."""
     for complaint in complaints:
-        Console(stderr=True).print(
-            printable(f"warning: {complaint}"), markup=False, highlight=False, soft_wrap=True
-        )
+        Console(stderr=True).print_line(printable(f"warning: {complaint}"))
 
 
 def wide_console() -> Console:

@@ -61,7 +61,7 @@ def datasets_command(
         console = Console()
         console.print(overview(Catalogue(catalogue.kind, [catalogue[name]])))
         show = suggested("data", "show", name, plugins=plugin or ())
-        console.print(f"`{show}` shows its labels and rows", highlight=False, soft_wrap=True)
+        console.print_line(f"`{show}` shows its labels and rows")
         return
     _print_list(overview(catalogue) if long else compact(catalogue, wide_console().width))
 
@@ -69,7 +69,7 @@ def datasets_command(
 def _print_list(shown: RenderableType) -> None:
     """Print a list of plugins, and the command that shows more."""
     console = wide_console()
-    console.print(shown, highlight=False, markup=False)
+    console.print(shown, highlight=False)
     if isinstance(shown, str) and console.is_terminal:
         console.print("--long shows papers, regimes, licences and files", style="dim")
 
@@ -125,9 +125,7 @@ def _write(kind: str, name: str, folder: Path) -> None:
     plugins = load_plugins(None)
     names = {"dataset": list(plugins.datasets), "encoder": list(plugins.encoders)}
     file = write_plugin(kind, name, folder, names.get(kind, list(plugins.methods)))
-    Console().print(
+    Console().print_line(
         f"wrote {file}\n  {suggested('check', str(file))}\n"
-        f"  {suggested('run', *RUN_IT[kind].format(name=name).split(), plugins=[str(file)])}",
-        highlight=False,
-        soft_wrap=True,
+        f"  {suggested('run', *RUN_IT[kind].format(name=name).split(), plugins=[str(file)])}"
     )

@@ -74,7 +74,7 @@ def predict(
         name = Path(dataset).name if dataset and Path(dataset).is_dir() else dataset
         chosen, why = best_run(read_runs(roots), name, column_key(metric), decision)
         folder = chosen.folder
-        console.print(f"{folder}: {why}", markup=False, highlight=False, soft_wrap=True)
+        console.print_line(f"{folder}: {why}")
     model = SavedModel(folder, load_plugins(plugin), backbone, device)
     warn(model.notes)
     rows: Iterable[tuple[str, Any]] = (
@@ -83,12 +83,7 @@ def predict(
         else plain_inputs(input_, model.card.kind, column, model.card.columns)
     )
     done = predict_shown(model, rows, out, console, decision)
-    console.print(
-        f"{done:,} rows predicted by {model.spec.variant} (rule: {decision}); {out}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+    console.print_line(f"{done:,} rows predicted by {model.spec.variant} (rule: {decision}); {out}")
 
 
 def predict_shown(

@@ -95,13 +95,13 @@ def recommend(
     if backbone is None:
         lines += default_encoder_notes(search.specs(candidates[0], folds=folds), plugins)
     for line in () if quiet else lines:
-        _print(console, line)
+        console.print_line(line)
     recommended = _search(search, folds, loggers, console, quiet)
     _show(recommended, console)
     _label(recommended.run, plugins, out, console, quiet)
     over = max(0.0, time_.used - time_.seconds)
     limit = f", {duration(over)} more than the budget of {budget}" if over else f" of {budget}"
-    _print(console, f"time: {duration(time_.used)}{limit}")
+    console.print_line(f"time: {duration(time_.used)}{limit}")
 
 
 def _about(card: Card, folds: int) -> list[str]:
@@ -140,7 +140,7 @@ def _search(
 
         return pass_on
 
-    search.report = lambda line: _print(console, line)
+    search.report = console.print_line
     logs = LoggingThread(
         loggers, search.dispatch.context.results, lambda line: search.report(f"warning: {line}")
     )
@@ -165,18 +165,16 @@ def _show(recommended: Recommended, console: Console) -> None:
         mean = f"{one.mean:.4f} ± {one.std:.4f}"
         table.add_row(one.name, one.uses, mean, behind, f"{sum(one.seconds):.0f}")
     console.print(table)
-    _print(console, f"{best.name} wins; {_certainty(recommended)}")
+    console.print_line(f"{best.name} wins; {_certainty(recommended)}")
     (micro_f1, (low, high)), (precision, (lower, upper)), (judged, labels) = best.expected
-    _print(
-        console,
+    console.print_line(
         f"New rows like these: expect Micro-F1 {micro_f1:.3f} [{low:.3f}, {high:.3f}] of the labels "
         f"it chooses, and mAP {precision:.3f} [{lower:.3f}, {upper:.3f}] (95 %; of many rows: single "
         "folds have few positives of rare labels, and their mAP is above that). It was chosen on these "
         "folds, which makes both a little too good; it learns from more rows now, which helps.",
     )
     if judged < labels:
-        _print(
-            console,
+        console.print_line(
             f"This mAP is of {judged:,} of the {labels:,} labels: the others have no held-out positive.",
         )
 
@@ -210,7 +208,9 @@ def _label(winner: Finished, plugins: Plugins, out: Path, console: Console, quie
     from ssmlbench.runs.saved_model import SavedModel
 
     size = RunFolder(winner.folder).weights_file.stat().st_size / 2**20
-    _print(console, f"model: {near(winner.folder)} ({size:.1f} MB), learnt from every labelled row")
+    console.print_line(
+        f"model: {near(winner.folder)} ({size:.1f} MB), learnt from every labelled row"
+    )
     model = SavedModel(winner.folder, plugins)
     use = suggested(
         *("predict", "--run", winner.spec.hash, "--input", "FILE", "--out", "labels.csv"),
@@ -220,12 +220,8 @@ def _label(winner: Finished, plugins: Plugins, out: Path, console: Console, quie
     try:
         rows = OwnRows(model)
     except UserError:
-        _print(console, f"label new rows with: {use}")
+        console.print_line(f"label new rows with: {use}")
         return
     done = predict_shown(model, rows, out, Console(stderr=True, quiet=quiet))
-    _print(console, f"{done:,} unlabelled rows are labelled in {out} (rule: calibrated)")
-    _print(console, f"label other rows with: {use}")
-
-
-def _print(console: Console, line: str) -> None:
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print_line(f"{done:,} unlabelled rows are labelled in {out} (rule: calibrated)")
+    console.print_line(f"label other rows with: {use}")

@@ -184,4 +184,4 @@ def _named(texts: Sequence[str], states: Sequence[RunState], folders: list[Path]
 
 
 def _print(line: str) -> None:
-    Console().print(line, highlight=False, markup=False, soft_wrap=True)
+    Console().print_line(line)

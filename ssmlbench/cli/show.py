@@ -65,28 +65,28 @@ def show(
 
 def _print_unfinished(state: RunState, console: Console) -> None:
     line = f"{state.method} {state.dataset} {state.regime} seed {state.seed}  ({state.hash})"
-    _line(console, line)
-    _line(console, str(state.folder))
+    console.print_line(line)
+    console.print_line(str(state.folder))
     epoch = f", epoch {state.epoch} of {state.epochs}" if state.epochs else ""
     error = f": {one_line(state.error)}" if state.error else ""
-    _line(console, f"  state: {state.state}{epoch}{error}")
+    console.print_line(f"  state: {state.state}{epoch}{error}")
     if state.traceback:
         more = suggested("status", results=state.folder.parents[3])
-        _line(console, f"  `{more}` has more; the traceback is in {state.folder}")
+        console.print_line(f"  `{more}` has more; the traceback is in {state.folder}")
 
 
 def _print_finished(run: Finished, console: Console) -> None:
     from ssmlbench.runs.folder import RunFolder
 
-    _line(console, f"{run.spec}  ({run.spec.hash})")
-    _line(console, str(run.folder))
+    console.print_line(f"{run.spec}  ({run.spec.hash})")
+    console.print_line(str(run.folder))
     state = "diverged, without scores" if run.diverged else "finished"
-    _line(console, f"  state: {state} {run.finished_at}".rstrip())
+    console.print_line(f"  state: {state} {run.finished_at}".rstrip())
     for note in run.result.get("notes", ()):
-        _line(console, f"  note: {note}")
+        console.print_line(f"  note: {note}")
     weights = RunFolder(run.folder).weights_file
     kept = f"kept, {weights.stat().st_size / 2**20:.1f} MB" if weights.is_file() else "not kept"
-    _line(console, f"  model: {kept}")
+    console.print_line(f"  model: {kept}")
 
 
 def _options(spec: Mapping[str, Any]) -> Table:
@@ -103,11 +103,11 @@ def _print_metrics(run: Finished, sort: str, every: bool, console: Console) -> N
     from ssmlbench.runs.run_result import RunResult
 
     if run.spec.judged_on == "nothing":
-        _line(console, "  it learnt from every labelled row, and was judged on none")
+        console.print_line("  it learnt from every labelled row, and was judged on none")
         return
     console.print(metrics_table(run.result["metrics"]))
     if (per_label := run.per_label) is None:
-        _line(console, "no results per label: it was made before they were stored")
+        console.print_line("no results per label: it was made before they were stored")
         return
     frame = RunResult(run).per_label().reset_index()
     one_of(sort, tuple(frame.columns), "--sort")
@@ -138,10 +138,6 @@ def metrics_table(metrics: Mapping[str, Any]) -> Table:
         values = conventions["default"]
         table.add_row(rule, *(f"{values[n]:.4f}" if n in values else "" for n in names))
     return table
-
-
-def _line(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _text(value: object) -> str:

@@ -56,7 +56,7 @@ def tune(
     studies = [Study.of(base, plugins, trials) for base in bases]
     for note in dict.fromkeys(held_out_note(base, plugins) for base in bases):
         if not command.quiet:
-            command.console.print(note, highlight=False, soft_wrap=True)
+            command.console.print_line(note)
     try:
         command.make([spec for study in studies for spec in study.specs()], plugins)
     finally:  # some trials may have failed, or be on a cluster still: the other studies are closed
@@ -65,13 +65,11 @@ def tune(
         if finished and not command.quiet:
             command.console.print(_winners(finished))
             for line in _configurations(finished):
-                command.console.print(line, highlight=False, markup=False, soft_wrap=True)
+                command.console.print_line(line)
         if len(finished) < len(closed):
-            command.console.print(
+            command.console.print_line(
                 f"{len(closed) - len(finished)} of {len(closed)} studies have unfinished trials; "
-                "the same command continues from here",
-                highlight=False,
-                soft_wrap=True,
+                "the same command continues from here"
             )
 
 

@@ -276,4 +276,4 @@ class Display:
 
     def _say(self, line: str, always: bool = False) -> None:
         if always or not self.quiet:
-            self.console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
+            self.console.print_line(printable(line))

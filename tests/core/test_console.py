@@ -16,10 +16,22 @@ def test_colons_make_no_emoji() -> None:
     console = Console(file=io.StringIO(), width=80)
     table = Table(":x:")
     table.add_row(":heart:")
-    console.print("--device cuda:x: no such device", style="red", markup=False)
+    console.print("--device cuda:x: no such device", style="red")
     console.print(table)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert all(text in shown for text in ("cuda:x: no", ":x:", ":heart:"))
+
+
+def test_brackets_are_no_markup() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    table = Table("[bold]", title="[/title]", caption="[red]")
+    table.add_row("label [/x]")
+    console.print(table)
+    console.print("note: [/x] and [bold]y")
+    console.print_line("wrote out[x]/multidigits.csv")
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    kept = ("[bold] ", "[/title]", "[red]", "label [/x]", "[/x] and [bold]y", "out[x]/")
+    assert all(text in shown for text in kept)
 
 
 def test_every_verb_writes_to_this_console() -> None:
