@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,9 +33,15 @@ COLUMNS: Mapping[str, Column] = ChainMap[str, Column]({**COSTS}, METRICS)  # typ
 
 
 def column_value(run: Finished, key: str, decision: str, convention: str) -> float:
-    """A run's value of a metric or cost; raises `Unavailable` where there is none."""
+    """A run's value of a metric or cost; raises `Unavailable` where there is none.
+
+    NaN is no value: a mean over seeds or a place that counted it would be wrong.
+    """
     if key not in COSTS:
-        return metric_value(run, key, decision, convention)
+        value = metric_value(run, key, decision, convention)
+        if math.isnan(value):
+            raise Unavailable("not defined on its test rows, e.g. without a positive label")
+        return value
     try:
         return float(run.result["cost"][key])
     except KeyError:

@@ -99,11 +99,7 @@ def _average_ranks(columns: Sequence[TableColumn]) -> dict[str, float]:
     places: dict[str, list[float]] = defaultdict(list)
     for column in quality:
         sign = -1 if column.metric.higher_is_better else 1
-        values = {
-            name: sign * cell.mean
-            for name in complete
-            if (cell := column.cell(name)) and not math.isnan(cell.mean)
-        }
+        values = {name: sign * cell.mean for name in complete if (cell := column.cell(name))}
         for name, value in values.items():
             better = sum(other < value for other in values.values())
             equal = sum(other == value for other in values.values())

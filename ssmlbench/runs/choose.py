@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -81,7 +82,9 @@ def _mean(runs: Sequence[Finished], metric: str, decision: str) -> float | None:
     values = []
     for run in runs:
         try:
-            values.append(metric_value(run, metric, decision, "default"))
+            value = metric_value(run, metric, decision, "default")
         except Unavailable:
             continue
+        if not math.isnan(value):
+            values.append(value)
     return sum(values) / len(values) if values else None

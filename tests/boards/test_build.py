@@ -28,6 +28,7 @@ from ssmlbench.boards.render import (
     as_markdown,
     boards_document,
     latex_escape,
+    table_document,
 )
 from ssmlbench.core.errors import UserError
 from ssmlbench.runs.finished import read_finished
@@ -257,13 +258,21 @@ def test_the_names_of_rich_are_only_text(tmp_path: Path) -> None:
     assert "[bold red]x[/] [link=http://a]" in console.export_text()
 
 
-def test_json_has_null_where_there_is_no_number(tmp_path: Path) -> None:
-    (run,) = grid(tmp_path, {"bce": [0.5]})
-    run.result["metrics"]["calibrated"]["default"]["map"] = float("nan")
-    text = TEXT_FORMATS["json"](boards_document(build_boards([run], Query())))
-    assert "NaN" not in text
-    (cell,) = [c for c in json.loads(text)["cells"] if c["metric"] == "map"]
-    assert cell["mean"] is None
+def test_a_metric_that_is_not_defined_has_no_mean_no_place_and_no_rank(tmp_path: Path) -> None:
+    nan = float("nan")
+    runs = grid(tmp_path, {"a": [0.8, 0.9], "b": [nan, nan], "c": [nan, 0.6]})
+    board = one_board(runs, metrics=("map",))
+    assert [(row.name, row.rank) for row in board.rows[:2]] == [("a", 1.0), ("c", 2.0)]
+    assert board.rows[1].cells["map", "0.1"].seeds == (1,)
+    assert not board.rows[2].cells
+    for layout in ("boards", "sets", "metrics"):
+        document = table_document([board], layout)
+        for name, write in TEXT_FORMATS.items():
+            assert "nan" not in write(document).lower(), (layout, name)
+        text = as_markdown(document)
+        assert "Not available: mAP of 3 runs: not defined on its test rows" in text
+        assert "**0.8500 ± 0.0707**" in text
+        assert text.count("**") == 2
 
 
 def test_intervals_come_from_the_stored_scores(tmp_path: Path) -> None:

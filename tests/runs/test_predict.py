@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,9 +25,11 @@ from ssmlbench.runs.choose import best_run, run_folder
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.finished import read_finished
+from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.predict import OwnRows, predict_rows
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.saved_model import SavedModel
+from tests.support.board_runs import grid
 
 WORDS = ("apple pear fruit", "car wheel road", "wind rain cloud")
 
@@ -212,6 +215,15 @@ def test_the_best_row_gives_the_run_that_learnt_from_everything(results: Path) -
         best_run(runs, "other", "map", "calibrated")
     chosen, _ = best_run(runs, None, "hamming", "calibrated")  # less is better
     assert chosen.spec.method == "logistic"
+
+
+def test_a_row_whose_metric_is_not_defined_is_never_the_best(tmp_path: Path) -> None:
+    runs = grid(tmp_path, {"bce": [math.nan, math.nan], "cap": [0.5, math.nan], "mime": [0.4, 0.4]})
+    for run in runs:
+        RunFolder(run.folder).model_file.touch()
+    for order in (runs, runs[::-1]):
+        for metric in ("map", "hamming"):
+            assert best_run(order, None, metric, "calibrated")[0].spec.method == "cap"
 
 
 # ------------------------------------------------------------------------------------- inputs
