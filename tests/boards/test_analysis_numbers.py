@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from sklearn.metrics import f1_score, recall_score
 from statsmodels.stats.power import TTestPower
 
 from ssmlbench.boards.analyses.budget import rows_needed
-from ssmlbench.boards.analyses.differences import detectable, seeds_needed
+from ssmlbench.boards.analyses.differences import detectable, metric_difference, seeds_needed
 from ssmlbench.boards.analyses.labels import (
     class_accuracies,
     frequency_groups,
@@ -28,8 +29,10 @@ from ssmlbench.boards.analyses.scores import (
 )
 from ssmlbench.boards.analyses.theory import TheorySetting, minimised, prior_term, theorem
 from ssmlbench.boards.analyses.vdfd import chosen_labels, summary_curve, variance_difference
+from ssmlbench.boards.query import Query
 from ssmlbench.core.errors import UserError
 from tests.support.analysed_runs import LABELS, NAMES, TRUTH, scores_of
+from tests.support.board_runs import grid
 
 RANDOM = np.random.default_rng(0)
 
@@ -172,13 +175,46 @@ def test_the_printed_constant_of_noise_is_the_papers() -> None:
 
 
 def test_the_seeds_needed_are_those_of_the_power_analysis() -> None:
-    for difference_, deviation in ((0.01, 0.01), (0.02, 0.05)):
-        exact = TTestPower().solve_power(difference_ / deviation, power=0.8, alpha=0.05)
-        found = seeds_needed(difference_, deviation)
-        assert found is not None
-        assert abs(found - exact) <= 1.5  # ours is the usual approximation of the noncentral t
-        assert detectable(found, deviation) <= difference_ < detectable(found - 1, deviation)
+    power = TTestPower().solve_power  # both tails, of which the far one is below 1e-3 here
+    for seeds in (3, 5, 20):
+        assert detectable(seeds, 0.02) == pytest.approx(
+            0.02 * power(nobs=seeds, alpha=0.05, power=0.8), rel=1e-3
+        )
+    for difference_, deviation in ((0.01, 0.01), (0.02, 0.05), (0.0323, 0.0254), (0.08, 0.025)):
+        exact = power(difference_ / deviation, power=0.8, alpha=0.05)
+        assert seeds_needed(difference_, deviation) == math.ceil(exact)
+        assert seeds_needed(-difference_, deviation) == math.ceil(exact)
+    assert seeds_needed(0.5, 0.0) == 2
     assert seeds_needed(0.0, 0.01) is None
+    assert seeds_needed(0.0, 0.0) is None
+    assert seeds_needed(1e-6, 1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("by_seed", "rows", "sure"),
+    [
+        ((-0.05, -0.04, -0.005), (-0.05, -0.01), False),  # other seeds: [-0.092, +0.028]
+        ((-0.03, -0.032, -0.034), (-0.05, -0.01), True),
+        ((-0.03, -0.032, -0.034), (-0.05, +0.01), False),
+        ((0.03, 0.032, 0.034), (0.01, 0.05), True),
+        ((0.03, 0.03), (0.01, 0.05), False),  # two seeds have no interval
+    ],
+)
+def test_a_method_is_better_only_over_seeds_and_over_test_rows(
+    by_seed: tuple[float, ...], rows: tuple[float, float], sure: bool, tmp_path: Path
+) -> None:
+    a = grid(tmp_path, {"cap": [0.5 + value for value in by_seed]})
+    b = grid(tmp_path, {"bce": [0.5] * len(by_seed)})
+    for key, sign in (("map", 1), ("hamming", -1)):
+        interval = rows if sign > 0 else (-rows[1], -rows[0])
+        one = metric_difference(key, a, b, Query(), interval)
+        assert one.is_sure is sure
+        assert one.first_ahead is (by_seed[0] > 0)
+    if len(by_seed) > 2:
+        expected = stats.ttest_1samp(by_seed, 0).confidence_interval(0.95)
+        assert (one.low_over_seeds, one.high_over_seeds) == pytest.approx(
+            (-expected.high, -expected.low)
+        )
 
 
 def test_the_rows_a_curve_needs_are_read_between_its_points() -> None:

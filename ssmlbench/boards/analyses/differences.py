@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from ssmlbench.boards.baseline import LEAST_SEEDS
 from ssmlbench.boards.query import Query
+from ssmlbench.core.intervals import mean_with_interval
 from ssmlbench.protocol.metrics import METRICS, average_precision
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.scores import StoredScores
@@ -28,6 +31,8 @@ class MetricDifference:
     difference: float
     low: float  # of the 95 % interval over test rows
     high: float
+    low_over_seeds: float  # of the paired 95 % t interval; NaN with fewer than LEAST_SEEDS seeds
+    high_over_seeds: float
     std_over_seeds: float
     seeds: int
     minimum_detectable: float  # NaN with one seed
@@ -37,6 +42,12 @@ class MetricDifference:
     def first_ahead(self) -> bool:
         """Whether a is the better one; also at a difference of 0, for metrics where more is better."""
         return (self.difference >= 0) == METRICS[self.metric].higher_is_better
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether 0 lies outside of both intervals: one alone says nothing of other seeds or other rows."""
+        above = self.low > 0 and self.low_over_seeds > 0
+        return above or (self.high < 0 and self.high_over_seeds < 0)
 
 
 @dataclass(frozen=True)
@@ -64,15 +75,19 @@ def metric_difference(
     by_seed = values_a - values_b
     seeds, difference = len(by_seed), float(by_seed.mean())
     deviation = float(by_seed.std(ddof=1)) if seeds > 1 else math.nan
+    over_seeds = (math.nan, math.nan)
+    if seeds >= LEAST_SEEDS:
+        over_seeds = mean_with_interval(by_seed.tolist())[1]
     return MetricDifference(
         key,
         float(values_a.mean()),
         float(values_b.mean()),
         difference,
         *interval,
+        *over_seeds,
         std_over_seeds=deviation,
         seeds=seeds,
-        minimum_detectable=float(detectable(seeds, deviation)) if seeds > 1 else math.nan,
+        minimum_detectable=detectable(seeds, deviation) if seeds > 1 else math.nan,
         seeds_needed=seeds_needed(difference, deviation) if seeds > 1 else None,
     )
 
@@ -95,20 +110,21 @@ def label_differences(
 
 def seeds_needed(difference: float, deviation: float) -> int | None:
     """Seeds for a paired t test to see a difference with 80 % power at 0.05; None: more than MOST_SEEDS."""
-    if difference == 0:
+    if not detectable(MOST_SEEDS, deviation) <= abs(difference) or difference == 0:
         return None
-    seeds = np.arange(2, MOST_SEEDS + 1)
-    enough = np.flatnonzero(detectable(seeds, deviation) <= abs(difference))
-    return int(seeds[enough[0]]) if len(enough) else None
+    counts = range(2, MOST_SEEDS + 1)  # more seeds detect less
+    return counts[
+        bisect.bisect_left(counts, True, key=lambda n: detectable(n, deviation) <= abs(difference))
+    ]
 
 
-def detectable(seeds: ArrayLike, deviation: float) -> NDArray[np.float64]:
+def detectable(seeds: int, deviation: float) -> float:
     """The smallest mean difference that a paired t test sees with 80 % power at 0.05.
 
-    (t_{1 − 0.05/2} + t_{0.8}) · s / √n with n − 1 degrees of freedom.
+    δ · s / √n, where noncentral t with n − 1 degrees of freedom and noncentrality δ exceeds the critical
+    value with that probability.
     """
-    from scipy.stats import t
+    from scipy.special import nctdtrinc, stdtrit
 
-    count = np.asarray(seeds, dtype=np.float64)
-    quantiles = t.ppf(1 - LEVEL / 2, count - 1) + t.ppf(POWER, count - 1)
-    return np.asarray(quantiles * deviation / np.sqrt(count))
+    critical = stdtrit(seeds - 1, 1 - LEVEL / 2)
+    return float(nctdtrinc(seeds - 1, 1 - POWER, critical)) * deviation / math.sqrt(seeds)

@@ -27,6 +27,7 @@ from ssmlbench.boards.analyses.differences import (
     metric_difference,
 )
 from ssmlbench.boards.analyses.drawing import finish, panels
+from ssmlbench.boards.baseline import LEAST_SEEDS
 from ssmlbench.boards.bootstrap import bootstrap
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render.document import TableSection
@@ -171,7 +172,9 @@ def _table(
             "metric",
             a,
             b,
-            "difference [95 % over test rows]",
+            "difference",
+            "95 % over test rows",
+            "95 % over seeds",
             "better",
             "detectable",
             "seeds needed",
@@ -182,27 +185,30 @@ def _table(
         f"{query.decision}.",
         f"Average precision of labels: {a} is ahead on {wins}, {b} on {losses} of {len(defined)}.",
         "detectable: the smallest mean difference over seeds that this many seeds show with 80 % power "
-        "(paired t test at 0.05); seeds needed: for the difference seen. The interval is over test rows, "
-        "not over training seeds.",
+        "(paired t test at 0.05); seeds needed: for the difference seen.",
+        "better: where 0 lies outside of both intervals; the one over seeds is paired, and needs at least "
+        f"{LEAST_SEEDS} of them.",
     )
 
 
 def _metric_row(one: MetricDifference, a: str, b: str) -> list[object]:
-    """A row of the table; better: only where the interval leaves out 0."""
-    metric = METRICS[one.metric]
-    above, below = (a, b) if metric.higher_is_better else (b, a)
-    better = above if one.low > 0 else below if one.high < 0 else "–"
-    interval = "" if math.isnan(one.low) else f" [{one.low:+.4f}, {one.high:+.4f}]"
+    """A row of the table."""
     least = "–" if math.isnan(one.minimum_detectable) else f"{one.minimum_detectable:.4f}"
     return [
-        metric.title,
+        METRICS[one.metric].title,
         f"{one.a:.4f}",
         f"{one.b:.4f}",
-        f"{one.difference:+.4f}{interval}",
-        better,
+        f"{one.difference:+.4f}",
+        _interval(one.low, one.high),
+        _interval(one.low_over_seeds, one.high_over_seeds),
+        (a if one.first_ahead else b) if one.is_sure else "–",
         least,
         one.seeds_needed or "–",
     ]
+
+
+def _interval(low: float, high: float) -> str:
+    return "–" if math.isnan(low) else f"[{low:+.4f}, {high:+.4f}]"
 
 
 def _figure(
