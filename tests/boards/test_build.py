@@ -275,6 +275,15 @@ def test_a_metric_that_is_not_defined_has_no_mean_no_place_and_no_rank(tmp_path:
         assert text.count("**") == 2
 
 
+def test_the_note_has_the_dropout_that_the_runs_had(tmp_path: Path) -> None:
+    recipe = {"recipe": "features", "input_dropout": 0.5, "hidden_dropout": 0.5}
+    many = grid(tmp_path, {"bce": [0.5], "cap": [0.6]}, dropout_factor=0.5, **recipe)
+    assert "dropout 0.25 / 0.5," in as_markdown(boards_document([one_board(many)]))
+    few = grid(tmp_path, {"bce": [0.5], "cap": [0.6]}, pi=0.05, **recipe)
+    assert "dropout 0.25–0.5 / 0.5," in as_markdown(boards_document([one_board([*many, *few])]))
+    assert "dropout 0.5 / 0.5," in as_markdown(boards_document([one_board(few)]))
+
+
 def test_intervals_come_from_the_stored_scores(tmp_path: Path) -> None:
     runs = grid(tmp_path, {"bce": [0.5, 0.6]})
     rng = np.random.default_rng(0)

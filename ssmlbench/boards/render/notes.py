@@ -55,7 +55,7 @@ def footnotes(board: Board) -> list[str]:
         if board.setting["folds"]
         else "seeds"
     )
-    notes.append(f"{setting_text(board.setting)}; mean ± std over {over}; rows by average rank.")
+    notes.append(f"{setting_text(board)}; mean ± std over {over}; rows by average rank.")
     if any(cell.interval for row in board.rows for cell in row.cells.values()):
         notes.append(
             "In brackets: 95 % bootstrap interval of the mean over test rows (the luck of the test set, "
@@ -160,8 +160,9 @@ def tuning_note(board: Board) -> str:
     return f"Warning: the tuning budgets are not equal ({'; '.join(parts)})."
 
 
-def setting_text(setting: Mapping[str, Any]) -> str:
+def setting_text(board: Board) -> str:
     """The common setting of the runs of a board, in one line."""
+    setting = board.setting
     if setting["epochs"] is None:  # estimators alone
         return f"{_encoder_text(setting)}, {setting['split']} split"
     precision = "" if (kind := setting["precision"]) == RunSpec.precision else f"{kind}, "
@@ -171,7 +172,7 @@ def setting_text(setting: Mapping[str, Any]) -> str:
     return (
         f"{_encoder_text(setting)}, {epochs}{steps} ({setting['warmup_epochs']} warm-up), batch "
         f"{setting['labelled_batch_size']} + {setting['batch_size']}, lr "
-        f"{setting['lr']:g}, {_regularisation_text(setting)}{precision}{setting['split']} split"
+        f"{setting['lr']:g}, {_regularisation_text(board)}{precision}{setting['split']} split"
     )
 
 
@@ -190,8 +191,12 @@ def _encoder_text(setting: Mapping[str, Any]) -> str:
     return str(setting["backbone"]) + (f" ({', '.join(choices)})" if choices else "")
 
 
-def _regularisation_text(setting: Mapping[str, Any]) -> str:
-    """The recipe, and its decay and dropout if they matter."""
+def _regularisation_text(board: Board) -> str:
+    """The recipe, and its decay and dropout if they matter.
+
+    The recipe may scale the dropout by the number of labelled rows: what the runs have is shown.
+    """
+    setting = board.setting
     fixed = setting["recipe"] != RunSpec.recipe
     parts = [f"recipe {setting['recipe']}"] if fixed else []
     if setting["weight_decay"] != (0.0 if fixed else RunSpec.weight_decay):
@@ -199,5 +204,8 @@ def _regularisation_text(setting: Mapping[str, Any]) -> str:
     if setting["relative_decay"]:
         parts.append(f"decay {setting['relative_decay']:g} D/n")
     if setting["input_dropout"] or setting["hidden_dropout"]:
-        parts.append(f"dropout {setting['input_dropout']:g} / {setting['hidden_dropout']:g}")
+        factors = {run.spec.dropout_factor for run in board.runs if not run.spec.is_estimator}
+        applied = sorted(setting["input_dropout"] * factor for factor in factors or {1.0})
+        ends = "–".join(f"{value:g}" for value in dict.fromkeys((applied[0], applied[-1])))
+        parts.append(f"dropout {ends} / {setting['hidden_dropout']:g}")
     return "".join(f"{part}, " for part in parts)

@@ -204,7 +204,7 @@ def _notes(table: SideBySide, decision: str) -> list[str]:
     rule = (
         f"{rule_text(decision)}; " if any(METRICS[m].uses_decision for m in table.metrics) else ""
     )
-    notes.append(f"Ours: {rule}{setting_text(table.board.setting)}; mean ± std over seeds.")
+    notes.append(f"Ours: {rule}{setting_text(table.board)}; mean ± std over seeds.")
     if not _same_data(table):
         return [*notes, *data_notes(table.board), "So there is no Δ: the numbers do not compare."]
     return [*notes, DELTA_NOTE]
