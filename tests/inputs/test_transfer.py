@@ -27,6 +27,7 @@ class LoggedStream:
         self.log = log
         self.inside = False
         self.marks = 0
+        self.kept: list[list[int]] = []  # the sums of the tensors that are waited for
 
     @contextmanager
     def beside(self) -> Iterator[None]:
@@ -42,8 +43,8 @@ class LoggedStream:
 
     def wait(self, mark: object, tensors: Sequence[Tensor]) -> None:
         assert not self.inside
-        assert all(isinstance(tensor, Tensor) for tensor in tensors)
         self.log.append(f"wait {mark}")
+        self.kept.append([int(tensor.sum()) for tensor in tensors])
 
     def computed(self) -> Callable[[], object]:
         self.log.append("copying back")
@@ -52,19 +53,21 @@ class LoggedStream:
 
 def batches(count: int) -> Iterator[list[dict[str, Tensor | DeferredView]]]:
     for number in range(count):
-        yield [{"a": torch.full((2,), number)}, {}]
+        yield [{"a": torch.full((2,), number)}, {}, {"b": torch.full((5,), number)}]
 
 
 def test_the_next_batch_is_on_its_way_while_one_is_used() -> None:
     log: list[str] = []
-    transfer = Transfer(CPU, LoggedStream(log))
-    for number, (first, second) in enumerate(transfer.ahead(batches(3))):
+    side = LoggedStream(log)
+    for number, (first, second, third) in enumerate(Transfer(CPU, side).ahead(batches(3))):
         assert first["a"].tolist() == [number, number]
         assert second == {}
+        assert third["b"].tolist() == [number] * 5
         log.append(f"used {number}")
     assert log == [
         "copied 0", "copied 1", "wait 0", "used 0", "copied 2", "wait 1", "used 1", "wait 2", "used 2",
     ]  # fmt: skip
+    assert side.kept == [[0, 0], [2, 5], [4, 10]]  # or their memory could be given away
 
 
 @pytest.mark.parametrize("count", [0, 1])

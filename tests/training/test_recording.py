@@ -80,6 +80,22 @@ def test_the_last_record_is_what_the_final_network_gives(plugins: Plugins) -> No
     assert np.array_equal(weights, trained.network.head.get_parameter("weight").detach().numpy())
 
 
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_the_rows_of_the_sample_are_found_in_every_batch_of_a_pass(
+    size: int, plugins: Plugins
+) -> None:
+    recorder = trainer_of(plugins.methods["cap"]).evaluator.recorder
+    rows = len(recorder.sample["unlabelled"])
+    recorder.sample["unlabelled"] = np.arange(rows)[[0, 2, 3, 11, rows - 1]]
+    keep = recorder.watch("unlabelled", "ema", "weak")
+    assert keep is not None
+    for start in range(0, rows, size):
+        batch = torch.arange(start, min(start + size, rows))
+        keep(start, {"features": batch, "logits": batch})
+    found = torch.cat([piece["logits"] for piece in recorder._seen["unlabelled"]])
+    assert found.tolist() == recorder.sample["unlabelled"].tolist()
+
+
 @pytest.mark.parametrize("name", ["cap", "bbam", "fixmatch", "mime", "d2l_mat"])
 def test_training_ends_with_the_same_bits_when_nothing_is_recorded(
     name: str, plugins: Plugins

@@ -314,6 +314,37 @@ def test_history_has_every_column_a_reader_wants(tmp_path: Path) -> None:
     } <= set(last)
 
 
+class Counting(Watch):
+    """Its losses and its diagnostic are numbers that tell the steps apart."""
+
+    def loss(self, labelled, unlabelled):  # type: ignore[no-untyped-def]
+        terms = super().loss(labelled, unlabelled)
+        self.diagnostics = {"number": torch.tensor(float(len(self.seen)))}
+        return {"number": terms["labelled"] * 0 + len(self.seen)}
+
+
+def test_the_numbers_of_the_history_are_those_of_its_steps(tmp_path: Path) -> None:
+    trainer = trainer_for(tmp_path, Counting)
+    rates: list[float] = []
+    step = trainer.gradient_step
+
+    def noted(labelled: Any) -> Any:
+        rates.append(trainer.optimiser.param_groups[0]["lr"])
+        return step(labelled)
+
+    trainer.gradient_step = noted  # type: ignore[method-assign]
+    history = outcome_of(trainer).history
+    sizes = [one + (other or 0) for one, other in trainer.method.seen]  # type: ignore[union-attr,operator]
+    first = 0
+    for row in history:
+        last = row["steps"]
+        assert row["loss_number"] == row["number"] == np.mean(range(first + 1, last + 1))
+        assert row["lr"] == rates[last - 1]
+        assert row["samples_per_second"] * row["seconds"] == pytest.approx(sum(sizes[first:last]))
+        first = last
+    assert first == len(sizes)
+
+
 def test_a_checkpoint_that_is_not_whole_is_as_good_as_none(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors")
     assert checkpoint.read() is None
