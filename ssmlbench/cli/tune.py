@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ssmlbench.cli.data_options import data_options, data_parameters
-from ssmlbench.cli.dispatch import engine_parameters
+from ssmlbench.cli.dispatch import GridCommand, engine_parameters
 from ssmlbench.cli.options import load_plugins
 from ssmlbench.cli.run import command_of, specs_of
 from ssmlbench.cli.run_options import RequestOptions, Where, in_panel, run_parameters, with_options
@@ -60,17 +60,22 @@ def tune(
     try:
         command.make([spec for study in studies for spec in study.specs()], plugins)
     finally:  # some trials may have failed, or be on a cluster still: the other studies are closed
-        closed = [] if command.dry_run else [(study, close(study, results)) for study in studies]
-        finished = [(study, records) for study, records in closed if records]
-        if finished and not command.quiet:
-            command.console.print(_winners(finished))
-            for line in _configurations(finished):
-                command.console.print_line(line)
-        if len(finished) < len(closed):
-            command.console.print_line(
-                f"{len(closed) - len(finished)} of {len(closed)} studies have unfinished trials; "
-                "the same command continues from here"
-            )
+        if not command.dry_run:
+            _print_studies([(study, close(study, results)) for study in studies], command)
+
+
+def _print_studies(closed: list[tuple[Study, list[Record] | None]], command: GridCommand) -> None:
+    """Print the winners of finished studies, and the number of unfinished ones, whose records are None."""
+    finished = [(study, records) for study, records in closed if records]
+    if finished and not command.quiet:
+        command.console.print(_winners(finished))
+        for line in _configurations(finished):
+            command.console.print_line(line)
+    if len(finished) < len(closed):
+        command.console.print_line(
+            f"{len(closed) - len(finished)} of {len(closed)} studies have unfinished trials; "
+            "the same command continues from here"
+        )
 
 
 def _winners(closed: list[tuple[Study, list[Record]]]) -> Any:

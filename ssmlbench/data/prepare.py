@@ -88,7 +88,7 @@ def prepare_whole(adapter: DatasetAdapter) -> Task:
     task = prepare(adapter)
     try:
         task.verify_inputs()
-    except DamagedFile:  # its time tells `prepare` now
+    except DamagedFile:  # `prepare` now sees that the files have changed
         task = prepare(adapter)
         task.verify_inputs()
     return task

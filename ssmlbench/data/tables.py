@@ -253,7 +253,7 @@ class TableFiles(UserFiles):
                 if not self.source.single or not self.roles.split:
                     yield record, where, folder
                 elif isinstance(record, BadRow) or (of := self._part_of(record)) is None:
-                    if part == "train":  # told once
+                    if part == "train":  # so that it is reported once
                         yield self._no_part(record), where, folder
                 elif of == part:
                     yield record, where, folder

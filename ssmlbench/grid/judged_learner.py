@@ -190,13 +190,13 @@ def labels_with_positives(folds: Sequence[StoredScores]) -> tuple[int, int]:
 def map_of_all(folds: Sequence[StoredScores], divided: int) -> Expected:
     """The mAP to expect of many new rows, from the held-out rows of all folds, and its 95 % interval.
 
-    A fold has few positives of a rare label, or none: its AP is then far too high, or left out, so all
-    rows are one set. They are few still, and the AP of few positives is too high: a jackknife, which leaves
-    blocks of rows out in turn, tells by how much. Against that, the models of folds have learnt from
-    fewer rows than the one that is used. So half of the jackknife's correction is made, and the
-    interval is wider for the doubt; for the training rows that folds share it is wider, too.
+    A fold has few positives of a rare label, or none: its AP is then far too high, or undefined. So the
+    rows of all folds are judged as one set. Even there, the AP of few positives is too high; a jackknife,
+    which leaves out one block of rows after the other, estimates by how much. On the other hand, the
+    models of folds learnt from fewer rows than the final model. So half of the jackknife's correction is
+    applied. The interval is widened for this doubt, and for the training rows that folds share.
 
-    divided: into how many folds the rows are divided, of which some are judged.
+    divided: the number of folds; perhaps not all of them are judged.
     """
     import numpy as np
     from scipy.special import stdtrit
@@ -226,11 +226,12 @@ def map_of_all(folds: Sequence[StoredScores], divided: int) -> Expected:
 def on_one_scale(folds: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     """The scores of folds (rows × labels each) as logits that can be compared across folds.
 
-    Each fold is scored by a model of its own. Where it saw fewer positives of a label, all its scores of
-    the label are lower, and the held-out rows have more of them; with a stronger regularisation they
-    are less spread. Ranked together as they are, rows of a good model look worse than in each fold. So the
-    logits of a label have the mean 0 in each fold, and those of a fold are divided by its spread, the
-    median over labels. The order of a label's rows within a fold stays.
+    Each fold is scored by its own model, and the models have different scales. A model that saw fewer
+    positives of a label gives it lower scores, although its held-out rows have more of them; a model with
+    stronger regularisation gives scores that are closer together. If they were ranked together unchanged,
+    a good model would look worse than in each fold. So the logits of each label are shifted to mean 0 in
+    each fold, and those of a fold are divided by its spread, the median over labels. The order of a label's
+    rows within a fold does not change.
     """
     import numpy as np
     from scipy.special import logit

@@ -146,11 +146,11 @@ class LearnerSearch:
     def _judge(
         self, name: str, folds: int, judged: int, listener: Listener, urgent: bool
     ) -> JudgedLearner | None:
-        """Judge a learner on the first folds; None, and a line, if it does not work or not fit.
+        """Judge a learner on the first folds; None, and a line of output, if it fails or takes too long.
 
-        folds: into how many the rows are divided. judged: how many of them are to be judged.
-        urgent: there is no model yet, and it is made whatever it takes.
-        Folds that are made are kept: the same command with more time goes on from them.
+        folds: the number of folds. judged: the number of them that are judged. urgent: there is no model
+        yet, so that the learner is judged even if it exceeds the budget.
+        Finished folds are kept: the same command with more time continues from them.
         """
         try:
             specs = self.specs(name, folds=folds)[:judged]
@@ -171,7 +171,7 @@ class LearnerSearch:
                 if not urgent:
                     self.report(f"{name}: left out, the budget has no time for all its folds")
                     return None
-            # All its folds, or the fewest that do, and its training on all rows must fit.
+            # All its folds, or the fewest that are enough, and its training on all rows must fit.
             least = math.ceil(max(1, LEAST_FOLDS - len(runs)) / at_once)
             share = (least if fewer else rounds) + FINAL_RUN
             limit = None if urgent else self.budget.left / share
@@ -191,7 +191,7 @@ class LearnerSearch:
         return JudgedLearner.of(name, runs, folds)
 
     def _train(self, one: JudgedLearner, listener: Listener, urgent: bool) -> Finished | None:
-        """Train a learner on every labelled row; None, and a line, if the budget is over before."""
+        """Train a learner on every labelled row; None, and a line, if it fails or takes too long."""
         self.expect(1)
         limit = None if urgent else max(self.budget.left, 0.0)
         made = self._made_within(self.specs(one.name, folds=0), listener, limit)
@@ -242,9 +242,9 @@ class _OutOfTime(Exception):
 
 
 def seconds_left(event: EpochEnded) -> float:
-    """What a run has still to train, by its epochs so far; 0 while too few are made to tell.
+    """An estimate of the seconds that a run still needs, from its epochs so far; 0 after too few of them.
 
-    The first epochs are the fastest, so that a run that is said to be late is late.
+    The first epochs are the fastest: the estimate is rather too low, and no run is ended without need.
     """
     if event.epoch < FIRST_EPOCHS or event.seconds_per_epoch is None:
         return 0.0

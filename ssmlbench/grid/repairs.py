@@ -109,10 +109,10 @@ class Repairs:
         still: Callable[[], bool] = lambda: True,
         hold: Hold = _nothing_to_hold,
     ) -> None:
-        """Repair a problem, unless this is a dry run; after a failure, the user has to.
+        """Repair a problem, unless this is a dry run. If that fails, it is left to the user.
 
-        hold: holds the lock of what is repaired, if it is free. What another process holds is left alone;
-        so is what is no longer a problem when it is held: `still` tells.
+        hold: takes the lock of what is repaired. If another process has it, nothing is done.
+        still: whether the problem is still there, once the lock is taken.
         """
         if self.dry_run:
             for finding in findings:

@@ -38,30 +38,40 @@ def check_contract(cls: type[Any]) -> None:
 
 
 def _types(cls: type[Any]) -> None:
+    """Check that functions are functions, and that attributes have the types of the contract."""
     hints = _attribute_types(cls)
     for name, value in _declared(cls):
-        is_function = callable(inspect.getattr_static(cls, name, None)) or isinstance(
-            value, classmethod | staticmethod
-        )
-        expected = hints.get(name)
         contract = next(
-            (vars(b)[name] for b in engine_bases(cls) if name in vars(b)), inspect.Parameter.empty
+            (vars(base)[name] for base in engine_bases(cls) if name in vars(base)), None
         )
-        if inspect.isfunction(contract) and not is_function:
+        if inspect.isfunction(contract) and not _is_function(cls, name, value):
             raise wrong(cls, name, f"{name} is {value!r}; expected a function: def {name}(self, …)")
-        if expected is None or isinstance(value, property) or hasattr(value, "__get__"):
-            if expected is not None and inspect.isfunction(value):
-                raise wrong(cls, name, f"{name} is a function; expected {_type_text(expected)}")
+        expected = hints.get(name)
+        if expected is None:
             continue
-        if not _is(value, expected):
-            hint = ""
-            if isinstance(value, str) and typing.get_origin(expected) is tuple:
-                hint = f': write ("{value}",) with the comma'
-            elif isinstance(value, str) and _choices(expected):
-                hint = f".{did_you_mean(value, _choices(expected))}"
-            elif isinstance(value, str) and "set" in _type_text(expected):
-                hint = f': write {{"{value}"}}'
-            raise wrong(cls, name, f"{name} is {value!r}; expected {_type_text(expected)}{hint}")
+        if inspect.isfunction(value):
+            raise wrong(cls, name, f"{name} is a function; expected {_type_text(expected)}")
+        computed = hasattr(value, "__get__")  # a property, for example
+        if not computed and not _is(value, expected):
+            text = f"{name} is {value!r}; expected {_type_text(expected)}"
+            raise wrong(cls, name, text + _what_to_write(value, expected))
+
+
+def _is_function(cls: type[Any], name: str, value: Any) -> bool:
+    return isinstance(value, classmethod | staticmethod) or callable(
+        inspect.getattr_static(cls, name, None)
+    )
+
+
+def _what_to_write(value: Any, expected: Any) -> str:
+    """The end of the message about a value of the wrong type, for usual mistakes with texts."""
+    if not isinstance(value, str):
+        return ""
+    if typing.get_origin(expected) is tuple:
+        return f': write ("{value}",) with the comma'
+    if choices := _choices(expected):
+        return f".{did_you_mean(value, choices)}"
+    return f': write {{"{value}"}}' if "set" in _type_text(expected) else ""
 
 
 def _declared(cls: type[Any]) -> Iterator[tuple[str, Any]]:

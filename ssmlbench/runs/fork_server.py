@@ -37,7 +37,7 @@ PRELOADED = (
 )
 PRELOADS = sys.platform != "darwin"
 IDLE_SECONDS = 0.1
-"""When nobody has asked for so long, the server imports some more."""
+"""After so long without a request, the server imports the next of PRELOADED."""
 _START = (
     "import sys; sys.path[:] = {path!r}; from ssmlbench.runs.fork_server import serve; "
     "serve({fd}, {owner})"

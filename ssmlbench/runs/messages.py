@@ -203,22 +203,33 @@ def _act(message: dict[str, Any], pipe: Connection, judge: Judge) -> Event | Tra
         case "event":
             return EVENTS[message["event"]](**message["values"])
         case "report":
-            history = [dict(row) for row in message["history"]]
-            notes = [str(note) for note in message["notes"]]
-            steps, precision = int(message["steps"]), str(message["precision"])
-            pieces = None if message["micro_batch"] is None else int(message["micro_batch"])
-            trained = Trained(steps, history, None, precision, notes, pieces)
-            uses: Uses = "both pools" if message["uses"] == "both pools" else "labelled rows"
-            device, threads = str(message["device"]), int(message["threads"])
-            declined = str(message["model_declined"])
-            varying = [str(name) for name in message["nondeterministic"]]
-            gpu = str(message["gpu"])
-            return TrainingReport(trained, device, threads, uses, declined, varying, gpu)
+            return _report(message)
         case "failure":
             raise FAILURES[message["kind"]](message["text"]) from TrainingTrace(message["trace"])
         case other:
             raise ValueError(other)
     return None
+
+
+def _report(message: dict[str, Any]) -> TrainingReport:
+    trained = Trained(
+        int(message["steps"]),
+        [dict(row) for row in message["history"]],
+        None,
+        str(message["precision"]),
+        [str(note) for note in message["notes"]],
+        None if message["micro_batch"] is None else int(message["micro_batch"]),
+    )
+    uses: Uses = "both pools" if message["uses"] == "both pools" else "labelled rows"
+    return TrainingReport(
+        trained,
+        str(message["device"]),
+        int(message["threads"]),
+        uses,
+        str(message["model_declined"]),
+        [str(name) for name in message["nondeterministic"]],
+        str(message["gpu"]),
+    )
 
 
 class TrainingTrace(Exception):

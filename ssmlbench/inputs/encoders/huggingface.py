@@ -45,7 +45,7 @@ def hugging_face_encoder(name: str) -> type[Encoder]:
         sentence = read_sentence_model(name, folder)
         own = sentence is not None and not sentence.is_plain_mean
         longest = (sentence and sentence.longest) or options["max_tokens"]
-    except UserError:  # told in `weights_id`, unless another pooling is typed
+    except UserError:  # `weights_id` raises it again, unless another pooling is typed
         own, longest = True, options["max_tokens"]
     if own:
         options |= {"pooling": "own", "max_tokens": min(options["max_tokens"], longest)}
