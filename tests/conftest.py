@@ -32,6 +32,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache that no other test has written to."""
+    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.fixture(scope="session")
 def vectors() -> dict[str, Any]:
     return json.loads((Path(__file__).parent / "vectors.json").read_text())

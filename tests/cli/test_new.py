@@ -16,10 +16,7 @@ from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.resolve import resolve
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 def test_every_kind_has_a_file_and_a_command() -> None:

@@ -20,10 +20,7 @@ from ssmlbench.data.user_data import data_class
 from ssmlbench.plugins.loader import Plugins
 from tests.support.raw_layouts import put
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 def read(path: Path, **options: Any) -> Task:

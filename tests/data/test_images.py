@@ -20,10 +20,7 @@ from ssmlbench.data.user_data import data_class
 from ssmlbench.inputs.encoders.base import square
 from tests.support.raw_layouts import jpeg, put
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 def saved(image: Image.Image, form: str = "PNG", **more: Any) -> bytes:

@@ -22,9 +22,7 @@ Known = dict[str, set[str] | None]
 """Id of a training row → its labels; None: it is unlabelled."""
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 def read(path: Path, **options: Any) -> Task:

@@ -17,10 +17,7 @@ from ssmlbench.data.traps import label_notes, look_alikes
 from ssmlbench.data.user_data import data_class
 from tests.support.raw_layouts import jpeg, put
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 def read(folder: Path, **options: Any) -> Task:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,10 +14,7 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.regimes import REGIMES
 from ssmlbench.runs.resolve import check_labels, resolve
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 class Partly(DatasetAdapter):

@@ -32,10 +32,7 @@ from ssmlbench.runs.fork_server import fork_server
 from tests.support.frozen_features import frozen, frozen_spec, rows_of
 from tests.support.tiny_models import save_tiny_bert
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 # ------------------------------------------------------------------------------- the key

@@ -29,10 +29,7 @@ from ssmlbench.runs.folder import RunFolder
 from tests.support.frozen_features import BACKBONES, frozen, frozen_spec, rows_of
 from tests.support.simulated_device import SimulatedDevice
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 @pytest.mark.parametrize("method", ["bce", "cap"])

@@ -30,9 +30,7 @@ def frame(**more: object) -> pd.DataFrame:
     return pd.DataFrame({**columns, **flags, **more})
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 def learnt_from(table: pd.DataFrame, folder: Path, **options: object) -> InputColumns:
