@@ -35,6 +35,8 @@ class Cap(Method):
         "smaller p no gradient",
         "a label whose count int(π_k N_u) is 0 gets no pseudo-positive (released: all rows)",
         "rows are shuffled, and nothing is selected on the reported set (released: the opposite)",
+        "after warm-up the averaged weights start from the raw ones, as released on COCO and VOC (on "
+        "NUS-WIDE: from the averaged ones)",
     )
 
     ablations = {

@@ -38,6 +38,7 @@ class Drml(Method):
         "λ is not stated: 1. The paper's equal batches are not the benchmark's: each pool's loss "
         "is divided by its rows, which keeps their balance",
         "promoted rows join the labelled loss when they come up among the unlabelled rows",
+        "test rows are scored by weights averaged over steps, as for every method here (released: none)",
     )
 
     @dataclass(frozen=True)

@@ -14,7 +14,10 @@ class Entmin(PartialMethod):
 
     name = "entmin"
     paper = "a baseline of Zhou et al., Acknowledging the Unknown […], ECCV 2022"
-    differences = ("the weight of the entropy is not stated: α as in EM on VOC",)
+    differences = (
+        "the weight of the entropy is not stated: α as in EM on VOC",
+        "known negatives have nl(1 - p); the paper's regime has none",
+    )
 
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):

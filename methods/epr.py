@@ -14,7 +14,10 @@ class Epr(PartialMethod):
 
     name = "epr"
     paper = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021"
-    differences = ("κ is the mean over labelled rows in semi; the paper knows it beforehand",)
+    differences = (
+        "κ is the mean over labelled rows in semi; the paper knows it beforehand",
+        "known negatives have nl(1 - p); the paper's regime has none",
+    )
 
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):

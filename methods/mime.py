@@ -35,7 +35,8 @@ class Mime(Method):
         "feature, MLP, code, one linear layer shared by all labels; its K MLPs are one that emits "
         "K codes",
         "codes are sampled at evaluation too in that code; here the mean is used",
-        "θ .95 and z 256 in a later file, .8 and 512 in an earlier one; here .95 and 64",
+        "θ .95 and z 256 in a later file, .8 and 512 in an earlier one; here .95 and 64. The MLP has 1024 "
+        "hidden units there and 256 here",
         "made for single positives. Under semi, labelled rows keep their labels; unlabelled rows "
         "join after warm-up (reading=excluded) or are all negative from the start (reading=an)",
         "positives are added from the end of warm-up on (reading=excluded), or after warmup_epochs "

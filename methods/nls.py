@@ -14,7 +14,10 @@ class Nls(PartialMethod):
 
     name = "nls"
     paper = "a baseline of Zhou et al., Acknowledging the Unknown […], ECCV 2022"
-    differences = ("no source gives the formula: LS with its positives left at 1",)
+    differences = (
+        "no source gives the formula: LS with its positives left at 1",
+        "known negatives are not smoothed; the paper's regime has none",
+    )
 
     @dataclass(frozen=True)
     class Config(PartialMethod.Config):

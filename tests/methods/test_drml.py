@@ -60,6 +60,7 @@ def test_the_relation_network_is_the_vector(vectors: dict[str, Any]) -> None:
     y, known, made = torch.tensor(inputs["y"]), torch.ones(2, 1), outputs(vector)
     relation = drml.layers(4, 3, 2, nn.ReLU())
     relation[0].weight.data.fill_(0.1)
+    relation[0].bias.data.fill_(inputs["b1"])
     relation[2].weight.data = torch.tensor(inputs["W2"]).T
     relation[2].bias.data = torch.tensor(inputs["b2"])
     flat = drml.relations(made["first"], made["second"])

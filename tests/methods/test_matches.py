@@ -112,7 +112,8 @@ def test_softmatch_statistics_are_the_official_ones(vectors: dict[str, Any]) -> 
     vector = vectors["softmatch.official_weight"]
     (probabilities,) = tensors(vector, "probs")
     confidence = probabilities.max(dim=1, keepdim=True).values  # one column: one "label"
-    third, one = torch.full((1, 1), 1 / 3), torch.ones(1, 1)
+    third = torch.full((1, 1), 1 / 3)
+    one = torch.full((1, 1), vector["inputs"]["init_var"])
     mu, var = softmatch.moved_gaussians(
         third, one, confidence, torch.ones_like(confidence)[None], vector["inputs"]["momentum"]
     )

@@ -207,7 +207,8 @@ def _table(where: str, ranks: Ranks, damage: str) -> TableSection:
         body,
         "Between Corr(i, j) of the final classifier's weights and Jaccard of the labels over "
         "the true labels of the training rows (read by the judge alone), over all pairs of labels.",
-        "A linear head's weights are normalised; s and m are the method's own, or HML's 20 and 0.3.",
+        "A linear head's weights are normalised; s and m are the method's own (of those that hml learns, "
+        "the start), or HML's 20 and 0.3.",
         damage,
     )
 
