@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssmlbench.core.errors import ContractError, RunFailed
-from ssmlbench.core.plain_text import shorten
+from ssmlbench.core.remarks import Remarks
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.protocol import metrics
 from ssmlbench.protocol.decisions import fit_rules
@@ -23,9 +23,6 @@ from ssmlbench.protocol.diagnostics import Float32Array, Mask, Records, Sample, 
 from ssmlbench.protocol.observation import Labels, Observation, RowIndex, observe
 from ssmlbench.protocol.regimes import REGIMES, UNKNOWN
 from ssmlbench.protocol.sealed import SealedTruth
-
-MOST_NOTES = 20
-MORE_NOTES = "there were more remarks, which are left out"
 
 
 class JudgeInterface(Protocol):
@@ -81,7 +78,7 @@ class Judge:
         self.observation = observation
         self.judged_truth = judged_truth
         self.judgements = Judgements()
-        self.notes: list[str] = []  # see `note`
+        self.notes = Remarks()
         self._hidden = hidden
         self._asked_epochs: set[int] = set()  # by `is_best`
         self._pseudo: tuple[Mask, Mask] | None = None  # the last ones: positive, trusted
@@ -98,10 +95,8 @@ class Judge:
         return cls(spec, observation, hidden, test_truth)
 
     def note(self, text: str) -> None:
-        """Add a remark on training for readers of the result: each once, of very many the first."""
-        text = shorten(text)
-        if text not in self.notes and len(self.notes) <= MOST_NOTES:
-            self.notes.append(text if len(self.notes) < MOST_NOTES else MORE_NOTES)
+        """Add a remark on training for readers of the result."""
+        self.notes.add(text)
 
     def visible(self) -> Observation:
         """The observation for training: copies, without the labels of the held-out rows."""

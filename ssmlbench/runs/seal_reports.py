@@ -12,11 +12,12 @@ import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
+from ssmlbench.core.remarks import Remarks
+
 REFUSED, NOTE = b"!", b"-"
 """The first byte of a report: an attempt at what is sealed, or a remark."""
 REFUSED_CODE = 97
 """The exit code of a process that attempted it, should a plugin have taken its pipe away."""
-MOST_NOTES = 100
 
 
 class SealReports:
@@ -60,7 +61,7 @@ class HeardReports:
         """refused: called at the first report of an attempt."""
         self.attempt = ""
         self.malformed = False  # a plugin wrote something else to the pipe
-        self.notes: list[str] = []
+        self.notes = Remarks()
         self._pipe = pipe
         self._refused = refused
         self._thread = threading.Thread(target=self._listen, daemon=True)
@@ -75,8 +76,7 @@ class HeardReports:
             while line := lines.readline(select.PIPE_BUF):
                 text = line[1:].decode(errors="replace").rstrip("\n")
                 if line.startswith(NOTE) and line.endswith(b"\n"):
-                    if text not in self.notes and len(self.notes) < MOST_NOTES:
-                        self.notes.append(text)
+                    self.notes.add(text)
                     continue
                 self.malformed = not line.startswith(REFUSED)
                 self.attempt = "" if self.malformed else text

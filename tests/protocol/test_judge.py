@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from ssmlbench.core.errors import RunFailed
+from ssmlbench.core.remarks import MORE, MOST
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.protocol.judge import MORE_NOTES, MOST_NOTES, Judge, checked_scores
+from ssmlbench.protocol.judge import Judge, checked_scores
 
 RANDOM = np.random.default_rng(3)
 TRUTH = (RANDOM.random((40, 3)) < 0.4).astype(np.int8)
@@ -94,6 +95,6 @@ def test_a_remark_is_kept_once_and_of_very_many_the_first() -> None:
     assert judge.notes == ["some started g++", "some started openssl"]
     for number in range(10_000):
         judge.note(f"some started {number} {'x' * 100_000 if number < 3 else ''}")
-    assert len(judge.notes) == MOST_NOTES + 1
-    assert judge.notes[-1] == MORE_NOTES
+    assert len(judge.notes) == MOST + 1
+    assert judge.notes[-1] == MORE
     assert max(map(len, judge.notes)) < 5_000
