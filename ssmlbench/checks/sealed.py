@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import numpy as np
 from ssmlbench.checks.statements import Broken, Statement
 from ssmlbench.checks.toy import LABELS, toy
 from ssmlbench.core.events import Failed
+from ssmlbench.core.process_environment import fixed_environment
 from ssmlbench.core.registry import source_file
 from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
 from ssmlbench.data import DatasetAdapter, Row, prepare
@@ -44,7 +43,7 @@ def stays_sealed(cls: type[Method | Estimator]) -> None:
     """Make two short sealed runs, one with other hidden and test labels, and compare their scores."""
     regime = "semi" if "semi" in cls.regimes else min(cls.regimes)
     data = toy("vector")
-    with tempfile.TemporaryDirectory() as folder, _cache_in(folder):
+    with tempfile.TemporaryDirectory() as folder, fixed_environment(SSMLBENCH_CACHE=folder):
         plugins = _plugins_with(cls)
         true = _data_set("check-true-labels", data.truth, data.test_truth)
         spec = _spec(cls, regime, true, plugins)
@@ -106,17 +105,3 @@ def _scores(spec: RunSpec, plugins: Plugins, folder: Path) -> Any:
     if isinstance(last, Failed):
         raise Broken(last.text)
     return StoredScores.read(RunFolder.of(context.results, spec).path).scores
-
-
-@contextmanager
-def _cache_in(folder: str) -> Iterator[None]:
-    """Prepare data sets in a folder that is deleted afterwards."""
-    before = os.environ.get("SSMLBENCH_CACHE")
-    os.environ["SSMLBENCH_CACHE"] = folder
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["SSMLBENCH_CACHE"]
-        else:
-            os.environ["SSMLBENCH_CACHE"] = before

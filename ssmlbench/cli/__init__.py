@@ -16,8 +16,10 @@ import ssmlbench
 from ssmlbench.cli.verbs import Verbs
 from ssmlbench.core.console import Console
 from ssmlbench.core.errors import DISK_ERRORS, UserError, disk_error
+from ssmlbench.core.paths import working_folder_exists
 from ssmlbench.core.plain_text import error_text, printable
 from ssmlbench.core.plain_warnings import show_plainly
+from ssmlbench.core.process_environment import fixed_environment
 
 UTF_8 = ("utf-8", "utf8")
 
@@ -38,7 +40,7 @@ def main() -> None:
     """
     _write_any_character()
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), fixed_environment():
             show_plainly()
             app()
     except UserError as error:
@@ -46,9 +48,13 @@ def main() -> None:
         Console(stderr=True).print(text, style="red", soft_wrap=True)
         sys.exit(2)
     except OSError as error:
-        if error.errno not in DISK_ERRORS:
+        if error.errno in DISK_ERRORS:
+            text = disk_error(error)
+        elif not working_folder_exists():
+            text = "the folder that you are in does not exist any more; go to another one"
+        else:
             raise
-        Console(stderr=True).print(f"error: {disk_error(error)}", style="red", soft_wrap=True)
+        Console(stderr=True).print(f"error: {text}", style="red", soft_wrap=True)
         sys.exit(2)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.process_environment import variable
 
 
 def builtin_root() -> Path:
@@ -17,15 +17,23 @@ def builtin_root() -> Path:
 
 def cache_root() -> Path:
     """The folder of prepared data and caches: SSMLBENCH_CACHE, or the user's cache folder."""
-    chosen = os.environ.get("SSMLBENCH_CACHE")
+    chosen = variable("SSMLBENCH_CACHE")
     if chosen:
         return Path(chosen)
     try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ssmlbench"
+        return Path(variable("XDG_CACHE_HOME") or Path.home() / ".cache") / "ssmlbench"
     except RuntimeError:
         raise UserError(
             "this user has no home folder; set SSMLBENCH_CACHE to a folder for prepared data"
         ) from None
+
+
+def working_folder_exists() -> bool:
+    """Whether the folder that this process is in has not been deleted."""
+    try:
+        return Path.cwd().is_dir()
+    except OSError:
+        return False
 
 
 def near(folder: Path) -> Path:
@@ -42,3 +50,12 @@ def from_home(path: Path | str) -> Path:
         raise UserError(
             f"{path}: there is no such user; write ./~… for a file of that name"
         ) from None
+
+
+def folder_of_data(typed: Path | str | None) -> Path | None:
+    """The folder of `--data-dir`; a UserError if there is none of that name."""
+    if typed is None:
+        return None
+    if (folder := from_home(typed)).is_dir():
+        return folder
+    raise UserError(f"--data-dir {typed}: there is no such folder; it holds a folder per data set")

@@ -1,7 +1,7 @@
-"""The environment, folder and import path of this process, with and without the changes of plugin files.
+"""The environment of this process without the changes of plugin files: variables, folder, import path.
 
-The judge of a run starts without them: a plugin that is imported to read its declarations cannot choose
-the modules that the judge imports.
+The processes of a run start without them: a plugin that is imported to read its declarations chooses
+neither the modules that the judge imports nor the cache whose labels are sealed.
 """
 
 from __future__ import annotations
@@ -15,28 +15,49 @@ from pathlib import Path
 ProcessEnvironment = tuple[dict[str, str], str, list[str]]
 """Environment variables, working folder, import path."""
 
-_before: dict[str, str | None] = {}  # variables that plugins changed, with their values before
+_changes: dict[str, tuple[str | None, str | None]] = {}
+"""Variables that plugins changed when they were imported: the values before and after."""
 _added: list[str] = []  # entries of the import path that plugins added
 _folder: list[str] = []  # the working folder before a plugin changed it
+_fixed: ProcessEnvironment | None = None
+
+
+@contextmanager
+def fixed_environment(**variables: str) -> Iterator[None]:
+    """Keep the environment as it is now, with these variables, whatever code changes it in this block."""
+    global _fixed  # noqa: PLW0603
+    before = _fixed
+    environment, folder, path = environment_without_plugins()
+    _fixed = environment | variables, folder, path
+    try:
+        yield
+    finally:
+        _fixed = before
+
+
+def is_fixed() -> bool:
+    """Whether the environment is kept: this is the process of a command, not of a user's program."""
+    return _fixed is not None
 
 
 @contextmanager
 def record_changes() -> Iterator[None]:
     """Record the changes in this block, in which a plugin file is imported."""
-    environment, folder, path = present_environment()
+    environment, folder, path = _present()
+    clean, _, _ = environment_without_plugins()
     try:
         yield
     finally:
-        for name in environment.keys() | os.environ.keys():
-            if environment.get(name) != os.environ.get(name):
-                _before.setdefault(name, environment.get(name))
+        now, present_folder, _ = _present()
+        for name in environment.keys() | now.keys():
+            if environment.get(name) != now.get(name):
+                _changes[name] = clean.get(name), now.get(name)
         _added.extend(entry for entry in sys.path if entry not in path)
-        if present_environment()[1] != folder and not _folder:
+        if present_folder != folder and not _folder:
             _folder.append(folder)
 
 
-def present_environment() -> ProcessEnvironment:
-    """The environment of this process as it is now."""
+def _present() -> ProcessEnvironment:
     try:
         folder = str(Path.cwd())
     except FileNotFoundError:  # it was deleted
@@ -46,9 +67,21 @@ def present_environment() -> ProcessEnvironment:
 
 def environment_without_plugins() -> ProcessEnvironment:
     """The environment of this process without the changes of plugins."""
-    environment, folder, path = present_environment()
-    for name, value in _before.items():
+    if _fixed is not None:
+        environment, folder, path = _fixed
+        return dict(environment), folder, list(path)
+    environment, folder, path = _present()
+    for name in _changes:
         environment.pop(name, None)
-        if value is not None:
+        if (value := variable(name)) is not None:
             environment[name] = value
     return environment, next(iter(_folder), folder), [p for p in path if p not in _added]
+
+
+def variable(name: str) -> str | None:
+    """An environment variable without the changes of plugins; None if it is not set."""
+    if _fixed is not None:
+        return _fixed[0].get(name)
+    value = os.environ.get(name)
+    before, after = _changes.get(name, (None, None))
+    return before if name in _changes and value == after else value

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import site
+import sys
 import sysconfig
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from ssmlbench.core.path_meanings import path_meanings
 from ssmlbench.core.paths import builtin_root, cache_root
 from ssmlbench.core.sealed_files import TASKS
 
@@ -17,7 +19,16 @@ STORED = (".json", ".csv", ".safetensors")
 """Files of runs."""
 READ_LATER = (TASKS, "grids", "catalogue")
 """Folders of the cache that no plugin code has to write to."""
-CHANGES = {"os.rename": (0, 1), "os.link": (1,), "os.symlink": (1,), "os.remove": (0,)}
+CHANGES = {
+    "os.rename": (0, 1),
+    "os.link": (1,),
+    "os.symlink": (1,),
+    "os.remove": (0,),
+    "os.rmdir": (0,),
+    "os.truncate": (0,),
+    "os.chmod": (0,),
+    "os.chown": (0,),
+}
 """Audit events, and which of their arguments are paths that they change. `open` says it by its flags."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -36,31 +47,47 @@ def changed_path(
     """The function that tells which protected file an audit event changes, if any.
 
     endings: of the files of code that are protected. results: a results folder, of which only the
-    run's folder `own` may be written to. What it uses is bound here: plugins may change modules.
+    run's folder `own` may be written to. What it uses is bound here, and it calls no built-in function:
+    plugins may change both.
     """
     codes, code_endings, stored = code_folders(), tuple(endings), STORED
+    imported_from = frozenset(os.path.realpath(entry or os.curdir) for entry in sys.path)
+    start = os.path.realpath(Path(sys.prefix) / "pyvenv.cfg")
     later = tuple(_folder(cache_root() / name) for name in READ_LATER)
+    later += (_folder(sysconfig.get_path("scripts")),)
     of_runs, of_run = (_folder(place) if place else "" for place in (results, own))
-    changes, writing, realpath, fsdecode = dict(CHANGES), WRITING, os.path.realpath, os.fsdecode
-    text, is_a, integer = str, isinstance, int
+    changes, writing, meanings, fsdecode = dict(CHANGES), WRITING, path_meanings(), os.fsdecode
+    is_a, integer, split = isinstance, int, os.path.split
 
     def changed(event: str, arguments: tuple[Any, ...]) -> str | None:
         if event == "open":
             flags = arguments[2]
-            paths = arguments[:1] if is_a(flags, integer) and flags & writing else ()
+            numbers: tuple[int, ...] = (0,) if is_a(flags, integer) and flags & writing else ()
         else:
-            paths = tuple(arguments[i] for i in changes.get(event, ()))
-        for path in paths:
-            if path is not None and not is_a(path, integer) and protected(realpath(fsdecode(path))):
-                return text(fsdecode(path))
+            numbers = changes.get(event, ())
+        for number in numbers:
+            path = arguments[number]
+            if path is None or (event == "open" and is_a(path, integer)):  # it is open already
+                continue
+            for place in meanings(path):
+                if protected(place, event):
+                    return place if is_a(path, integer) else fsdecode(path)
         return None
 
-    def protected(place: str) -> bool:
+    def protected(place: str, event: str) -> bool:
         if place.startswith(codes):
             return place.endswith(code_endings)
         if of_runs and place.startswith(of_runs):
-            return place.endswith(stored) and not place.startswith(of_run)
-        return place.startswith(later)
+            is_ours = place.startswith(of_run)
+            return not is_ours and (event != "open" or place.endswith(stored))
+        return place.startswith(later) or place == start or is_module(place)
+
+    def is_module(place: str) -> bool:
+        # Of the working folder too, from which `python -m ssmlbench` imports.
+        folder, name = split(place)
+        if name.startswith("__init__."):
+            folder = split(folder)[0]
+        return folder in imported_from and name.endswith(code_endings)
 
     return changed
 

@@ -6,7 +6,6 @@ The adapter reads the raw files; the engine writes, checks and fingerprints the 
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from ssmlbench.core.commands import suggested
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.names import PLUGIN_PREFIX
 from ssmlbench.core.paths import builtin_root
+from ssmlbench.core.process_environment import variable
 
 Kind = Literal["image", "text", "vector"]
 SPLITS = ("train", "test")
@@ -166,7 +166,7 @@ class DatasetAdapter(ABC):
         """The folder with a folder for each data set: as given, or SSMLBENCH_DATA."""
         if self._data_dir is not None:
             return Path(self._data_dir)
-        return Path(os.environ["SSMLBENCH_DATA"]) if os.environ.get("SSMLBENCH_DATA") else None
+        return Path(typed) if (typed := variable("SSMLBENCH_DATA")) else None
 
     @property
     def files_there(self) -> bool:

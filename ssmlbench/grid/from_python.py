@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 from ssmlbench.core.arguments import several
 from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.core.hyperparameters import as_typed
-from ssmlbench.core.paths import from_home
+from ssmlbench.core.paths import folder_of_data, from_home
 from ssmlbench.core.registry import plugin_name
 from ssmlbench.core.run_options import RunOption
 from ssmlbench.core.spec import OPTIONS, RunSpec
@@ -275,8 +275,10 @@ def _preparer(
     """A function that prepares a data set from the raw files in a folder."""
     from ssmlbench.data import check_source, prepare
 
+    folder = folder_of_data(data_dir)
+
     def prepare_data(cls: type[DatasetAdapter]) -> None:
-        adapter = cls(data_dir=None if data_dir is None else Path(data_dir))
+        adapter = cls(data_dir=folder)
         check_source(adapter, prepare(adapter, skip_bad).card)
 
     return prepare_data

@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import AlreadyDone, Done, Event, Listener
 from ssmlbench.core.files import write_atomically
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.suggestions import one_of
 from ssmlbench.runs.finished import Finished, Unreadable, read_result
-from ssmlbench.runs.folder import RunFolder, whole_results
+from ssmlbench.runs.folder import RunFolder, logs_of
 
 LAST_SECONDS = 60.0
 """The longest time that the end of a grid waits for loggers: a server may not answer."""
@@ -175,6 +176,8 @@ LOGGERS: dict[str, type[RunLogger]] = {
 def logger_names(typed: str | None) -> list[str]:
     """The names in `tensorboard,wandb`; a UserError for an unknown logger."""
     names = [name.strip() for name in (typed or "").split(",") if name.strip()]
+    if typed is not None and not names:
+        raise UserError("--log is empty; leave it out, or type at least one of its names")
     for name in names:
         one_of(name, tuple(LOGGERS), "--log")
     return names
@@ -187,8 +190,7 @@ class LoggingThread:
         """names: of loggers. results: the folder of the runs; the logs are written beside it."""
         self.results = results
         self.warn = warn
-        whole = whole_results(results)
-        self.folder = whole.with_name(f"{whole.name}-logs")
+        self.folder = logs_of(results)
         self.loggers = [LOGGERS[name](self.folder / name) for name in dict.fromkeys(names)]
         self._waiting: queue.Queue[RunSpec | None] = queue.Queue()
         self._thread = threading.Thread(target=self._work, daemon=True)

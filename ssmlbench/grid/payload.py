@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ssmlbench.core.events import Closing, Notify
 from ssmlbench.core.files import write_atomically
+from ssmlbench.core.process_environment import variable
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.run_one import run_one
 
@@ -35,7 +36,7 @@ class RunPayload:
         """Read the plugin files and the environment variables of this process."""
         files = plugins.files
         texts = [Path(f).read_text(encoding="utf-8") if f.endswith(".py") else None for f in files]
-        variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+        variables = {name: text for name in VARIABLES if (text := variable(name)) is not None}
         return cls(context, tuple(zip(files, texts, strict=True)), variables)
 
     def run(self, spec: RunSpec, notify: Notify = lambda event: None) -> Closing:

@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ssmlbench.core.path_meanings import path_meanings
 from ssmlbench.core.paths import cache_root
-from ssmlbench.core.protected_files import changed_path
+from ssmlbench.core.process_environment import is_fixed
+from ssmlbench.core.protected_files import CHANGES, changed_path
 from ssmlbench.core.sealed_files import (
     HOLDS_LABELS,
     HOLDS_RESULTS,
@@ -28,7 +30,7 @@ from ssmlbench.core.sealed_files import (
     in_tasks,
 )
 
-EVENTS = ("open", "os.rename", "os.link", "os.symlink", "os.remove", "sqlite3.connect")
+EVENTS = frozenset(("open", "sqlite3.connect", *CHANGES))
 OWN_MODULES = {"ssmlbench", "__main__"}
 CODE = (".py", ".pth", ".so", ".pyd", ".dylib")
 """Files of code that plugin code may not change. Python itself writes what it has compiled."""
@@ -37,6 +39,7 @@ _files: set[str] = set()
 _attempts: dict[str, list[str]] = defaultdict(list)
 _threads: dict[threading.Thread, str] = {}
 """Threads that were started while a plugin file was imported."""
+_meanings = path_meanings()
 _importing: tuple[str, frozenset[int]] | None = None
 """The plugin file that is being imported, and the threads that existed before."""
 _changed: Callable[[str, tuple[Any, ...]], str | None] | None = None
@@ -49,8 +52,8 @@ _ending = False
 def watched_import(file: Path) -> Iterator[None]:
     """Import a plugin file; from now on, its code is refused the files of labels and results.
 
-    This includes threads that were started meanwhile, whatever they call, and code that runs when Python
-    ends.
+    This includes threads that were started meanwhile, and in a command later ones, whatever they call, and
+    code that runs when Python ends.
     """
     global _importing, _changed  # noqa: PLW0603
     if not _files:
@@ -84,7 +87,7 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     if file is None:
         return
     for path in arguments[:2]:
-        if isinstance(path, str | bytes | os.PathLike) and _is_sealed(path):
+        if isinstance(path, str | bytes | os.PathLike) and _is_sealed(event, path):
             _refuse(file, f"tried to open {os.fsdecode(path)}: {SEALED}")
     if _changed is not None and (changed := _changed(event, arguments)) is not None:
         _refuse(file, f"tried to change {changed}: {PROTECTED}")
@@ -107,13 +110,21 @@ def _plugin_on_the_stack() -> str | None:
         return _importing[0]
     if _threads and (file := _threads.get(threading.current_thread())):
         return file
-    # At the end of Python, code of neither this tool nor the user's program is a plugin's.
-    return next(iter(_files)) if _ending and not modules & OWN_MODULES else None
+    # At the end of Python, or in a command, code of neither this tool nor a user's program is a plugin's.
+    foreign = not modules & OWN_MODULES and (_ending or is_fixed())
+    return next(iter(_files)) if foreign else None
 
 
-def _is_sealed(path: str | bytes | os.PathLike[str]) -> bool:
-    place = os.path.realpath(os.fsdecode(path).removeprefix("file:").partition("?")[0])
+def _is_sealed(event: str, path: str | bytes | os.PathLike[str]) -> bool:
+    if event == "sqlite3.connect":
+        path = os.fsdecode(path).removeprefix("file:").partition("?")[0]
     tasks, index = (os.path.realpath(cache_root() / name) + os.sep for name in (TASKS, INDEX))
-    if place.startswith(tasks):
-        return in_tasks(place[len(tasks) - 1 :])
-    return place.startswith(index) or Path(place).name.endswith((*HOLDS_LABELS, *HOLDS_RESULTS))
+    for place in _meanings(path):
+        if place.startswith(tasks):
+            if in_tasks(place[len(tasks) - 1 :]):
+                return True
+        elif place.startswith(index) or Path(place).name.endswith((*HOLDS_LABELS, *HOLDS_RESULTS)):
+            return True
+        elif event == "os.rename" and any(p.startswith(place + os.sep) for p in (tasks, index)):
+            return True  # what is sealed would lie elsewhere
+    return False

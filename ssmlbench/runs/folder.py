@@ -43,6 +43,12 @@ def whole_results(results: Path) -> Path:
     return results.parent if results.name == TRIALS else results
 
 
+def logs_of(results: Path) -> Path:
+    """The folder beside a results folder in which `--log` keeps copies of results."""
+    whole = whole_results(results)
+    return whole.with_name(f"{whole.name}-logs")
+
+
 def has_runs_of(results: Path, method: str) -> bool:
     """Whether a results folder holds folders of runs of a method, finished or not."""
     return any(results.glob(f"*/*/{glob.escape(method)}"))

@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from ssmlbench.core.process_environment import environment_without_plugins, present_environment
+from ssmlbench.core.process_environment import environment_without_plugins
 from ssmlbench.core.stopping import EndsWithParent
 
 PRELOADED = (
@@ -88,20 +88,13 @@ class ForkServer:
         """Call two functions, each "module:function", in two fresh processes.
 
         Both get the request, a pipe to each other, and a second one from child to parent. The parent also
-        gets the child's process id and a pipe to this process, whose other end is returned. The child has
-        the present environment, folder and import path of this process; the parent has those without the
-        changes of plugins. Both write to what are standard output and error of this process now: a display
-        may have replaced them.
+        gets the child's process id and a pipe to this process, whose other end is returned. Both have the
+        environment, folder and import path of this process without the changes of plugins, and write to
+        what are standard output and error of this process now: a display may have replaced them.
         """
         ours, theirs = socket.socketpair()
         content = pickle.dumps(
-            (
-                parent,
-                child,
-                pickle.dumps(request),
-                environment_without_plugins(),
-                present_environment(),
-            )
+            (parent, child, pickle.dumps(request), environment_without_plugins())
         )
         with _lock, theirs, _standard_output() as out, _standard_error() as errors:
             self._used = True
@@ -215,11 +208,11 @@ def _run(content: bytes, pipe: Connection) -> None:
     """Become the two requested processes. Neither returns to the server's loop."""
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        parent, child, request, clean, plugins = pickle.loads(content)
+        parent, child, request, environment = pickle.loads(content)
+        _go_to(*environment)
         ours, theirs = Pipe()
         heard, reports = Pipe(duplex=False)
         pid = os.fork()  # now, while this process knows no label and has no thread
-        _go_to(*(clean if pid else plugins))
         if pid == 0:
             pipe.close()
             ours.close()

@@ -16,8 +16,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from ssmlbench.core.files import PART
+from ssmlbench.core.path_meanings import can_list_open_files, path_meanings
 from ssmlbench.core.paths import cache_root
-from ssmlbench.core.protected_files import changed_path
+from ssmlbench.core.protected_files import CHANGES, changed_path
 from ssmlbench.core.sealed_files import (
     CARD,
     HOLDS_LABELS,
@@ -29,7 +30,7 @@ from ssmlbench.core.sealed_files import (
     TASKS,
     in_tasks,
 )
-from ssmlbench.runs.folder import whole_results
+from ssmlbench.runs.folder import logs_of, whole_results
 
 PROGRAMS = (
     *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"),
@@ -45,7 +46,7 @@ PATHS = {
     "sqlite3.connect": 1,
 }
 """Audit events, and how many of their first arguments are paths that are looked at."""
-MEMORY = ("mem", "root", "cwd", "fd", "map_files")
+MEMORY = frozenset(("mem", "root", "cwd", "fd", "map_files"))
 WRITTEN = ("features", "decoded")
 """The folders of the cache that a training process writes to."""
 MOST_ENTRIES = 10_000
@@ -74,7 +75,9 @@ class SealedPlaces:
             tasks=_real(cache_root() / TASKS),
             results=_real(whole_results(results)),
             raw=_real(raw_folder) if raw_folder else "",
-            copies=tuple(map(_real, (*_copies(source), *_linked_from(raw_folder)))),
+            copies=tuple(
+                map(_real, (*_copies(source), *_linked_from(raw_folder), logs_of(results)))
+            ),
             inodes=frozenset(stamp for file in labels if (stamp := _inode(file))),
             own=_real(own) if own else "",
         )
@@ -130,37 +133,39 @@ def set_tripwire(
 
     needed: files and folders that stay readable although they may lie in the raw folder.
     """
-    # What the hook uses is bound here and below: what a plugin puts into modules is not used.
+    # What the hook uses is bound here and below: what a plugin puts into modules is not used. Nor are
+    # built-in functions, which a plugin can replace.
     is_sealed, paths, programs = _sealed(places, needed), dict(PATHS), frozenset(PROGRAMS)
-    roots, realpath, fsdecode, separator = places.roots(), os.path.realpath, os.fsdecode, os.sep
+    roots, meanings, separator = places.roots(), path_meanings(), os.sep
     results, own = f"{places.results}{separator}", f"{places.own}{separator}"
     changed = changed_path(results=places.results, own=places.own)
-    sealed, protected = SEALED, PROTECTED
+    changes, sealed, protected = frozenset(("open", *CHANGES)), SEALED, PROTECTED
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in paths:
             for path in arguments[: paths[event]]:
                 if is_sealed(_file_of(path) if event == "sqlite3.connect" else path):
                     refuse(f"tried to open {path}: {sealed}")
-                if event == "os.rename" and (is_above(path) or is_of_results(path)):
+                if event == "os.rename" and not may_move(path):
                     refuse(f"tried to move {path}: {sealed}")
-            if (path := changed(event, arguments)) is not None:
-                refuse(f"tried to change {path}: {protected}")
         elif event == "ssmlbench.truth":
             refuse(f"tried to read the labels in {arguments[0]}: {sealed}")
         elif event == "ssmlbench.adapter":
             refuse(f"tried to read the data set {arguments[0]} anew: {sealed}")
         elif event in programs:
             note(f"started another program while it trained: {_program(arguments)}")
+        if event in changes and (path := changed(event, arguments)) is not None:
+            refuse(f"tried to change {path}: {protected}")
 
-    def is_above(path: Any) -> bool:
-        place = realpath(fsdecode(path))
-        return any(root == place or root.startswith(place + separator) for root in roots)
-
-    def is_of_results(path: Any) -> bool:
-        # Other runs, and this run's folder itself: the judge would write into what takes its place.
-        place = realpath(fsdecode(path))
-        return place.startswith(results) and not place.startswith(own)
+    def may_move(path: Any) -> bool:
+        for place in meanings(path):
+            for root in roots:
+                if root == place or root.startswith(place + separator):
+                    return False
+            # Other runs, and this run's folder itself: the judge would write into what takes its place.
+            if place.startswith(results) and not place.startswith(own):
+                return False
+        return True
 
     def refuse(what: str) -> None:
         report(what)
@@ -172,20 +177,31 @@ def set_tripwire(
 def _sealed(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[Any], bool]:
     """The function that tells whether a path, as `open` takes it, is sealed.
 
-    It is made of the two functions below. Each binds what it uses when it is made, as the hook does.
+    What it and the function below use is bound when they are made, as in the hook.
     """
-    sealed_place = _sealed_place(places, needed)
-    sealed_in_open_folder = _sealed_in_open_folder(sealed_place)
-    realpath, fsdecode, isabs, is_a = os.path.realpath, os.fsdecode, os.path.isabs, isinstance
+    sealed_place, meanings, listed = (
+        _sealed_place(places, needed),
+        path_meanings(),
+        can_list_open_files(),
+    )
+    fsdecode, isabs, is_a, integer, separator = os.fsdecode, os.path.isabs, isinstance, int, os.sep
+    labels_folder, card, holds_results = LABELS, CARD, HOLDS_RESULTS
 
     def sealed(path: Any) -> bool:
-        if path is None or is_a(path, int):
+        if path is None or is_a(path, integer):
             return False
         try:
-            text = fsdecode(path)
-            return sealed_place(realpath(text)) or (not isabs(text) and sealed_in_open_folder(text))
+            for place in meanings(path):
+                if sealed_place(place):
+                    return True
+            return not listed and named_so(fsdecode(path))
         except Exception:  # another process's files may not be looked at; or builtins are changed
             return True
+
+    def named_so(text: str) -> bool:
+        # It may be meant in any open folder, and this system does not list them.
+        *folders, name = text.split(separator)
+        return not isabs(text) and (labels_folder in folders or name in (card, *holds_results))
 
     return sealed
 
@@ -207,7 +223,7 @@ def _sealed_place(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[str
             return sealed_in_tasks(place[len(tasks) :])
         if place.startswith("/proc/"):
             parts = place.split("/")
-            return parts[2] not in own and any(part in memory for part in parts[3:])
+            return parts[2] not in own and not memory.isdisjoint(parts[3:])
         if name in holds_labels or place in copies or place.startswith(copied):
             return True
         if place.startswith(results + separator) and name.endswith(holds_results):
@@ -227,31 +243,6 @@ def _sealed_place(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[str
         return (status.st_dev, status.st_ino) in inodes
 
     return sealed_place
-
-
-def _sealed_in_open_folder(sealed_place: Callable[[str], bool]) -> Callable[[str], bool]:
-    """The function that tells whether a relative path is sealed in any folder that is open.
-
-    `os.open` takes paths that are relative to an open folder, which the hook does not get.
-    """
-    realpath, join, listdir, readlink = os.path.realpath, os.path.join, os.listdir, os.readlink
-    separator, labels_folder, card, holds_results = os.sep, LABELS, CARD, HOLDS_RESULTS
-
-    def sealed_in_open_folder(path: str) -> bool:
-        try:
-            opened = listdir("/proc/self/fd")
-        except OSError:  # this system has no such list
-            *folders, name = path.split(separator)
-            return labels_folder in folders or name == card or name in holds_results
-        return any(sealed_place(realpath(join(target(number), path))) for number in opened)
-
-    def target(number: str) -> str:
-        try:
-            return readlink(f"/proc/self/fd/{number}")
-        except OSError:  # it was closed meanwhile
-            return ""
-
-    return sealed_in_open_folder
 
 
 def places_to_read() -> list[Path]:

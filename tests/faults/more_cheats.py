@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from multiprocessing import shared_memory
 from pathlib import Path
 
@@ -295,7 +296,8 @@ def by_a_finalizer():
 
 def by_memory_of_others():
     for block in Path("/dev/shm").glob("*"):
-        shared_memory.SharedMemory(block.name).close()
+        with suppress(OSError):  # a block of another program, of another kind
+            shared_memory.SharedMemory(block.name).close()
     raise LookupError
 
 

@@ -19,6 +19,7 @@ from ssmlbench.data import prepare
 from ssmlbench.grid.run_one import run_one
 from ssmlbench.plugins.loader import Plugins, load_file
 from ssmlbench.runs.context import RunContext
+from ssmlbench.runs.kernel_lock import kernel_can_lock
 from ssmlbench.runs.resolve import resolve
 
 NOISE = Path(__file__).with_name("cheats.py")
@@ -85,6 +86,11 @@ AT_IMPORT = {
         "    pass"
     ),
     "links": "os.link(labels(), 'link-to-labels')",
+    "in an open folder": (
+        "os.open('labels/test.arrow', os.O_RDONLY, dir_fd=os.open(labels().parents[1], os.O_RDONLY))"
+    ),
+    "moves the prepared data": "labels().parents[2].rename('elsewhere')",
+    "moves the cache": "labels().parents[3].rename('elsewhere')",
     "reads scores": "open('results/a/b/c/d/scores.safetensors')",
     "forges a result": "open('results/a/b/c/d/result.json', 'w')",
     "reads the index": "sqlite3.connect(os.environ['SSMLBENCH_CACHE'] + '/index/x.sqlite')",
@@ -127,6 +133,91 @@ def test_a_configuration_that_opens_labels_fails_the_run(tmp_path: Path) -> None
     assert isinstance(last, Failed)
     assert "labels are sealed" in last.text
     assert "early.py" in last.text
+
+
+IN_THREADS = {
+    "of threading": "one = threading.Thread(target=copy)\n            one.start()\n            one.join()",
+    "of no library": (
+        "ended = _thread.allocate_lock()\n"
+        "            ended.acquire()\n"
+        "            sys.unraisablehook = lambda error: ended.release()\n"
+        "            _thread.start_new_thread(copy, ())\n"
+        "            ended.acquire(timeout=60)"
+    ),
+}
+
+
+@pytest.mark.parametrize("how", sorted(IN_THREADS))
+def test_a_thread_that_a_configuration_starts_is_refused_labels(tmp_path: Path, how: str) -> None:
+    """Although no code of the plugin is on its stack."""
+    deed = f"copy = functools.partial(shutil.copyfile, labels(), 'copy')\n            {IN_THREADS[how]}"
+    ended = run_command(plugin_file(tmp_path, "import functools, sys", deed))
+    assert ended.returncode == 1, ended.stderr
+    assert "labels are sealed" in ended.stderr + ended.stdout
+    assert not Path("copy").exists()
+
+
+def run_command(file: Path) -> subprocess.CompletedProcess[str]:
+    """`ssmlbench run` with the method of a plugin file."""
+    typed = ["run", "--plugin", str(NOISE), "--plugin", str(file), "--method", "early"]
+    typed += ["--dataset", "noise", "--pi", "0.5", "--epochs", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(NOISE.parents[2])}
+    command = [sys.executable, "-m", "ssmlbench", *typed]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+OTHER_CACHE = """
+import os, sys
+from dataclasses import dataclass
+from pathlib import Path
+from ssmlbench.api import Method, bce
+
+def leave(place):
+    os.environ["SSMLBENCH_CACHE"] = os.environ["XDG_CACHE_HOME"] = place
+    os.environ["LD_PRELOAD"] = "forged.so"
+    sys.path.insert(0, place)
+    os.chdir("/")
+
+if {at_import}:
+    leave({place!r})
+
+class Early(Method):
+    \"\"\"Learns from labelled rows.\"\"\"
+
+    name = "early"
+
+    @dataclass(frozen=True)
+    class Config(Method.Config):
+        size: int = 1
+
+        def __post_init__(self):
+            leave({place!r})
+
+    def start_epoch(self, pools):
+        libc = __import__("ctypes").CDLL(None)
+        if libc.open(os.fsencode({labels!r}), 0) >= 0:
+            Path({place!r}, "leaked").touch()
+
+    def loss(self, labelled, unlabelled):
+        return {{"labelled": bce(labelled.logits("strong"), labelled.observed).mean()}}
+"""
+
+
+@pytest.mark.skipif(not kernel_can_lock(), reason="this kernel has no Landlock")
+@pytest.mark.parametrize("at_import", [True, False])
+def test_a_plugin_does_not_choose_the_cache_that_is_sealed(
+    tmp_path: Path, cache: Path, at_import: bool
+) -> None:
+    (labels,) = cache.glob("tasks/noise-*[!k]/labels/test.arrow")
+    place = tmp_path / "place"
+    place.mkdir()
+    file = tmp_path / "early.py"
+    file.write_text(OTHER_CACHE.format(at_import=at_import, place=str(place), labels=str(labels)))
+    ended = run_command(file)
+    assert ended.returncode == 0, ended.stderr
+    assert list(place.iterdir()) == []
+    assert len(list(tmp_path.rglob("result.json"))) == 1
+    assert "forged.so" not in ended.stderr
 
 
 def test_what_a_plugin_changes_around_it_does_not_reach_the_judge(
