@@ -218,8 +218,11 @@ def compare(
         warnings.warn(complaint, stacklevel=2)
     runs = merge_runs(runs, Path(prefer) if prefer is not None else None)
     boards = build_boards(runs, query)
-    if not boards and not published:
-        raise query.unfit(runs)
+    if not published:
+        if not boards:
+            raise query.unfit(runs)
+        for line in query.unmet(runs):
+            warnings.warn(line, stacklevel=2)
     return Boards(boards, metric is not None, (query, further) if published else None)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ssmlbench.boards.columns import COLUMNS, column_value
 from ssmlbench.boards.versions import NEWEST
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import OPTIONS, REGIME_NUMBERS, RunSpec
-from ssmlbench.core.suggestions import did_you_mean, one_of
+from ssmlbench.core.suggestions import did_you_mean, one_of, unmet_values
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import CONVENTIONS, METRICS
 from ssmlbench.protocol.regimes import REGIMES
@@ -29,6 +29,12 @@ def column_key(typed: str) -> str:
 def _letters(text: str) -> str:
     """The letters and digits, in small letters."""
     return "".join(filter(str.isalnum, text.casefold()))
+
+
+def _values(option: str, specs: Iterable[RunSpec]) -> set[str]:
+    """The values of a field of the spec, as they are typed."""
+    values = {getattr(spec, option) for spec in specs}
+    return {f"{v:g}" if isinstance(v, float) else str(v) for v in values if v is not None}
 
 
 @dataclass(frozen=True)
@@ -86,16 +92,28 @@ class Query:
         if not runs:
             return UserError("no finished run here yet; `ssmlbench run` makes one")
         none = f"none of the {len(runs)} finished runs fits"
-        for option, typed in (
-            ("method", self.methods),
-            ("dataset", self.datasets),
-            ("regime", self.regimes),
-        ):
-            found = {getattr(run.spec, option) for run in runs}
+        for option, typed in self._filters().items():
+            found = _values(option, [run.spec for run in runs])
             if typed and not found & {*typed}:
                 hint = did_you_mean(typed[0], found)
-                return UserError(f"--{option} {','.join(typed)}: {none}.{hint}")
+                return UserError(f"{OPTIONS[option].flag} {','.join(typed)}: {none}.{hint}")
         return UserError(f"{none}; leave a filter out, or make more by `ssmlbench run`")
+
+    def unmet(self, runs: Sequence[Finished]) -> list[str]:
+        """Lines that name the values of filters that none of the shown runs has."""
+        specs = [run.spec for run in runs]
+        shown = list(filter(self.wants, specs))
+        lines = []
+        for option, typed in self._filters().items():
+            found, known = _values(option, shown), _values(option, specs)
+            lines += unmet_values(OPTIONS[option].flag, typed, found, known, "finished run")
+        return lines
+
+    def _filters(self) -> dict[str, tuple[str, ...]]:
+        """The typed values of each filter, by field of the spec."""
+        numbers = {name: tuple(f"{v:g}" for v in typed) for name, typed in self.numbers.items()}
+        named = {"method": self.methods, "dataset": self.datasets, "regime": self.regimes}
+        return {**named, "selection": self.selections, **numbers}
 
     def value(self, run: Finished, metric: str) -> float:
         """A run's value of a metric or cost; NaN where it is not available."""

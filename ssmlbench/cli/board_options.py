@@ -115,6 +115,7 @@ class BoardOptions:
         boards = build_boards(runs, query)
         if not boards:
             raise query.unfit(runs)
+        warn(query.unmet(runs))
         return boards
 
 

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ssmlbench.cli.options import warn
 from ssmlbench.core.console import Console
+from ssmlbench.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +74,11 @@ def clear_cache(
     from ssmlbench.inputs.feature_cache import cached_features
 
     removed, busy, freed = 0, 0, 0.0
-    for folder in (*(() if decoded else cached_features()), *cached_images()):
+    folders = [*(() if decoded else cached_features()), *cached_images()]
+    if dataset and not any(folder.belongs_to(dataset) for folder in folders):
+        known = {folder.about["dataset"] for folder in folders if folder.about}
+        warn([f"--dataset {dataset}: nothing of it is cached.{did_you_mean(dataset, known)}"])
+    for folder in folders:
         if (begun and folder.complete) or (dataset and not folder.belongs_to(dataset)):
             continue
         megabytes = folder.bytes / 2**20

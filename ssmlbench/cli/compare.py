@@ -90,8 +90,10 @@ def compare(
         _export(runs, query, export)
         return
     boards = build_boards(runs, query)
-    if not boards and not published:
-        raise query.unfit(runs)
+    if not published:
+        if not boards:
+            raise query.unfit(runs)
+        warn(query.unmet(runs))
     document = _tables(boards, table, query, (papers or ()) if published else None)
     if stats:
         document.add(_statistics(boards, query, over))
@@ -137,6 +139,7 @@ def _export(runs: list[Finished], query: Query, folder: Path) -> None:
     chosen = shown_runs(runs, query, versions)
     if not chosen:
         raise query.unfit(runs)
+    warn(query.unmet(runs))
     for file in export(chosen, folder, shlex.join(["ssmlbench", *sys.argv[1:]]), versions):
         Console().print_line(f"wrote {file}")
     if hidden := sum(query.wants(run.spec) for run in runs) - len(chosen):

@@ -12,6 +12,7 @@ import typer
 
 from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.paths import folder_of_data
 from ssmlbench.core.plain_text import printable
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ PluginFiles = Annotated[
 DataDir = Annotated[
     Path | None,
     typer.Option(
-        help="A folder with a folder of raw files per data set.", show_default="$SSMLBENCH_DATA"
+        help="A folder with a folder of raw files per data set.",
+        show_default="$SSMLBENCH_DATA",
+        callback=folder_of_data,
     ),
 ]
 SkipBad = Annotated[

@@ -10,13 +10,13 @@ import typer
 from rich.cells import cell_len, set_cell_size
 
 from ssmlbench.cli.completion import complete_dataset, complete_method
-from ssmlbench.cli.options import ResultsFolders, read_runs, typed_list, wide_console
+from ssmlbench.cli.options import ResultsFolders, read_runs, typed_list, warn, wide_console
 from ssmlbench.cli.show import metrics_table, show
 from ssmlbench.core.console import Console
 from ssmlbench.core.counts import counted
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.plain_text import printable
-from ssmlbench.core.suggestions import one_of
+from ssmlbench.core.suggestions import one_of, unmet_values
 
 if TYPE_CHECKING:
     from ssmlbench.grid.status import RunState
@@ -49,13 +49,17 @@ def list_runs(
     states = typed_list(state, str, "--state")
     for one_state in states:
         one_of(one_state, STATES, "--state")
+    every = _states(results)
     chosen = [
         one
-        for one in _states(results)
-        if (not methods or one.method.split(" ")[0].split("[")[0] in methods)
+        for one in every
+        if (not methods or _method(one) in methods)
         and (not datasets or one.dataset in datasets)
         and (not states or one.state in states)
     ]
+    warn(unmet_values("--method", methods, map(_method, chosen), map(_method, every)))
+    of_chosen, of_every = ((one.dataset for one in some) for some in (chosen, every))
+    warn(unmet_values("--dataset", datasets, of_chosen, of_every))
     values = {run.folder: run for run in read_runs(_folders(results))}
     columns = ("id", "method", "data set", "regime", "seed", "state", "mAP")
     rows = [
@@ -63,6 +67,10 @@ def list_runs(
         for one, found in ((one, _map(values.get(one.folder))) for one in chosen)
     ]
     typer.echo("\n".join([*_aligned((columns, *rows)), counted(len(chosen), "run")]))
+
+
+def _method(state: RunState) -> str:
+    return state.method.split(" ")[0].split("[")[0]
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -33,3 +33,17 @@ def no_such_choice(option: str, value: str, choices: Iterable[str]) -> UserError
     """The error for a value that is none of an option's choices, which are few: it lists them all."""
     known = sorted(choices)
     return UserError(f"{option} {value}: no such choice.{_close(value, known)}{_all_of(known)}")
+
+
+def unmet_values(
+    option: str, typed: Iterable[str], shown: Iterable[str], known: Iterable[str], runs: str = "run"
+) -> list[str]:
+    """Lines that name the values of a filter that no shown run has; known: of all runs there are."""
+    shown, known = set(shown), set(known)
+    return [
+        f"{option} {value}: no {runs} that fits the other filters has it"
+        if value in known
+        else f"{option} {value}: no {runs} here has it.{did_you_mean(value, known)}"
+        for value in typed
+        if value not in shown
+    ]

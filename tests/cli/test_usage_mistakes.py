@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ssmlbench import cli
 from ssmlbench.cli import verbs
 from ssmlbench.cli.verbs import VERBS
 from tests.cli.test_help import leaves
@@ -115,3 +118,39 @@ def test_a_group_without_a_verb_shows_its_verbs(ssmlbench: Call, group: tuple[st
     assert made.returncode == 2
     assert "Commands" in made.stdout
     assert "error" not in made.stderr
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "run --method bce --dataset multidigits --pi 0.1 --dry-run",
+        "check plugin.py",
+        "doctor --results results",
+        "data prepare rows.csv",
+        "recommend --dataset rows.csv",
+    ],
+)
+def test_a_working_folder_that_was_deleted_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], typed: str
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setattr(sys, "argv", ["ssmlbench", *typed.split()])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "does not exist any more" in line or "no results folder" in line
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["run --method bce --dataset multidigits --pi 0.1", "data list", "data prepare multidigits"],
+)
+def test_a_folder_of_data_that_is_not_there_is_one_line(
+    ssmlbench: Call, tmp_path: Path, typed: str
+) -> None:
+    """Although nothing would be read there."""
+    made = ssmlbench(*typed.split(), "--data-dir", tmp_path / "nowhere")
+    assert "nowhere: there is no such folder" in line_of(made)

@@ -186,6 +186,8 @@ def test_a_logger_that_hangs_does_not_hold_the_grid(
 def test_an_unknown_logger_is_one_line() -> None:
     with pytest.raises(UserError, match="--log tensorbord"):
         logger_names("wandb, tensorbord")
+    with pytest.raises(UserError, match="--log is empty"):
+        logger_names(",")
 
 
 def test_tensorboard_reads_what_was_written(runs: list[Finished], tmp_path: Path) -> None:
