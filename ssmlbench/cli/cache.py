@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,16 +13,13 @@ from ssmlbench.core.console import Console
 from ssmlbench.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ssmlbench.inputs.shards import ShardFolder
 
 cache_app = typer.Typer(
     no_args_is_help=True, help="Cached features of frozen encoders, and decoded images."
 )
-
-FEATURES = ("data set", "split", "view", "encoder", "weights", "rows", "width", "MB", "state")
-IMAGES = ("data set", "split", "pixels", "rows", "MB", "state")
 
 
 @cache_app.command("list")
@@ -29,36 +28,48 @@ def list_cache() -> None:
     from ssmlbench.inputs.decoded_cache import cached_images, decoded_root
     from ssmlbench.inputs.feature_cache import cached_features, features_root
 
-    _show(FEATURES, cached_features(), f"features in {features_root()}")
-    if images := cached_images():
-        _show(IMAGES, images, f"of decoded images in {decoded_root()}")
+    features, images = cached_features(), cached_images()
+    _show(("data set", "encoder", "weights"), features, f"features in {features_root()}")
+    if images:
+        _show(("data set", "pixels"), images, f"decoded images in {decoded_root()}")
 
 
 def _show(columns: Sequence[str], folders: Sequence[ShardFolder], where: str) -> None:
+    """A row for each data set and encoder: a row for each view would be a dozen of them."""
     from rich.table import Table
 
     table = Table(caption_justify="left")
-    for column in columns:
+    for column in (*columns, "parts", "MB", "state"):
         table.add_column(column, overflow="fold")
-    total = 0.0
+    alike: dict[tuple[str, ...], list[ShardFolder]] = {}
     for folder in folders:
-        megabytes = folder.bytes / 2**20
-        total += megabytes
-        about = folder.about
-        named = [folder.path.name] if about is None else _named(about)
-        named += [""] * (len(columns) - 2 - len(named))
-        table.add_row(*named, f"{megabytes:.1f}", "begun" if about is None else "complete")
-    table.caption = f"{len(folders)} {where}, {total:.0f} MB"
+        alike.setdefault(_named(folder, len(columns)), []).append(folder)
+    for named, group in alike.items():
+        state = "complete" if group[0].about else "begun"
+        table.add_row(*named, _parts(group), f"{_megabytes(group):.1f}", state)
+    table.caption = f"{len(folders)} parts: {where}, {_megabytes(folders):.0f} MB"
     Console().print(table)
 
 
-def _named(about: dict[str, Any]) -> list[str]:
-    """The cells that describe an entry of the cache."""
+def _named(folder: ShardFolder, columns: int) -> tuple[str, ...]:
+    """The cells that entries of one data set and encoder have in common."""
+    if (about := folder.about) is None:
+        return (folder.path.name, *[""] * (columns - 1))
     if "view" not in about:
-        return [about["dataset"], about["split"], str(about["size"]), str(about["rows"])]
-    view = about["view"] + (f" {about['draw'] + 1}" if about["view"] == "strong" else "")
-    named = [about["dataset"], about["split"], view, about["backbone"], about["weights"]]
-    return [*named, str(about["rows"]), str(about["features"])]
+        return about["dataset"], str(about["size"])
+    encoder = Path(about["backbone"]).name  # a model's folder may be deep
+    return about["dataset"], encoder, about["weights"]
+
+
+def _parts(folders: Sequence[ShardFolder]) -> str:
+    """The splits and views of entries; a strong view has several draws."""
+    known = [about for folder in folders if (about := folder.about)]
+    counts = Counter(f"{about['split']} {about.get('view', '')}".strip() for about in known)
+    return ", ".join(f"{part} × {n}" if n > 1 else part for part, n in counts.items())
+
+
+def _megabytes(folders: Iterable[ShardFolder]) -> float:
+    return sum(folder.bytes for folder in folders) / 2**20
 
 
 @cache_app.command("clear")

@@ -65,22 +65,22 @@ def prepare_command(
 def verify_command(
     name: Name, own: dict[str, Any], data_dir: DataDir = None, plugin: PluginFiles = None
 ) -> None:
-    """Compare a data set with its published statistics; exit code 1 when something differs."""
+    """Compare a data set with its raw files and published statistics; exit code 1 for a difference."""
     from ssmlbench.data.published import compare_statistics, differences_to_published
 
     console = Console()
     adapter = adapter_of(name, plugin, None, data_dir, own)
     task = prepare_shown(adapter, False, console)
     differences = damage(task, adapter)
-    table = Table(title=f"{adapter.name} {task.card.fingerprint}", title_justify="left")
-    for column in ("", "published", "here", ""):
-        table.add_column(column)
-    for each in compare_statistics(task.card, adapter.published):
-        verdict = {None: "", True: "same", False: "differs"}[each.same]
-        table.add_row(each.name, each.published, each.here, verdict)
     differences += differences_to_published(task.card, adapter.published)
-    console.print(table)
     if adapter.published:
+        table = Table(title=f"{adapter.name} {task.card.fingerprint}", title_justify="left")
+        for column in ("", "published", "here", ""):
+            table.add_column(column)
+        for each in compare_statistics(task.card, adapter.published):
+            verdict = {None: "", True: "same", False: "differs"}[each.same]
+            table.add_row(each.name, each.published, each.here, verdict)
+        console.print(table)
         console.print(f"published by: {adapter.published.source}", highlight=False)
     for note in task.card.notes:
         console.print(f"note: {note}", highlight=False)
@@ -88,7 +88,11 @@ def verify_command(
         console.print(f"differs: {difference}", highlight=False)
     if differences:
         raise typer.Exit(1)
-    verdict = "equal to the published statistics" if adapter.published else "nothing published"
+    verdict = (
+        "equal to the published statistics"
+        if adapter.published
+        else "undamaged; no published statistics are known for it"
+    )
     console.print(f"{adapter.name}: {verdict}", highlight=False)
 
 

@@ -69,7 +69,7 @@ def recommend(
     from ssmlbench.runs.context import RunContext
     from ssmlbench.runs.execute import quieten
     from ssmlbench.runs.predict import check_out
-    from ssmlbench.runs.resolve import default_encoder_notes
+    from ssmlbench.runs.resolve import encoder_notes
 
     quieten()
     console = Console()
@@ -92,8 +92,7 @@ def recommend(
     dispatch = dispatch.typed(GridRequest(options).words)
     search = LearnerSearch(name, plugins, dispatch, options, time_, candidates)
     lines = _about(task.card, folds)
-    if backbone is None:
-        lines += default_encoder_notes(search.specs(candidates[0], folds=folds), plugins)
+    lines += encoder_notes(search.specs(candidates[0], folds=folds), plugins, options)
     for line in () if quiet else lines:
         console.print_line(line)
     recommended = _search(search, folds, loggers, console, quiet)

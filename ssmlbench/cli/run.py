@@ -147,7 +147,7 @@ def specs_of(
     """Every run of the request; the data sets that it prepares are shown."""
     from ssmlbench.cli.data import prepare_shown
     from ssmlbench.grid.request import requested_specs
-    from ssmlbench.runs.resolve import default_encoder_notes
+    from ssmlbench.runs.resolve import encoder_notes
 
     def prepare_data(adapter: type[DatasetAdapter]) -> None:
         prepare_shown(
@@ -160,6 +160,5 @@ def specs_of(
 
     command.dispatch = command.dispatch.typed(request.words)
     specs = requested_specs(request, plugins, command.dispatch, prepare_data, tuned_in)
-    if "backbone" not in request.values:
-        command.note(default_encoder_notes(specs, plugins))
+    command.note(encoder_notes(specs, plugins, request.values))
     return specs

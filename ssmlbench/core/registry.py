@@ -20,9 +20,10 @@ class Registry(Generic[T]):
     A class can be announced by name: its file is loaded when the class is first used.
     """
 
-    def __init__(self, kind: str):
-        """kind: of the plugins, for messages, e.g. "method"."""
+    def __init__(self, kind: str, otherwise: str = ""):
+        """kind: of the plugins, for messages, e.g. "method"; otherwise: what may be typed instead."""
         self.kind = kind
+        self.otherwise = otherwise
         self._classes: dict[str, type[T]] = {}
         self._announced: dict[str, Callable[[], Iterable[type[T]]]] = {}
 
@@ -63,7 +64,7 @@ class Registry(Generic[T]):
         self._load(name)
         if name not in self._classes:
             hint = _plugin_hint(name) or did_you_mean(name, [*self, *also])
-            raise UserError(f"unknown {self.kind} {name!r}.{hint}")
+            raise UserError(f"unknown {self.kind} {name!r}.{hint}{self.otherwise}")
         return self._classes[name]
 
     def __contains__(self, name: object) -> bool:

@@ -149,7 +149,10 @@ class RunSpec:
         None, "Normalise images as the weights expect.", default_text="--normalise"
     )
     max_tokens: int | None = encoder_option(
-        None, "Texts are cut after this many tokens.", default_text="256", least=1
+        None,
+        "Texts are cut after this many tokens.",
+        default_text="256, or as many as the model reads",
+        least=1,
     )
     pooling: Pooling | None = encoder_option(
         None,

@@ -5,6 +5,7 @@ Columns are matched by name in every format, never by position.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -157,9 +158,12 @@ def _inputs(
     words = next((c for c in rest if not is_number(first.get(c))), "")
     if words or not rest or not has_labels:
         why = f"{words!r} is not a column of numbers" if words else "its labels are not named"
+        flags = ",".join(flag_columns(table, rest)) if not words and not has_labels else ""
+        hint = f". If the 0/1 columns are the labels, type --label-column {shlex.quote(flags)}"
         raise UserError(
             f"{table.file}: no text or image column (it has: {', '.join(table.columns)}), and {why}; "
             "type --text-column, --image-column or --vector-column, and --label-column"
+            f"{hint if flags else ''}"
         )
     return "vector", rest
 

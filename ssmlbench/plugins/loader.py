@@ -52,6 +52,7 @@ class PluginKind:
     name: str  # in messages
     folder: str  # of the built-in ones; also the last part of the entry points' group
     bases: tuple[tuple[str, str], ...]  # (module, class)
+    otherwise: str = ""  # a sentence for an unknown name: what else may be typed
 
     def matches(self, cls: type[Any]) -> bool:
         """Whether the class is a plugin of this kind."""
@@ -72,7 +73,12 @@ METHOD = PluginKind(
     "methods",
     (("ssmlbench.kit.method", "Method"), ("ssmlbench.kit.estimator", "Estimator")),
 )
-DATASET = PluginKind("data set", "datasets", (("ssmlbench.data.adapter", "DatasetAdapter"),))
+DATASET = PluginKind(
+    "data set",
+    "datasets",
+    (("ssmlbench.data.adapter", "DatasetAdapter"),),
+    " Your own data are typed as a path.",
+)
 ENCODER = PluginKind("encoder", "encoders", (("ssmlbench.inputs.encoders.base", "Encoder"),))
 
 
@@ -158,7 +164,7 @@ class Plugins:
         """The plugins of one kind that are built in or installed."""
         for module, _ in kind.bases:
             import_module(module)
-        registry: Registry[Any] = Registry(kind.name)
+        registry: Registry[Any] = Registry(kind.name, kind.otherwise)
         for cls in classes:
             registry.add(cls)
         for file in sorted((builtin_root() / kind.folder).glob("*.py")):

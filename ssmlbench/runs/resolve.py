@@ -251,15 +251,22 @@ def check_labels(card: Card, regime: Regime) -> None:
         )
 
 
-def default_encoder_notes(specs: Sequence[RunSpec], plugins: Plugins) -> list[str]:
-    """Notes on default encoders that were chosen because a better one is not available."""
-    notes = []
-    for name, backbone in dict.fromkeys((spec.dataset, spec.backbone) for spec in specs):
+def encoder_notes(
+    specs: Sequence[RunSpec], plugins: Plugins, typed: Container[str] = ()
+) -> list[str]:
+    """Notes on encoders: a default that stands in for a better one, inputs that are cut.
+
+    typed: the fields that the user has set.
+    """
+    notes: list[str | None] = []
+    chosen = {(spec.dataset, spec.backbone, EncoderOptions.of(spec)): None for spec in specs}
+    for name, backbone, options in chosen:
         adapter = plugins.datasets[name]
-        preferred = getattr(adapter, "backbone", None)
-        if note := about_default(name, adapter.kind, backbone, preferred):
-            notes.append(note)
-    return notes
+        if "backbone" not in typed:
+            preferred = getattr(adapter, "backbone", None)
+            notes.append(about_default(name, adapter.kind, backbone, preferred))
+        notes.append(find_encoder(plugins.encoders, backbone, adapter.kind, name).note(options))
+    return list(dict.fromkeys(note for note in notes if note))
 
 
 def _configs(method: type[Method | Estimator], texts: Mapping[str, str]) -> tuple[Any, Any]:

@@ -133,7 +133,9 @@ def test_the_command_line_takes_a_path(tmp_path: Path, ssmlbench: Callable[..., 
     done = ssmlbench("data", "prepare", file)
     assert done.returncode == 0, done.stderr
     assert "2 train, 2 test" in done.stdout
-    assert "nothing published" in ssmlbench("data", "verify", file).stdout
+    verified = ssmlbench("data", "verify", file).stdout
+    assert "toy: undamaged" in verified
+    assert "not found" not in verified  # as of a file
     nowhere = ssmlbench("data", "prepare", "./nowhere")
     assert nowhere.returncode == 2
     assert "no such file or folder" in nowhere.stderr

@@ -18,6 +18,7 @@ from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, find_encoder
 from ssmlbench.inputs.encoders.tuning import tune_encoder
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs.resolve import encoder_notes, resolve
 from tests.inputs.test_image_models import clip, saved, vit
 
 TEXTS = ["ba de fi go", "la", "no pu ra se ti ba de fi go ku la me"]
@@ -34,6 +35,7 @@ DISTILBERT = {"vocab_size": 100, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden
 DEBERTA = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 8}
 MODERN = {"cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}
 FAMILIES = {
+    "Bert": SHAPE,
     "Roberta": {**SHAPE, "pad_token_id": 1},
     "DistilBert": DISTILBERT,
     "MPNet": SHAPE,
@@ -106,6 +108,40 @@ def test_positions_that_are_counted_from_the_padding_id_are_fewer(
     assert cls(ids[0], options).eval()(ids).isfinite().all()
     with pytest.raises(UserError, match="reads at most 64"):
         cls(torch.full((65,), 7).int(), options)
+
+
+@pytest.mark.parametrize(
+    ("family", "positions", "tokens"),
+    [
+        ("Bert", 64, 64),
+        ("Bert", 255, 255),
+        ("Bert", 256, 256),
+        ("Roberta", 66, 64),
+        ("Roberta", 257, 255),
+        ("Roberta", 258, 256),
+    ],
+)
+def test_a_model_that_reads_fewer_tokens_than_the_default_gets_as_many_as_it_reads(
+    bert: Path, tmp_path: Path, tiny: Plugins, family: str, positions: int, tokens: int
+) -> None:
+    import transformers
+
+    model = tmp_path / "model"
+    shutil.copytree(bert, model)
+    config = {**FAMILIES[family], "max_position_embeddings": positions}
+    built = getattr(transformers, f"{family}Model")(
+        getattr(transformers, f"{family}Config")(**config)
+    )
+    built.save_pretrained(model)
+    asked = {"method": "bce", "dataset": "tiny-text", "pi": 0.3, "backbone": str(model)}
+    spec = resolve(tiny, {}, **asked)
+    assert spec.max_tokens == tokens
+    assert resolve(tiny, {}, **asked, max_tokens=tokens).hash == spec.hash
+    notes = encoder_notes([spec], tiny, asked)
+    assert [f"reads at most {tokens} tokens" in note for note in notes] == [True] * (tokens < 256)
+    assert encoder_notes([resolve(tiny, {}, **asked, max_tokens=tokens - 1)], tiny, asked) == []
+    with pytest.raises(UserError, match=f"reads at most {tokens}; type --max-tokens {tokens}"):
+        resolve(tiny, {}, **asked, max_tokens=tokens + 1)
 
 
 # ------------------------------------------------------------------------------- forms of weights

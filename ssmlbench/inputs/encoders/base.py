@@ -121,6 +121,11 @@ class Encoder(nn.Module):
         return self
 
     @classmethod
+    def note(cls, options: EncoderOptions) -> str | None:
+        """A sentence for the user about what these options do to the inputs, if it is unusual."""
+        return None
+
+    @classmethod
     def weights_id(cls, options: EncoderOptions) -> str:
         """The weights it starts from, as "name@digest"; "" for an encoder that starts at random.
 

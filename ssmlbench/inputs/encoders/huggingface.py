@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from safetensors import SafetensorError
@@ -37,7 +38,8 @@ PASS_ROWS = 32
 def hugging_face_encoder(name: str) -> type[Encoder]:
     """The encoder class of one model.
 
-    A sentence-transformers folder that does more than take the mean keeps its own pooling.
+    A sentence-transformers folder that does more than take the mean keeps its own pooling. A model
+    that reads fewer tokens than the default is given as many as it reads.
     """
     options = dict(HuggingFaceEncoder.options)
     folder = model_folder(name)
@@ -49,7 +51,10 @@ def hugging_face_encoder(name: str) -> type[Encoder]:
         own, longest = True, options["max_tokens"]
     if own:
         options |= {"pooling": "own", "max_tokens": min(options["max_tokens"], longest)}
-    return type("HuggingFaceEncoder", (HuggingFaceEncoder,), {"name": name, "options": options})
+    limit = _limit_below(name, options["max_tokens"])
+    options["max_tokens"] = limit or options["max_tokens"]
+    members = {"name": name, "options": options, "limit": limit}
+    return type("HuggingFaceEncoder", (HuggingFaceEncoder,), members)
 
 
 class HuggingFaceEncoder(Encoder):
@@ -60,6 +65,7 @@ class HuggingFaceEncoder(Encoder):
 
     kinds = {"text"}
     options = {"weights": "pretrained", "max_tokens": 256, "pooling": "masked"}
+    limit: ClassVar[int | None] = None  # the most tokens it reads, if fewer than the default
 
     def __init__(self, example: Tensor, options: EncoderOptions | None = None):
         super().__init__(example, options)
@@ -76,9 +82,7 @@ class HuggingFaceEncoder(Encoder):
             self.features = self.sentence.width
         longest = _longest(self.model)
         if longest and len(example) > longest:
-            raise UserError(
-                f"--max-tokens {len(example)}: --backbone {self.name} reads at most {longest}"
-            )
+            raise _too_long(self.name, len(example), longest)
 
     def forward(self, ids: Tensor) -> Tensor:
         """B × T token ids → B × features."""
@@ -125,6 +129,13 @@ class HuggingFaceEncoder(Encoder):
         return (hidden * counted).sum(1) / counted.sum(1).clamp(min=1)
 
     @classmethod
+    def note(cls, options: EncoderOptions) -> str | None:
+        """That texts are cut where the model ends, not at the usual number of tokens."""
+        if cls.limit is None or options.max_tokens != cls.limit:
+            return None
+        return f"--backbone {cls.name} reads at most {cls.limit} tokens; longer texts are cut there"
+
+    @classmethod
     def weights_id(cls, options: EncoderOptions) -> str:
         """The digest of the model's and the tokenizer's files, as they are now."""
         if options.weights not in ("pretrained", "none"):
@@ -132,6 +143,8 @@ class HuggingFaceEncoder(Encoder):
                 f"--weights {options.weights}: {cls.name} has pretrained or none; other "
                 "weights are another folder or id, named as --backbone"
             )
+        if options.max_tokens and (limit := _limit_below(cls.name, options.max_tokens)):
+            raise _too_long(cls.name, options.max_tokens, limit)
         _drop_stale_tokenizer(cls.name)
         own = options.pooling == "own" and _sentence(cls.name)
         files = (*TOKENIZER_FILES, *SENTENCE_FILES) if own else TOKENIZER_FILES
@@ -245,6 +258,26 @@ def _longest(model: Any) -> int | None:
     if longest and padding is not None:  # RoBERTa and its kin count positions from there on
         longest -= padding + 1
     return longest
+
+
+def _limit_below(name: str, tokens: int) -> int | None:
+    """The most tokens that a model reads if that is less than `tokens`, from its config.json alone."""
+    try:
+        config = json.loads((model_folder(name) / "config.json").read_text(encoding="utf-8"))
+        positions = config.get("max_position_embeddings")
+        if positions is None or tokens < positions - (config.get("pad_token_id") or 0):
+            return None  # without importing transformers
+        with torch.device("meta"):  # shapes without weights
+            longest = _longest(load_model(name, pretrained=False)[0])
+    except (OSError, ValueError, TypeError, AttributeError, UserError):  # told when it is loaded
+        return None
+    return longest if longest and longest < tokens else None
+
+
+def _too_long(name: str, tokens: int, longest: int) -> UserError:
+    return UserError(
+        f"--max-tokens {tokens}: --backbone {name} reads at most {longest}; type --max-tokens {longest}"
+    )
 
 
 def load_model(name: str, pretrained: bool) -> tuple[Any, set[str]]:
