@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from textwrap import indent
 
+from rich.console import Console
+
+from ssmlbench.cli.check import check_plugins
 from ssmlbench.core.spec import REGIME_NUMBERS
 from ssmlbench.plugins.loader import Plugins, load_file
 from ssmlbench.protocol.regimes import REGIMES
@@ -51,6 +56,20 @@ def test_the_architecture_page_names_every_room_and_files_that_exist() -> None:
     assert {file.stem for file in package.glob("*.py")} == {"__init__", "__main__", "api"}
     paths = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", page)
     assert [p for p in paths if not (package / p).exists() and not (ROOT / p).exists()] == []
+
+
+def test_the_step_on_the_plugin_page_passes_the_check(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "plugins.md").read_text()
+    block = page.partition("```python\ndef setup")[2].partition("```")[0]
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import torch\nfrom torch import nn\nfrom ssmlbench.api import Method, bce\n\n\n"
+        'class Mine(Method):\n    """Mine."""\n\n    name = "mine"\n    unlabelled_views = ()\n\n'
+        + indent(f"def setup{block}", "    ")
+    )
+    console = Console(record=True, width=200)
+    assert check_plugins(str(file), console), console.export_text()
+    assert "warning" not in console.export_text().lower()
 
 
 def test_the_tables_of_the_documents_are_what_their_commands_print() -> None:

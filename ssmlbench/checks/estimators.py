@@ -15,8 +15,10 @@ from ssmlbench.checks.statements import Broken, Statement
 from ssmlbench.checks.toy import LABELS, Toy, toy
 from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
 from ssmlbench.inputs.splits import Inputs
+from ssmlbench.kit.classifiers import MultiLabelEstimator, PerLabelEstimator
 from ssmlbench.kit.estimator import Estimator
 from ssmlbench.plugins.contract import check_contract
+from ssmlbench.plugins.source_lines import defined_at
 from ssmlbench.protocol.judge import Judge
 from ssmlbench.protocol.observation import Labels, observe
 from ssmlbench.protocol.regimes import REGIMES
@@ -61,6 +63,24 @@ def declares_itself(cls: type[Estimator]) -> None:
     """Check the declarations of the class."""
     check_contract(cls)
     check_meanings(cls)
+    if issubclass(cls, PerLabelEstimator | MultiLabelEstimator):
+        _check_classifier(cls)
+
+
+def _check_classifier(cls: type[PerLabelEstimator | MultiLabelEstimator]) -> None:
+    """Raise Broken unless `classifier` returns what the class can fit and score with."""
+    made = cls(cls.Config(), LABELS, 0).classifier()
+    scoring = {
+        PerLabelEstimator.scores: ("predict_proba", "decision_function"),
+        MultiLabelEstimator.scores: ("predict_proba",),
+    }.get(cls.scores, ())
+    if isinstance(made, type):
+        problem = f"returned the class {made.__name__}; expected an object: {made.__name__}(…)"
+    elif scoring and not any(hasattr(made, name) for name in scoring):
+        problem = f"returned a {type(made).__name__}, which has no {' or '.join(scoring)}"
+    else:
+        return
+    raise Broken(f"{defined_at(cls, 'classifier')}: classifier {problem}")
 
 
 def fits(cls: type[Estimator], regime: str) -> None:

@@ -138,10 +138,23 @@ def survives_a_kill(cls: type[Method], regime: str, kind: str) -> None:
         if not same_bits(whole.outcome, resumed):
             names = sorted(unsaved_state(whole.method) | unsaved_state(trainer.method))
             state = " or ".join(f"self.{name}" for name in names) or "some state"
-            raise Broken(
-                f"killed after epoch {epoch} and started again it ends with other bits: {state} is not "
-                "saved; only a tensor on self is, e.g. self.count = torch.tensor(0)"
+            why = (
+                f"{state} is not saved; only a tensor on self is, e.g. self.count = torch.tensor(0)"
             )
+            if not names and (left := _left_gradients(whole.method)):
+                why = f"gradients are not saved: end the step with self.optimisers[{left!r}].zero_grad()"
+            raise Broken(
+                f"killed after epoch {epoch} and started again it ends with other bits: {why}"
+            )
+
+
+def _left_gradients(method: Method) -> str:
+    """The name of an optimiser of the method's own whose weights still have gradients; "" if none."""
+    for name, optimiser in method.optimisers.items():
+        weights = [weight for group in optimiser.param_groups for weight in group["params"]]
+        if any(weight.grad is not None for weight in weights):
+            return name
+    return ""
 
 
 def unsaved_state(method: Method) -> set[str]:

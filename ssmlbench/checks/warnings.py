@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ssmlbench.checks.toy import LABELS, same_bits, spec_for, toy, toy_trainer, train
 from ssmlbench.inputs.splits import Inputs
@@ -29,12 +30,19 @@ from ssmlbench.training.trainer import Trainer
 def method_warnings(cls: type[Method]) -> Iterator[str]:
     """Yield the likely mistakes in a method that conforms, a line each."""
     yield from unread_hyperparameters(cls)
+    yield from weights_of_two_optimisers(cls)
     printed = io.StringIO()
     alive: dict[str, bool] = {}
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(printed), targets_below_zero() as counted:
         for regime in sorted(cls.regimes):
             for name, moves in terms_that_move(cls, regime).items():
                 alive[name] = alive.get(name, False) or moves
+    if counted:
+        function = "loss" if cls.step is Method.step else "step"
+        yield (
+            f"{defined_at(cls, function)}: unknown labels (-1 in `observed`) are targets of a "
+            "cross-entropy: take the known ones, e.g. entries[observed >= 0].mean()"
+        )
     for name in sorted(name for name, moves in alive.items() if not moves):
         yield (
             f"{defined_at(cls, 'loss', name)}: term {name!r} is 0, with no gradient, in every step on "
@@ -48,6 +56,51 @@ def method_warnings(cls: type[Method]) -> Iterator[str]:
             f"{defined_at(cls, 'unlabelled_views')}: other unlabelled rows give the same bits: if it "
             "learns from labelled rows only, write unlabelled_views = ()"
         )
+
+
+def weights_of_two_optimisers(cls: type[Method]) -> Iterator[str]:
+    """Yield a line for a method's parameter that its own optimiser and the trainer's both move."""
+    if cls.build_optimisers is Method.build_optimisers:
+        return
+    trainer, _ = toy_trainer(cls, toy("vector"), spec_for(cls, min(cls.regimes)))
+    trainer.train()
+    moved = {id(weight) for weight in trainer.parameters}
+    names = {id(weight): name for name, weight in trainer.method.named_parameters()}
+    for optimiser in trainer.method.optimisers.values():
+        for weight in itertools.chain(*(group["params"] for group in optimiser.param_groups)):
+            if id(weight) in moved and id(weight) in names:
+                yield (
+                    f"{defined_at(cls, 'build_optimisers')}: the trainer's optimiser moves "
+                    f"self.{names[id(weight)]} too: define parameter_groups(self, lr), and leave it out"
+                )
+
+
+@contextlib.contextmanager
+def targets_below_zero() -> Iterator[list[bool]]:
+    """Watch torch's cross-entropy. The list has an entry if a target below 0 reached a gradient.
+
+    An entry that is masked afterwards has no gradient.
+    """
+    plain, found = F.binary_cross_entropy_with_logits, []
+
+    def watched(logits: Tensor, target: Tensor, *args: Any, **options: Any) -> Tensor:
+        entries = plain(logits, target, *args, **options)
+        unknown = (target < 0).detach()
+        if entries.requires_grad and bool(unknown.any()):
+            whole = entries.shape == unknown.shape  # else a mean or a sum, of all entries
+
+            def reached(gradient: Tensor) -> None:
+                if not found and bool((gradient[unknown] if whole else gradient).any()):
+                    found.append(True)
+
+            entries.register_hook(reached)
+        return entries
+
+    F.binary_cross_entropy_with_logits = watched
+    try:
+        yield found
+    finally:
+        F.binary_cross_entropy_with_logits = plain
 
 
 def unread_hyperparameters(cls: type[Any]) -> Iterator[str]:

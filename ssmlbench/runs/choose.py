@@ -10,6 +10,7 @@ from pathlib import Path
 from ssmlbench.core.commands import suggested
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import from_home
+from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import Finished, read_finished
 from ssmlbench.runs.folder import RunFolder
@@ -59,6 +60,11 @@ def best_run(
     usable = [run for run in usable if dataset is None or run.spec.dataset == dataset]
     names = sorted({run.spec.dataset for run in usable})
     if not usable:
+        made = sorted({run.spec.dataset for run in runs})
+        if dataset is not None and dataset not in made:
+            raise UserError(
+                f"--best: no finished run of data set {dataset}.{did_you_mean(dataset, made)}"
+            )
         where = f" of data set {dataset}" if dataset else ""
         raise UserError(f"--best: no finished run{where} keeps a model; run it with --keep-model")
     if len(names) > 1:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import ContractError, UserError
 from ssmlbench.core.events import EpochEnded, Notify, Resumed, Warned
 from ssmlbench.core.seeds import stream_seed
 from ssmlbench.core.spec import RunSpec
@@ -153,7 +153,7 @@ class Trainer:
         self.scheduler = one_cycle(self.optimiser, steps)
         with torch.no_grad():
             self.method.start_phase(self.model.network)
-        self.method.optimisers = self.method.build_optimisers(self.model.network)
+        self.method.optimisers = _by_name(self.method.build_optimisers(self.model.network))
         self.model.ema.restart()
 
     @property
@@ -282,6 +282,22 @@ class Trainer:
         self._state.restore(stored)
         self.context.notify(Resumed(epochs))
         return epochs
+
+
+def _by_name(optimisers: object) -> dict[str, torch.optim.Optimizer]:
+    """What a method's `build_optimisers` returned; a ContractError if it is no dictionary of them."""
+    if isinstance(optimisers, dict):
+        strange = [one for one in optimisers.values() if not isinstance(one, torch.optim.Optimizer)]
+        if not strange:
+            return optimisers
+        returned = f"a dictionary with a {type(strange[0]).__name__}"
+    else:
+        returned = "nothing" if optimisers is None else f"a {type(optimisers).__name__}"
+    raise ContractError(
+        f"build_optimisers returned {returned}; expected optimisers by name, e.g. "
+        '{"mine": torch.optim.Adam(…)}',
+        member="build_optimisers",
+    )
 
 
 def _encoding(context: TrainingContext, has_weights: bool) -> EncoderPass:

@@ -62,3 +62,43 @@ def test_a_mistake_in_an_estimator_is_one_line(tmp_path: Path, mistake: tuple[st
     new, old, expected, *marker = mistake
     file = mistaken(tmp_path, ESTIMATOR, new, old)
     assert_one_line(file, checked(file), expected, *marker)
+
+
+CLASSIFIER = '''
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from ssmlbench.api import PerLabelEstimator
+
+
+class Mine(PerLabelEstimator):
+    """Mine."""
+
+    name = "mine"
+
+    def classifier(self):
+        return LogisticRegression()
+'''
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "expected"),
+    [
+        (
+            "PerLabel",
+            "LogisticRegression",
+            "returned the class LogisticRegression; expected an object",
+        ),
+        (
+            "PerLabel",
+            "Ridge()",
+            "returned a Ridge, which has no predict_proba or decision_function",
+        ),
+        ("MultiLabel", "Ridge()", "returned a Ridge, which has no predict_proba"),
+    ],
+)
+def test_a_classifier_that_cannot_be_used_is_named(
+    tmp_path: Path, base: str, new: str, expected: str
+) -> None:
+    text = CLASSIFIER.replace("PerLabel", base)
+    file = mistaken(tmp_path, text, f"return {new}", "return LogisticRegression()")
+    assert_one_line(file, checked(file), expected, "def classifier(")

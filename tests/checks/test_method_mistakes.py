@@ -233,8 +233,25 @@ def warned(file: Path) -> list[str]:
             f'terms["unlabelled"] = {TERM}',
             "write unlabelled_views = ()",
         ),
+        (
+            "self.config.weight * bce(logits, labelled.observed - 1).mean()",
+            TERM,
+            "unknown labels (-1 in `observed`) are targets",
+        ),
+        (
+            "self.config.weight * F.binary_cross_entropy_with_logits(logits, labelled.observed - 1.0)",
+            TERM,
+            "unknown labels (-1 in `observed`) are targets",
+        ),
     ],
-    ids=["zero-term", "print", "unread-hyper-parameter", "unlabelled-rows-unused"],
+    ids=[
+        "zero-term",
+        "print",
+        "unread-hyper-parameter",
+        "unlabelled-rows-unused",
+        "unknown",
+        "unknown-mean",
+    ],
 )
 def test_a_likely_mistake_is_a_warning(tmp_path: Path, new: str, old: str, expected: str) -> None:
     found = warned(mistaken(tmp_path, METHOD, new, old))
@@ -245,6 +262,64 @@ def test_a_likely_mistake_is_a_warning(tmp_path: Path, new: str, old: str, expec
 def test_a_term_of_value_zero_with_a_gradient_is_no_warning(tmp_path: Path) -> None:
     new = f"{TERM}\n            terms['zero'] = (entries - entries.detach()).sum()"
     assert not warned(mistaken(tmp_path, METHOD, new, TERM))
+
+
+def test_unknown_labels_that_are_masked_are_no_warning(tmp_path: Path) -> None:
+    new = f"{TERM}\n            entries = bce(logits, labelled.observed - 1)"
+    new += "\n            terms['known'] = entries[labelled.observed == 1].mean()"
+    assert not warned(mistaken(tmp_path, METHOD, new, TERM))
+
+
+OWN_OPTIMISER = """
+    def parameter_groups(self, lr):
+        return []
+
+    def setup(self, pools):
+        self.shift = torch.nn.Parameter(torch.zeros(self.labels))
+
+    def build_optimisers(self, network):
+        return {"shift": torch.optim.Adam([self.shift])}
+
+    def step(self, labelled, unlabelled, update):
+        terms = self.loss(labelled, unlabelled)
+        update.backward(sum(terms.values()))
+        update.backward(bce(labelled.logits("strong").detach() + self.shift, labelled.observed).mean())
+        update.apply(self.optimisers["shift"])
+        self.optimisers["shift"].zero_grad()
+        return terms
+
+    def scores(self, logits):"""
+
+
+def with_optimiser(folder: Path, new: str, old: str) -> Path:
+    text = METHOD.replace("    def scores(self, logits):", OWN_OPTIMISER)
+    return mistaken(folder, text, new, old)
+
+
+@pytest.mark.parametrize(
+    ("new", "says"),
+    [
+        ("return torch.optim.Adam([self.shift])", "returned a Adam; expected optimisers by name"),
+        ("torch.optim.Adam([self.shift])", "returned nothing"),
+        ('return {"shift": self.shift}', "returned a dictionary with a Parameter"),
+    ],
+)
+def test_optimisers_that_have_no_names_are_one_line(tmp_path: Path, new: str, says: str) -> None:
+    file = with_optimiser(tmp_path, new, 'return {"shift": torch.optim.Adam([self.shift])}')
+    assert_one_line(file, checked(file), says, "def build_optimisers(")
+
+
+def test_gradients_that_are_left_for_the_next_step_are_named(tmp_path: Path) -> None:
+    said = checked(with_optimiser(tmp_path, "", '        self.optimisers["shift"].zero_grad()\n'))
+    assert "gradients are not saved: end the step with self.optimisers['shift'].zero_grad()" in said
+
+
+def test_a_weight_of_two_optimisers_is_a_warning(tmp_path: Path) -> None:
+    correct = with_optimiser(tmp_path, "return []", "return []")
+    assert not warned(correct)
+    found = warned(with_optimiser(tmp_path, "return super().parameter_groups(lr)", "return []"))
+    assert len(found) == 1
+    assert "moves self.shift too: define parameter_groups" in found[0]
 
 
 def test_state_in_a_plain_attribute_is_named(tmp_path: Path) -> None:

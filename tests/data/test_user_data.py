@@ -229,6 +229,8 @@ def test_an_edited_table_is_another_data_set(tmp_path: Path) -> None:
         ({"test.csv": "text,labels\nx,a\n"}, "no train file"),
         ({"train.csv": "words,labels\nx,a\n", "test.csv": ""}, "no text or image column"),
         ({"train.csv": "", "test.csv": ""}, "no readable first row"),
+        ({"train.csv": "f,is a,b\n0.5,1,0\n"}, "are the labels, type --label-column 'is a,b'$"),
+        ({"train.csv": "f,g\n0.5,2\n"}, "and --label-column$"),
     ],
 )
 def test_a_folder_that_cannot_be_used_says_what_is_missing(

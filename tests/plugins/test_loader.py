@@ -69,6 +69,11 @@ def test_an_unknown_name_is_answered_with_a_close_one(plugins: Plugins) -> None:
         plugins.methods["bbma"]
 
 
+def test_an_unknown_data_set_is_answered_with_the_way_to_name_own_data(plugins: Plugins) -> None:
+    with pytest.raises(UserError, match=r"There is: aapd, .* Your own data are typed as a path"):
+        plugins.datasets["mine"]
+
+
 def test_a_plugin_file_that_was_not_named_is_suggested(
     tmp_path: Path, plugins: Plugins, monkeypatch: pytest.MonkeyPatch
 ) -> None:

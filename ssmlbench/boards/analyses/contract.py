@@ -159,7 +159,7 @@ def cells_with(cells: Sequence[RunCell], names: Sequence[str], typed: str) -> li
 class Missing:
     """Runs that lack a file, and the one line that says so."""
 
-    what: str  # "scores.safetensors", or an array of the diagnostics
+    what: str  # "scores.safetensors", or what the diagnostics lack
     rows: dict[str, str] = field(default_factory=dict)  # row → the folder of one of its runs
     damaged: dict[str, list[str]] = field(default_factory=dict)  # row → what is wrong with files
 
@@ -216,7 +216,9 @@ def with_scores(cell: RunCell) -> tuple[ScoredRuns, Missing]:
 def with_diagnostics(cell: RunCell, array: str) -> tuple[RunsWithDiagnostics, Missing]:
     """The runs of each row whose diagnostics have an array; rows without any are recorded as missing."""
     with_array: dict[str, list[tuple[Finished, Diagnostics]]] = {}
-    missing = Missing(array)
+    missing = Missing(
+        f"records of training ({array} in diagnostics.safetensors; estimators have none)"
+    )
     for name, runs in cell.rows.items():
         for run in runs:
             try:
