@@ -251,6 +251,7 @@ def test_a_run_that_fails_raises_and_stops_no_other(data: Path, tmp_path: Path) 
         ({"pi": "few"}, "pi='few': must be a number"),
         ({"epoch": "labeled"}, "Did you mean labelled"),
         ({"epochs": 1.5}, "epochs=1.5: must be a whole number"),
+        ({"epoch": 1}, "for a number type --epochs 1"),
         ({"epochs": [1, 2]}, "epochs=[1, 2]: must be a whole number"),
         ({"freeze": "perhaps"}, "freeze='perhaps': must be True or False"),
         ({"epoch_s": 1}, "run() has no argument 'epoch_s'. Did you mean epoch"),

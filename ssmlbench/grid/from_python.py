@@ -240,6 +240,8 @@ def _request(
 def _fixed(option: RunOption, name: str, value: Any) -> Any:
     """The value of an option that is the same for all runs."""
     if option.kind is not bool:
+        if option.choices and not isinstance(value, str):
+            option.check(str(value))  # answers with the choices
         (one,) = several([value], option.kind, name)
         return one
     flags = {"true": True, "false": False}

@@ -211,7 +211,9 @@ def test_the_best_row_gives_the_run_that_learnt_from_everything(results: Path) -
     chosen, why = best_run(runs, None, "map", "calibrated")
     assert (chosen.spec.method, chosen.spec.judged_on) == ("logistic", "nothing")
     assert "logistic" in why
-    with pytest.raises(UserError, match=r"no finished run of data set other\. There is: half-labelled"):
+    with pytest.raises(
+        UserError, match=r"no finished run of data set other\. There is: half-labelled"
+    ):
         best_run(runs, "other", "map", "calibrated")
     chosen, _ = best_run(runs, None, "hamming", "calibrated")  # less is better
     assert chosen.spec.method == "logistic"
