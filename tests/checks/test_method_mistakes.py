@@ -234,12 +234,13 @@ def warned(file: Path) -> list[str]:
             "write unlabelled_views = ()",
         ),
         (
-            "self.config.weight * bce(logits, labelled.observed - 1).mean()",
+            'self.config.weight * bce(unlabelled.logits("strong"), unlabelled.observed).mean()',
             TERM,
             "unknown labels (-1 in `observed`) are targets",
         ),
         (
-            "self.config.weight * F.binary_cross_entropy_with_logits(logits, labelled.observed - 1.0)",
+            "self.config.weight * F.binary_cross_entropy_with_logits("
+            'unlabelled.logits("strong"), unlabelled.observed.float())',
             TERM,
             "unknown labels (-1 in `observed`) are targets",
         ),
