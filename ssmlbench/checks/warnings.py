@@ -81,7 +81,8 @@ def targets_below_zero() -> Iterator[list[bool]]:
 
     An entry that is masked afterwards has no gradient.
     """
-    plain, found = F.binary_cross_entropy_with_logits, []
+    plain = F.binary_cross_entropy_with_logits
+    found: list[bool] = []
 
     def watched(logits: Tensor, target: Tensor, *args: Any, **options: Any) -> Tensor:
         entries = plain(logits, target, *args, **options)
@@ -96,7 +97,7 @@ def targets_below_zero() -> Iterator[list[bool]]:
             entries.register_hook(reached)
         return entries
 
-    F.binary_cross_entropy_with_logits = watched
+    F.binary_cross_entropy_with_logits = watched  # type: ignore[assignment]
     try:
         yield found
     finally:
