@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 from textwrap import indent
 
-from rich.console import Console
-
 from ssmlbench.cli.check import check_plugins
+from ssmlbench.core.console import Console
 from ssmlbench.core.spec import REGIME_NUMBERS
 from ssmlbench.plugins.loader import Plugins, load_file
 from ssmlbench.protocol.regimes import REGIMES

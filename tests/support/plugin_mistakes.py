@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from rich.console import Console
-
 from ssmlbench.cli.check import check_plugins
+from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 
 
