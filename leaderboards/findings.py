@@ -10,20 +10,24 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 
 import pandas as pd
 from scipy.stats import kendalltau
 
 from ssmlbench.boards.published import read_published
+from ssmlbench.boards.significance import friedman, nemenyi_difference
 from ssmlbench.core.intervals import mean_with_interval
 
 MEASURED = Path(__file__).resolve().parent / "measured"
 MAP = "default.map"
 LABELLED_ONLY = "labelled rows"
 CONTROL = "unlabelled_weight=0"  # in the name of a variant that learns from labelled rows only
+USUAL = 0.75  # share of printed cells that makes an order of two methods a usual one
+ALPHA = 0.05
 QUIET = ("ohsumed", 0.2)  # the cell that was made one run at a time, alone on its core
 Interval = tuple[float, tuple[float, float]]
 
@@ -73,18 +77,25 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[object]], text_colum
 
 
 def gains() -> str:
-    """The best row that uses both pools against the best labelled-only one and the oracle."""
+    """The best row that uses both pools against the best labelled-only one and the oracle.
+
+    Then the same for two rows that are chosen on the other data sets: no test row they are judged on
+    has a part in their choice.
+    """
     runs = runs_of("semi")
     labelled_only = labelled_only_methods(runs)
+    both_pools = set(runs["method"]) - labelled_only
     tables = {(dataset, level): table for dataset, level, table in cells(runs)}
     full = runs[runs["regime"] == "full"].groupby(["dataset", "method"])[MAP].mean()
-    rows = []
+    rows, by_set = [], defaultdict(list)
     for (dataset, level), table in tables.items():
         means = table.mean()
         floor = means[means.index.isin(labelled_only)].idxmax()
         ours = means[~means.index.isin(labelled_only)]
         best = ours.idxmax()
-        elsewhere = best_elsewhere(tables, dataset, labelled_only)
+        chosen = [best_elsewhere(tables, dataset, left) for left in (labelled_only, both_pools)]
+        fair = difference(table, *chosen)
+        by_set[dataset].append(fair[0])
         gained = {name: difference(table, name, floor) for name in ours.index}
         above = sum(low > 0 for _, (low, _) in gained.values())
         below = sum(high < 0 for _, (_, high) in gained.values())
@@ -95,18 +106,20 @@ def gains() -> str:
                 f"{floor} {means[floor]:.3f}",
                 f"{best} {means[best]:.3f}",
                 written(gained[best]),
-                f"{elsewhere} {written(gained[elsewhere])}" if elsewhere in gained else "",
+                f"{' less '.join(chosen)} {written(fair)}",
                 f"{above} / {below} of {len(ours)}",
                 f"{full[dataset].max():.3f}" if dataset in full.index else "",
             ]
         )
+    over_sets = mean_with_interval([fmean(found) for found in by_set.values()])
+    rows.append([f"mean of {len(by_set)} sets", *[""] * 4, written(over_sets), "", ""])
     header = [
         "set",
         "π",
         "best labelled-only",
         "best of both pools",
         "difference",
-        "chosen on the other sets: difference",
+        "both chosen on the other sets: difference",
         "above / below",
         "oracle",
     ]
@@ -114,13 +127,11 @@ def gains() -> str:
 
 
 def best_elsewhere(
-    tables: dict[tuple[str, float], pd.DataFrame], left_out: str, labelled_only: set[str]
+    tables: dict[tuple[str, float], pd.DataFrame], left_out: str, without: set[str]
 ) -> str:
-    """The method of both pools with the best mean rank on all data sets but one."""
-    others = {place: table for place, table in tables.items() if place[0] != left_out}
-    ranks = mean_ranks(
-        table.drop(columns=labelled_only, errors="ignore") for table in others.values()
-    )
+    """The method with the best mean rank on all data sets but one, among all but some methods."""
+    others = [table for (dataset, _), table in tables.items() if dataset != left_out]
+    ranks = mean_ranks(table.drop(columns=without, errors="ignore") for table in others)
     return str(ranks.index[0])
 
 
@@ -135,17 +146,64 @@ def mean_ranks(tables: Iterable[pd.DataFrame]) -> pd.Series:
     return pd.concat(ranked, axis=1).mean(axis=1).sort_values()
 
 
+# ------------------------------------------------------------------------------ a summary over sets
+
+
+def summary() -> str:
+    """Each row less `bce`: cells above, level and below, the mean over data sets, the mean rank."""
+    tables = {(dataset, level): table for dataset, level, table in cells(runs_of("semi"))}
+    most = max(len(table.columns) for table in tables.values())
+    whole = {place: table for place, table in tables.items() if len(table.columns) == most}
+    sets = sorted({dataset for dataset, _ in whole})
+    rank = mean_ranks(whole.values())
+    rows = []
+    for name, mean_rank in rank.items():
+        if name == "bce":
+            rows.append([name, "", "", "", f"{mean_rank:.1f}"])
+            continue
+        found = {place: difference(table, name, "bce") for place, table in whole.items()}
+        above = sum(low > 0 for _, (low, _) in found.values())
+        below = sum(high < 0 for _, (_, high) in found.values())
+        by_set = [
+            fmean(mean for (dataset, _), (mean, _) in found.items() if dataset == wanted)
+            for wanted in sets
+        ]
+        ahead = sum(mean > 0 for mean in by_set)
+        counts = f"{above} / {len(found) - above - below} / {below}"
+        over_sets = written(mean_with_interval(by_set))
+        rows.append([name, counts, over_sets, f"{ahead} of {len(sets)}", f"{mean_rank:.1f}"])
+    header = [
+        "method",
+        "above / level / below bce",
+        f"less bce, mean over {len(sets)} sets",
+        "sets ahead of bce",
+        "mean rank",
+    ]
+    means = pd.DataFrame({place: table.mean() for place, table in whole.items()})
+    per_set = means.T.groupby(level=0).mean()  # one block a data set: its π share rows
+    test = friedman(per_set.to_numpy())
+    apart = nemenyi_difference(per_set.shape[1], len(per_set), ALPHA)
+    by_set_rank = per_set.rank(axis=1, ascending=False).mean().sort_values()
+    level = [name for name, value in by_set_rank.items() if value - by_set_rank.iloc[0] <= apart]
+    note = (
+        f"Over {len(per_set)} sets (each the mean over its π) Friedman's p is {test.p:.1g}; by Nemenyi's "
+        f"test at {ALPHA} ranks differ if they are {apart:.1f} apart: {len(level)} of {len(by_set_rank)} "
+        f"rows are not distinguished from the first, `{by_set_rank.index[0]}`."
+    )
+    return f"{markdown(header, rows, 1)}\n\n{note}"
+
+
 # ------------------------------------------------------------------------------- published orders
 
 
 def orders() -> str:
-    """Pairs of methods that papers order the same way throughout, and what the boards say."""
+    """Pairs of methods that papers order the same way in most cells, and what the boards say."""
     ours = {"semi": list(cells(runs_of("semi")))}
     if (MEASURED / "positives").is_dir():
         ours["single-positive"] = list(cells(runs_of("positives"), "single-positive"))
     rows = []
     for regime, tables in ours.items():
-        for better, worse, printed, gap in published_pairs(regime):
+        for better, worse, agreeing, printed, gap in published_pairs(regime):
             verdicts: Counter[str] = Counter()
             for _, _, table in tables:
                 if {better, worse} <= set(table.columns):
@@ -153,13 +211,14 @@ def orders() -> str:
                     verdicts["holds" if low > 0 else "reversed" if high < 0 else "open"] += 1
             if verdicts:
                 found = [verdicts[verdict] for verdict in ("holds", "open", "reversed")]
-                rows.append([regime, f"{better} > {worse}", printed, f"{gap:.3f}", *found])
+                cells_printed = f"{agreeing} of {printed}" if agreeing < printed else printed
+                rows.append([regime, f"{better} > {worse}", cells_printed, f"{gap:.3f}", *found])
     header = ["regime", "order", "printed cells", "median gap", "holds", "open", "reversed"]
     return markdown(header, rows, 2)
 
 
-def published_pairs(regime: str) -> list[tuple[str, str, int, float]]:
-    """(better, worse, printed cells, median gap) of pairs with one order in every printed mAP cell."""
+def published_pairs(regime: str) -> list[tuple[str, str, int, int, float]]:
+    """(better, worse, cells in this order, printed cells, median gap) of pairs with a usual order."""
     printed: dict[tuple[str, str, str], dict[str, float]] = {}
     for value in read_published():
         wanted = value.regime == regime and value.metric == "map" and value.our_method
@@ -172,10 +231,11 @@ def published_pairs(regime: str) -> list[tuple[str, str, int, float]]:
             gaps.setdefault((one, other), []).append(cell[one] - cell[other])
     pairs = []
     for (one, other), found in gaps.items():
-        if all(gap > 0 for gap in found):
-            pairs.append((one, other, len(found), float(pd.Series(found).median())))
-        elif all(gap < 0 for gap in found):
-            pairs.append((other, one, len(found), -float(pd.Series(found).median())))
+        for better, worse, sign in ((one, other, 1), (other, one, -1)):
+            agreeing = sum(sign * gap > 0 for gap in found)
+            if agreeing >= USUAL * len(found):
+                gap = sign * float(pd.Series(found).median())
+                pairs.append((better, worse, agreeing, len(found), gap))
     return sorted(pairs)
 
 
@@ -338,7 +398,7 @@ def tuned() -> str:
 
 TABLES = {
     function.__name__: function
-    for function in (gains, orders, ranks, cost, parts, controls, terms, tuned)
+    for function in (gains, summary, orders, ranks, cost, parts, controls, terms, tuned)
 }
 
 if __name__ == "__main__":
