@@ -59,6 +59,8 @@ class Bbam(Method):
         "a negative count of #pos (sampling=released) keeps every negative, as a count of 0 does; the "
         "released index then counts from the end of the sorted rows and leaves out the least similar",
         "a label whose count int(π_k N_u) is 0 gets no pseudo-positive (released: all rows)",
+        "entries that CAP's rule does not trust are in no loss, prototype or statistic",
+        "a label with one member, or no spread, in a group is not rescaled (released: a division by zero)",
         "the factors a = √(v / var) have no bound (paper and released). Where one group of a label lies "
         "almost at one angle, its factor grows from epoch to epoch: the largest is in the history, the "
         "run warns beyond 10, and factor_bound sets a bound",
