@@ -5,8 +5,10 @@ The rows are in NAME-train.arff and NAME-test.arff, or all in NAME.arff.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -18,8 +20,16 @@ from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.data.adapter import BadRow, InputColumns, Row
-from ssmlbench.data.arff_syntax import ArffHeader, Attribute, read_header, read_values
+from ssmlbench.data.arff_syntax import (
+    MISSING,
+    ArffHeader,
+    Attribute,
+    number_of,
+    read_header,
+    read_values,
+)
 from ssmlbench.data.columns import is_number
+from ssmlbench.data.label_cells import never_zero
 from ssmlbench.data.records import ColumnTypes, Table, TableRecords, check_plain
 from ssmlbench.data.user_files import PARTS, UserFiles
 
@@ -30,6 +40,8 @@ NAME-unlabelled.arff            optional: training rows whose labels are not kno
 NAME.xml                        the labels: <label name=…> each (Mulan);
                                 or `-C 6` in the @relation: the first 6 attributes (MEKA)
 """
+ANSWERS = {"no": 0.0, "yes": 1.0, "false": 0.0, "true": 1.0, MISSING: math.nan}
+"""Words, in lower case, that say whether a label applies."""
 Key = tuple[str, int]
 """The name of an attribute, and how often the name came before."""
 
@@ -116,16 +128,18 @@ class ArffFiles(UserFiles):
         file = arff_files(self.base)[part]
         header, lines = read_header(file)
         column, attributes = matched(file, header.attributes, self._first.attributes)
-        by_name = {name: k for (name, _), k in column.items()}
-        absent = [name for name in self._labels if name not in by_name]
-        if absent:
-            raise UserError(f"{file}: no attribute {absent[0]!r}, a label in {self.base.name}.xml")
-        label_columns = np.array([by_name[name] for name in self._labels], dtype=int)
+        for name in self._labels:
+            if (name, 0) not in column:
+                raise UserError(f"{file}: no attribute {name!r}, a label in {self.base.name}.xml")
+            if (name, 1) in column:
+                raise UserError(f"{file}: two attributes are called {name!r}, as a label is")
+        label_columns = np.array([column[name, 0] for name in self._labels], dtype=int)
         flagged = set(label_columns.tolist())
         features = np.array([k for k in column.values() if k not in flagged], dtype=int)
-        for name, k in zip(self._labels, label_columns, strict=True):
-            check_values(file, name, attributes[k])
+        for k in flagged:
+            attributes[k] = label_attribute(file, attributes[k])
         empty = np.array([attribute.absent for attribute in attributes])
+        asked, zero, minus_one = self.options.empty_labels, False, False
         for number, line in lines:
             where = self.where(file, number)
             values = read_values(line, attributes, empty, flagged)
@@ -133,6 +147,10 @@ class ArffFiles(UserFiles):
                 yield BadRow(where, values)
                 continue
             flags = values[label_columns]
+            if asked == "none":
+                flags[flags == -1] = 0
+            zero = zero or (flags == 0).any()
+            minus_one = minus_one or (flags == -1).any()
             unknown = np.isnan(flags) | (flags == -1)
             if not (unknown | (flags == 0) | (flags == 1)).all():
                 yield BadRow(where, "a label is neither 0 nor 1", "unknown label")
@@ -143,6 +161,8 @@ class ArffFiles(UserFiles):
                 where=where,
                 unknown=tuple(np.flatnonzero(unknown)),
             )
+        if part == "train" and minus_one and not zero and not asked:
+            raise never_zero(self.name)
 
 
 def matched(
@@ -226,14 +246,19 @@ class ArffTable(Table):
                 yield number, dict(zip(names, values.tolist(), strict=True))
 
 
-def check_values(file: Path, name: str, attribute: Attribute) -> None:
-    """Raise a UserError for a label of -1 and 1: elsewhere, -1 is unknown."""
-    values = set(attribute.codes.values())
-    if -1 in values and 0 not in values:
+def label_attribute(file: Path, attribute: Attribute) -> Attribute:
+    """The attribute of a label with 0 and 1 as codes, whatever the order of its values.
+
+    Raise a UserError for words other than those of ANSWERS, and for -1 and 1: elsewhere, -1 is unknown.
+    """
+    codes = {v: ANSWERS.get(v.lower(), number_of(v)) for v in attribute.values}
+    known = {value: code for value, code in codes.items() if code is not None}
+    if len(known) < len(codes) or (-1 in known.values() and 0 not in known.values()):
         raise UserError(
-            f"{file}: label {name!r} is one of {{{', '.join(attribute.values)}}}; write 0 for a "
-            "negative label, 1 for a positive and ? for an unknown one"
+            f"{file}: label {attribute.name!r} is one of {{{', '.join(attribute.values)}}}; write 0 for "
+            "a negative label, 1 for a positive and ? for an unknown one"
         )
+    return replace(attribute, codes=known)
 
 
 def arff_files(base: Path) -> dict[str, Path]:

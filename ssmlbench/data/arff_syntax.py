@@ -7,6 +7,7 @@ refuses sparse files.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import numbered_lines
+from ssmlbench.data.columns import is_number, plain_float
 from ssmlbench.data.records import check_encoding, check_plain
 
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
@@ -33,12 +35,17 @@ class Attribute:
 
     name: str
     values: tuple[str, ...]  # of a nominal attribute; empty for a number
-    codes: dict[str, float]  # of its values: the number that it spells, or its position
+    codes: dict[str, float]  # of its values: the number that it spells, or its position; if a
+    # position of a word is also a number that another value spells, the positions of all
 
     @classmethod
     def nominal(cls, name: str, values: tuple[str, ...]) -> Attribute:
         """An attribute with a list of values."""
-        return cls(name, values, {value: _code(value, k) for k, value in enumerate(values)})
+        positions = {value: float(k) for k, value in enumerate(values)}
+        spelled = {v: number for v in values if (number := number_of(v)) is not None}
+        words = positions.keys() - spelled.keys()
+        clash = any(positions[word] in spelled.values() for word in words)
+        return cls(name, values, positions if clash else positions | spelled)
 
     def coded_as(self, other: Attribute) -> Attribute:
         """The attribute with the codes of the same one in another file, whatever its order there."""
@@ -56,7 +63,7 @@ class Attribute:
     @property
     def absent(self) -> float:
         """The value in a sparse row that does not name the attribute."""
-        return self.number(self.values[0]) if self.values else 0.0
+        return self.codes[self.values[0]] if self.values else 0.0
 
     @property
     def type_(self) -> str:
@@ -64,18 +71,10 @@ class Attribute:
         return f"one of {{{', '.join(sorted(self.values))}}}" if self.values else "a number"
 
 
-def _code(value: str, position: int) -> float:
-    try:
-        return plain_float(value)
-    except ValueError:
-        return float(position)
-
-
-def plain_float(text: str) -> float:
-    """A number as other programs write it: `1_000` is one in Python only."""
-    if "_" in text:
-        raise ValueError(text)
-    return float(text)
+def number_of(value: str) -> float | None:
+    """The number that a nominal value spells; None for a word, and `nan` and `inf` are words."""
+    number = plain_float(value) if is_number(value) else math.nan
+    return number if math.isfinite(number) else None
 
 
 @dataclass(frozen=True)
@@ -163,6 +162,7 @@ def read_values(
     if not sparse and len(cells) != len(attributes):
         return f"{len(cells)} values, expected {len(attributes)}"
     values = empty.copy()
+    named = set[int]()  # by a sparse row
     for k, cell in enumerate(cells):
         text = cell.strip()
         if sparse:
@@ -173,6 +173,9 @@ def read_values(
             if not index.isdecimal() or len(index) > 9 or int(index) >= len(attributes):
                 return f"{index[:20]!r} is not the number of an attribute"
             k = int(index)
+            if k in named:
+                return f"attribute {attributes[k].name!r} occurs twice"
+            named.add(k)
         if text == MISSING and k in nullable:
             values[k] = np.nan
             continue

@@ -201,10 +201,17 @@ def _is_unknown(value: Any) -> bool:
 def is_number(value: Any) -> bool:
     """Whether a value is a number, or a text that spells one."""
     try:
-        float(value)
+        plain_float(value)
     except (TypeError, ValueError):
         return False
     return True
+
+
+def plain_float(value: Any) -> float:
+    """A number, or what a text spells, as other programs write it: `1_000` is one in Python only."""
+    if isinstance(value, str) and "_" in value:
+        raise ValueError(value)
+    return float(value)
 
 
 def check_columns(table: Table, first: Table, roles: Roles, labelled: bool, all_: bool) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, InputColumns, Row, numbered_lines
-from ssmlbench.data.arff_syntax import plain_float
+from ssmlbench.data.columns import plain_float
 from ssmlbench.data.label_cells import meaning_of_empty
 from ssmlbench.data.records import check_encoding, check_plain
 from ssmlbench.data.table_source import SPLIT_NAMES, read_names

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.data.adapter import BadRow, Row
-from ssmlbench.data.columns import Roles
+from ssmlbench.data.columns import Roles, plain_float
 from ssmlbench.data.label_cells import as_list, flag, is_minus_one, label_values, meaning_of_empty
 from ssmlbench.data.media import MediaFinder, read_text
 from ssmlbench.data.records import TableRecord
@@ -187,7 +187,7 @@ def vector_of(record: TableRecord, columns: Sequence[str]) -> npt.NDArray[np.flo
     numbers = np.empty(len(values), dtype=np.float32)
     for k, value in enumerate(values):
         try:
-            numbers[k] = float(value)
+            numbers[k] = plain_float(value)
         except (TypeError, ValueError):
             column = columns[k] if len(columns) > 1 else columns[0]
             found = "a missing value" if value in (None, "") else repr(value)[:40]
