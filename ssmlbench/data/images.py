@@ -27,7 +27,7 @@ def as_stored(content: bytes) -> tuple[bytes, str]:
     Raise what Pillow raises for a file that cannot be decoded; a ValueError for values that have no
     fixed range.
     """
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     with Image.open(io.BytesIO(content)) as image:
         converted = conversion(image)
@@ -36,7 +36,7 @@ def as_stored(content: bytes) -> tuple[bytes, str]:
             image.load()  # a header alone does not show a file that was cut off
             return content, ""
         image.load()
-        return png(ImageOps.exif_transpose(eight_bit(image))), converted
+        return png(eight_bit(upright(image))), converted
 
 
 def conversion(image: Image) -> str:
@@ -85,13 +85,20 @@ def opened(content: bytes, least: int | None = None) -> Image:
     least: pixels that suffice for both sides. JPEG files are then decoded at the smallest of their own
     scales that has them; None: as they are.
     """
-    from PIL import Image, ImageOps
-    from PIL.ExifTags import Base
+    from PIL import Image
 
     image: Image.Image = Image.open(io.BytesIO(content))
     if least is not None:
         image.draft(image.mode, (least, least))
     image.load()
+    return upright(image)
+
+
+def upright(image: Image) -> Image:
+    """The image, turned as its EXIF orientation says; before `eight_bit`, which may lose that."""
+    from PIL import ImageOps
+    from PIL.ExifTags import Base
+
     if image.getexif().get(Base.Orientation) is None:
         return image
     return ImageOps.exif_transpose(image)

@@ -28,7 +28,7 @@ from ssmlbench.data.columns import (
     names_texts,
 )
 from ssmlbench.data.hugging_face import is_saved, saved_tables
-from ssmlbench.data.images import eight_bit
+from ssmlbench.data.images import eight_bit, upright
 from ssmlbench.data.libsvm import SUFFIXES, read_lines
 from ssmlbench.data.media import IMAGE_ENDINGS
 from ssmlbench.data.records import TABLES, Table, check_plain
@@ -240,13 +240,14 @@ def read_image(source: Path | bytes, where: str = "") -> Any:
     """An image as an array, upright, as prepared data sets hand it out."""
     import io
 
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     if isinstance(source, Path):
         check_plain(source)
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
-            return np.asarray(ImageOps.exif_transpose(eight_bit(image)))
+            image.load()
+            return np.asarray(eight_bit(upright(image)))
     except Exception as error:  # Pillow's decoders raise a dozen kinds
         named = where or str(source)
         reason = str(error).partition("\n")[0] or type(error).__name__

@@ -26,6 +26,7 @@ ColumnTypes = dict[str, str]
 """Column → "text", "number", "list of text", …; "" where the format does not declare it."""
 HEADER_CHARACTERS = 2**20
 """Of the first line of a CSV file, so much is looked at to find what separates its cells."""
+QUOTES = 'a cell that starts with " ends with ", and each " inside it is written twice'
 
 
 class Table(ABC):
@@ -96,7 +97,7 @@ class Csv(Table):
         try:
             header: list[str] = next(reader, [])
         except csv.Error as error:
-            raise UserError(f"{self.file} line 1: not a table ({error})") from None
+            raise UserError(f"{self.file} line 1: not a table ({error}; {QUOTES})") from None
         check_once(self.file, header)
         return header
 
@@ -104,7 +105,8 @@ class Csv(Table):
     def _reader(self) -> Iterator[Any]:
         csv.field_size_limit(2**31 - 1)
         with open_text(self.file) as lines:
-            yield csv.reader(lines, delimiter=self._found_delimiter)
+            # strict: else a quote that is opened and never closed takes all rows after it into its cell
+            yield csv.reader(lines, delimiter=self._found_delimiter, strict=True)
 
     def records(self, columns: tuple[str, ...] | None = None) -> TableRecords:
         """Yield the rows; a row with more or fewer cells than the first line is a bad one."""
@@ -117,10 +119,15 @@ class Csv(Table):
                 except StopIteration:
                     return
                 except csv.Error as error:
-                    yield line, BadRow("", f"not a row of a table ({error})")
+                    if reader.line_num > line:  # never left out as one bad row: it holds others
+                        raise UserError(
+                            f"{self.file} lines {line} to {reader.line_num}: one row by its quotes "
+                            f"({error}; {QUOTES})"
+                        ) from None
+                    yield line, BadRow("", f"not a row of a table ({error}; {QUOTES})")
                     line = reader.line_num + 1
                     continue
-                if len(cells) == len(header):
+                if cells and len(cells) == len(header):
                     yield line, dict(zip(header, cells, strict=True))
                 elif cells:
                     yield line, BadRow("", f"{len(cells)} columns, expected {len(header)}")
