@@ -42,8 +42,10 @@ class Diagnostics:
             with safe_open(folder / FILE, framework="numpy") as stored:
                 arrays = {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118
                 names = json.loads((stored.metadata() or {}).get("label_names", "[]"))
-        except (OSError, SafetensorError, ValueError):
+        except (OSError, SafetensorError, ValueError, RecursionError):
             raise DamagedFile(folder / FILE, "it is not a whole safetensors file") from None
+        if not isinstance(names, list):
+            raise DamagedFile(folder / FILE, "it has no list of label names")
         return cls(arrays, list(map(str, names)))
 
     def write(self, folder: Path, name: str = FILE) -> None:

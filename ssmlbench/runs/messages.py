@@ -161,7 +161,7 @@ def receive(pipe: Connection, judge: Judge) -> Event | TrainingReport | None:
     try:
         message = json.loads(_receive_bytes(pipe))
         return _act(message, pipe, judge)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise Malformed(f"training sent a message that cannot be read: {error}") from error
 
 

@@ -46,7 +46,10 @@ def _read_scores(stored: dict[str, NDArray[Any]]) -> NDArray[Any]:
     if "scores" in stored:
         return stored.pop("scores")
     values, bits = stored.pop("scores_values"), stored.pop("scores_given")
-    scores = np.zeros(stored.pop("scores_shape"), dtype=np.float32)
+    rows, labels = map(int, stored.pop("scores_shape"))
+    if len(bits) != (rows * labels + 7) // 8:  # else they would be filled up with zeros
+        raise ValueError(f"{len(bits)} bytes for {rows} × {labels} bits")
+    scores = np.zeros((rows, labels), dtype=np.float32)
     scores[np.unpackbits(bits, count=scores.size).view(np.bool_).reshape(scores.shape)] = values
     return scores
 
@@ -61,15 +64,34 @@ def _stored_truth(truth: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
     return {"truth_labels": labels, "truth_counts": counts, "truth_shape": np.array(truth.shape)}
 
 
-def _read_truth(stored: dict[str, NDArray[Any]]) -> NDArray[np.bool_]:
-    """Take the truth, in either form, out of the stored arrays; a KeyError if there is none."""
-    if "truth" in stored:
-        whole: NDArray[np.bool_] = stored.pop("truth") == 1
-        return whole
+def _read_truth(stored: dict[str, NDArray[Any]], shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Take the truth, in either form, out of the stored arrays; a KeyError if there is none.
+
+    shape: of the scores. A ValueError if the truth has another one.
+    """
+    whole = stored.pop("truth", None)
+    found = stored.pop("truth_shape") if whole is None else whole.shape
+    if len(shape) != 2 or tuple(found) != shape:
+        raise ValueError(f"scores of {shape}, labels of {tuple(found)}")
+    if whole is not None:
+        return np.asarray(whole == 1)
     labels, counts = stored.pop("truth_labels"), stored.pop("truth_counts")
-    truth = np.zeros(stored.pop("truth_shape"), dtype=np.bool_)
+    if counts.sum(dtype=np.int64) != len(labels):
+        raise ValueError(f"{len(labels)} labels, counted as {counts.sum(dtype=np.int64)}")
+    truth = np.zeros(shape, dtype=np.bool_)
     truth[np.repeat(np.arange(len(counts)), counts), labels] = True
     return truth
+
+
+def _read_names(names: Any, shape: tuple[int, ...], file: Path) -> tuple[list[str], list[str]]:
+    """The names of labels and the ids of rows; empty in older files, a ValueError if they are others."""
+    if not isinstance(names, dict):
+        raise ValueError(f"{file} has no names of labels and rows")
+    labels, ids = names.get("labels") or [], names.get("ids") or []
+    for found, expected in ((labels, shape[1]), (ids, shape[0])):
+        if not isinstance(found, list) or len(found) not in (0, expected):
+            raise ValueError(f"{file} has other names than those of its {expected} labels or rows")
+    return labels, ids
 
 
 @dataclass(frozen=True)
@@ -100,13 +122,18 @@ class StoredScores:
         except SafetensorError:
             raise ValueError(f"{file} is not a whole safetensors file") from None
         try:
-            scores, truth = _read_scores(stored), _read_truth(stored)
+            scores = _read_scores(stored)
+            truth = _read_truth(stored, scores.shape)
         except KeyError:
             raise ValueError(f"{file} has no scores or no truth") from None
+        except (IndexError, TypeError, ValueError) as error:
+            raise ValueError(f"{file} has arrays that do not fit together ({error})") from None
         with safe_open(file, framework="numpy") as opened:
-            names = json.loads((opened.metadata() or {}).get("names", "{}"))
-        labels, ids = names.get("labels", []), names.get("ids", [])
-        return cls(scores, truth, stored, labels, ids)
+            try:
+                names = json.loads((opened.metadata() or {}).get("names", "{}"))
+            except RecursionError:
+                names = None
+        return cls(scores, truth, stored, *_read_names(names, scores.shape, file))
 
     def to_pandas(self) -> pd.DataFrame:
         """The scores as a table: a row for each row of the test set, a column for each label."""

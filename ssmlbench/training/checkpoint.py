@@ -107,7 +107,7 @@ class Checkpoint:
                     section, _, name = key.partition("/")
                     sections.setdefault(section, {})[name] = stored.get_tensor(key)
                 return StoredState(sections, json.loads(stored.metadata()["facts"]))
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise DamagedFile(self.file, f"not a state of ssmlbench ({error})") from None
 
     def delete(self) -> None:

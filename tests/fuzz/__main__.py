@@ -1,16 +1,18 @@
 """`python -m tests.fuzz [TARGET ...] --seconds 60`: each parser for so long, one after the other.
 
 With atheris (coverage-guided, `pip install atheris`) where it is installed, else with hypothesis. What
-breaks a parser is written to --found: put it into tests/fuzz/corpus/TARGET, and mend the parser.
+breaks a parser is written to --found: put it into tests/fuzz/corpus/TARGET, and mend the parser. The
+contents that atheris found worth keeping stay there too, and the next call goes on from them; each
+call adds its lines to record.csv.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -39,17 +41,29 @@ def main() -> int:
     for name in typed.targets or names:
         (found / name).mkdir(parents=True, exist_ok=True)
         log = found / f"{name}.log"
-        began = time.monotonic()
-        failed = in_a_child(
+        failed, spent = in_a_child(
             partial(with_atheris if guided else with_hypothesis, name, typed.seconds, found), log
         )
-        lines = log.read_text(errors="replace").splitlines()
-        tried = next((line for line in reversed(lines) if line.startswith(("Done", "tried"))), "")
-        show(f"{name}: {tried or 'BROKEN'}, {time.monotonic() - began:.0f} s")
+        text = log.read_text(errors="replace")
+        line = f"{name},{spent:.0f},{','.join(map(str, counts(text)))},{'broken' if failed else ''}"
+        show(line)
+        with (found / "record.csv").open("a") as record:
+            record.write(f"{line}\n")
         if failed:
             broken.append(name)
-            show("\n".join(lines[-30:]))
+            show("\n".join(text.splitlines()[-30:]))
     return 1 if broken else 0
+
+
+def counts(log: str) -> tuple[int, int, int]:
+    """Contents that were tried, and atheris's count of what they covered at the start and at the end."""
+    tried = re.findall(r"^(?:Done|tried|#)\W*([\d,]+)", log, re.MULTILINE)
+    covered = [int(number) for number in re.findall(r"[A-Za-z] +cov: (\d+)", log)] or [0]
+    return (
+        max((int(number.replace(",", "")) for number in tried), default=0),
+        covered[0],
+        covered[-1],
+    )
 
 
 def show(text: str) -> None:
@@ -69,8 +83,8 @@ def load(guided: bool) -> list[str]:
     return list(TARGETS)
 
 
-def in_a_child(work: Callable[[], None], log: Path) -> bool:
-    """Do the work in a child, which writes to the log; whether it failed."""
+def in_a_child(work: Callable[[], None], log: Path) -> tuple[bool, float]:
+    """Do the work in a child, which writes to the log; whether it failed, and its processor seconds."""
     child = os.fork()
     if child == 0:
         with log.open("wb") as out:
@@ -86,7 +100,8 @@ def in_a_child(work: Callable[[], None], log: Path) -> bool:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
-    return os.waitpid(child, 0)[1] != 0
+    _, status, used = os.wait4(child, 0)
+    return status != 0, used.ru_utime + used.ru_stime
 
 
 def with_atheris(name: str, seconds: int, found: Path) -> None:
@@ -101,9 +116,11 @@ def with_atheris(name: str, seconds: int, found: Path) -> None:
     words, seeds, grown = scratch / "words", scratch / "seeds", found / f"{name}-corpus"
     for folder in (seeds, grown, scratch / "work"):
         folder.mkdir(parents=True, exist_ok=True)
-    words.write_text("".join(f'"{escaped(t)}"\n' for t in TOKENS if len(t) < 60))
+    tokens = {token for token in TOKENS if len(token) < 60}
     for number, content in enumerate(target.seeds()):
         (seeds / str(number)).write_bytes(content)
+        tokens.update(re.findall(rb"[@<]?\w{2,30}", content))
+    words.write_text("".join(f'"{escaped(token)}"\n' for token in sorted(tokens)))
     kept = [str(folder) for folder in (CORPUS / name, seeds) if folder.is_dir()]
 
     def one(content: bytes) -> None:

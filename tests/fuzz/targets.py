@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,19 +24,31 @@ from ssmlbench.boards.csv_files import read_exported
 from ssmlbench.boards.papers import Paper, read_paper
 from ssmlbench.boards.published import _read_values, published_folder
 from ssmlbench.boards.report.histories import read_history
-from ssmlbench.core.checksums import with_checksum
+from ssmlbench.core.checksums import FIELD, UNSTAMPED, stamp, with_checksum
 from ssmlbench.core.data_options import DataAddress, DataOptions
-from ssmlbench.core.errors import DamagedFile, UserError
+from ssmlbench.core.errors import DamagedFile, RunFailed, UserError
+from ssmlbench.core.spec import RunSpec
 from ssmlbench.data.adapter import BadRow, Row
+from ssmlbench.data.arff_syntax import Attribute, read_values
+from ssmlbench.data.label_cells import flag, label_values, multi_hot_width
 from ssmlbench.data.label_lists import label_list
+from ssmlbench.data.libsvm import SparseRow, read_line
 from ssmlbench.data.plain_inputs import plain_inputs
+from ssmlbench.data.task import card_file, read_card
 from ssmlbench.data.user_data import data_class
 from ssmlbench.grid.queue_file import read_queues
 from ssmlbench.grid.status import read_states
 from ssmlbench.grid.study import _parse_study
 from ssmlbench.grid.toml_file import read_grid
+from ssmlbench.protocol.judge import Judge
+from ssmlbench.protocol.observation import Labels
+from ssmlbench.runs.diagnostics import Diagnostics
 from ssmlbench.runs.finished import Finished, read_finished, read_result
+from ssmlbench.runs.index import RunIndex
+from ssmlbench.runs.messages import TrainingGone, receive
 from ssmlbench.runs.model_card import read_model_card
+from ssmlbench.runs.scores import StoredScores
+from ssmlbench.training.checkpoint import Checkpoint
 
 PAPER = "cap-readme"
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -187,6 +200,38 @@ def saved_file(name: str) -> Target:
     )
 
 
+# ------------------------------------------------------- parts of such files, without the files
+
+
+def read_cell(content: bytes, _: Path) -> None:
+    """The cell of a table that has labels."""
+    text = content.decode(errors="surrogateescape")
+    values = label_values(text, "", "unknown", "row 1")
+    assert values is None or isinstance(values, BadRow) or all(isinstance(v, str) for v in values)
+    assert multi_hot_width([text]) >= 0
+    flag(text)
+
+
+def read_arff_rows(content: bytes, _: Path) -> None:
+    """The rows of an ARFF file, after a good header."""
+    attributes = [
+        Attribute.nominal("a", ("0", "1")),
+        Attribute("b", (), {}),
+        Attribute.nominal("c", ("red", "light blue", "it's")),
+    ]
+    empty = np.array([attribute.absent for attribute in attributes])
+    for line in content.decode(errors="surrogateescape").split("\n"):
+        values = read_values(line.strip(), attributes, empty, {0})
+        assert isinstance(values, str) or values.shape == (3,)
+
+
+def read_svm_row(content: bytes, _: Path) -> None:
+    text = content.decode(errors="surrogateescape").rstrip()
+    if text.strip():
+        row = read_line(text)
+        assert isinstance(row, BadRow | SparseRow)
+
+
 # --------------------------------------------------------------------------------- our own files
 
 
@@ -270,6 +315,92 @@ def read_paper_numbers(content: bytes, folder: Path) -> None:
         assert isinstance(value.value, float)
 
 
+def read_scores(content: bytes, folder: Path) -> None:
+    (folder / "scores.safetensors").write_bytes(content)
+    with suppress(ValueError, OSError):  # of which its callers make a reason
+        stored = StoredScores.read(folder)
+        assert stored.scores.shape == stored.truth.shape
+        stored.to_pandas()
+
+
+def read_diagnostics(content: bytes, folder: Path) -> None:
+    (folder / "diagnostics.safetensors").write_bytes(content)
+    Diagnostics.read(folder)
+
+
+def read_state(content: bytes, folder: Path) -> None:
+    file = folder / "state.safetensors"
+    for stamped in (False, True):
+        file.write_bytes(content)
+        with suppress(DamagedFile, ValueError if stamped else DamagedFile):  # nothing to stamp
+            if stamped:
+                stamp(file)
+            Checkpoint(file, "abc").load()
+
+
+def read_data_card(content: bytes, folder: Path) -> None:
+    home = folder / "toy-v1.abc"
+    home.mkdir(exist_ok=True)
+    for form in forms(content):
+        card_file(home).write_bytes(form)
+        with suppress(DamagedFile):
+            read_card(home)
+
+
+def read_index(content: bytes, folder: Path) -> None:
+    index = RunIndex(folder)
+    index.file = folder / "index.sqlite"
+    index.file.write_bytes(content)
+    index.open()
+    index.get(RUN_PATH, (1, 2, 3))
+
+
+class Sent:
+    """A pipe on which training has sent parts of a content."""
+
+    def __init__(self, content: bytes):
+        self.parts = content.split(b"\n--\n")
+
+    def recv_bytes(self) -> bytes:
+        if not self.parts:
+            raise EOFError
+        return self.parts.pop(0)
+
+    def send_bytes(self, _: bytes) -> None:
+        pass
+
+
+@cache
+def truth() -> Labels:
+    return np.array([[1, 0], [0, 1], [1, 1], [0, 0]] * 2, dtype=np.int8)
+
+
+def read_message(content: bytes, _: Path) -> None:
+    """Messages from training, which a plugin may have written."""
+    pipe: Any = Sent(content)
+    spec = RunSpec("bce", "toy", pi=0.5, selection="oracle")
+    judge = Judge.of(spec, truth(), truth())
+    with suppress(RunFailed, TrainingGone):
+        while True:
+            receive(pipe, judge)
+
+
+def safetensors(arrays: dict[str, Any], metadata: dict[str, str]) -> Callable[[], list[bytes]]:
+    from safetensors.numpy import save
+
+    return lambda: [save(arrays, metadata)]
+
+
+@cache
+def index_file() -> bytes:
+    folder = Path(tempfile.mkdtemp())
+    index = RunIndex(folder)
+    index.file = folder / "index.sqlite"
+    index.put(RUN_PATH, (1, 2, 3), RunSpec("bce", "toy"), {"metrics": {}})
+    index.save()
+    return index.file.read_bytes()
+
+
 def sample(pattern: str) -> Callable[[], list[bytes]]:
     return lambda: [file.read_bytes() for file in sorted(SAMPLES.rglob(pattern))][:4]
 
@@ -312,6 +443,33 @@ QUEUE = {
     "engine": "local", "detached": False, "host": "x", "time": 1.0, "facts": {},
     "runs": [{"folder": "toy/semi-0.1/bce/0-abc", "name": "bce", "epochs": 2, "job": "1"}],
 }  # fmt: skip
+CARD = {
+    "name": "toy", "kind": "vector", "version": 1, "label_names": ["a"], "rows": {"train": 2},
+    "positives": {"train": [1]}, "fingerprint": "abc", "flips": False, "folder": "toy-v1.abc",
+    "files": {"train.arrow": {"bytes": 8, "sha256": "0"}},
+}  # fmt: skip
+CELLS = (
+    b"x;y", b"['x', 'y']", b'["x", "y"]', b"[0 1]", b"('x', 'y')", b"{'x'}", b"set()", b"1.0", b"-1", b"",
+    b"array(['x', 'y'], dtype=object)", b"[np.str_('x'), np.int64(1)]", b"(other)", b"a|b,c", b"[]",
+)  # fmt: skip
+ARFF_ROWS = b"1,0.5,red\n?,-1e3,'light blue'\n{0 1,2 'it\\'s'}\n{}\n0,1,\"light blue\"\n"
+RUN_PATH = "toy/semi-0.1/bce/0-abc"
+SCORES = np.full((8, 2), 0.5, np.float32).tobytes()
+MESSAGES = [
+    b'{"type": "grade", "epoch": 1, "shapes": [[4, 2], [4, 1]]}\n--\n\x0f\n--\n\xf0',
+    b'{"type": "is_best", "epoch": 1, "shapes": [[8, 2]]}\n--\n' + SCORES,
+    b'{"type": "hand_in", "epoch": 1, "shapes": [[8, 2], [8, 2]]}\n--\n'
+    + SCORES
+    + b"\n--\n"
+    + SCORES,
+    b'{"type": "record", "epoch": 1, "shapes": {"features": [8, 2]}}\n--\n' + SCORES,
+    b'{"type": "weights", "shapes": [[8, 2]]}\n--\n' + SCORES,
+    b'{"type": "save", "epoch": 1}\n--\n{"type": "event", "event": "Warned", "values": {"text": "x"}}',
+    b'{"type": "failure", "kind": "RunFailed", "text": "why", "trace": "where"}',
+    b'{"type": "report", "history": [{}], "notes": [], "steps": 1, "precision": "float32", "gpu": "",'
+    b'"micro_batch": null, "uses": "both pools", "device": "cpu", "threads": 1, "model_declined": "",'
+    b'"nondeterministic": []}',
+]
 FAILED = {"error": "why", "traceback": "where", "attempts": 2, "host": "x", "time": 1.0}
 
 
@@ -367,5 +525,42 @@ TARGETS: dict[str, Target] = {
     "study": Target(read_study, as_json(STUDY)),
     "model": Target(read_model, as_json(MODEL)),
     "board": Target(read_board, small_board),
+    "cell": Target(read_cell, fixed(*CELLS)),
+    "arff-rows": Target(read_arff_rows, fixed(ARFF_ROWS)),
+    "svm-row": Target(read_svm_row, fixed(b"1,3 1:0.5 3:1 qid:4", b" 2:7", b"3.0 1:-1e-2")),
+    "scores": Target(
+        read_scores,
+        lambda: [
+            *safetensors(
+                {"scores": np.zeros((2, 2), np.float32), "truth": np.eye(2, dtype=np.uint8)},
+                {"names": '{"labels": ["a", "b"], "ids": ["1", "2"]}'},
+            )(),
+            *safetensors(
+                {
+                    "scores_values": np.ones(1, np.float32),
+                    "scores_given": np.array([128], np.uint8),
+                    "scores_shape": np.array([2, 2]),
+                    "truth_labels": np.array([1], np.int32),
+                    "truth_counts": np.array([0, 1], np.int32),
+                    "truth_shape": np.array([2, 2]),
+                },
+                {},
+            )(),
+        ],
+    ),
+    "diagnostics": Target(
+        read_diagnostics,
+        safetensors({"head": np.zeros((2, 2), np.float32)}, {"label_names": '["a", "b"]'}),
+    ),
+    "state": Target(
+        read_state,
+        safetensors(
+            {"network/w": np.zeros((2, 2), np.float32)},
+            {"facts": '{"epoch": 1}', "run": "abc", FIELD: UNSTAMPED},
+        ),
+    ),
+    "card": Target(read_data_card, as_json(CARD)),
+    "index": Target(read_index, lambda: [index_file()]),
+    "message": Target(read_message, lambda: MESSAGES),
 }
 """By a name; tests/fuzz/corpus has a folder of this name for contents that are tried each time."""
