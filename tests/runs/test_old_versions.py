@@ -18,7 +18,8 @@ from ssmlbench.core.errors import DamageWarning
 from ssmlbench.core.events import Event, Warned
 from ssmlbench.core.files import write_json
 from ssmlbench.data import prepare
-from ssmlbench.data.prepare import _folder
+from ssmlbench.data.prepare import TASK_FORMAT, _folder
+from ssmlbench.data.task import Task
 from ssmlbench.inputs.feature_cache import FeatureFolder
 from ssmlbench.inputs.shards import ShardFolder
 from ssmlbench.plugins.loader import Plugins
@@ -30,11 +31,12 @@ from ssmlbench.training.checkpoint import Checkpoint
 from tests.support.tiny_models import write_data_plugin
 
 SAMPLES = Path(__file__).parent.parent / "samples"
-VERSIONS = [1, 2]
+VERSIONS = [1, 2, 3]
+"""Version 3 as it was at first, before the results of each label and the ids of rows."""
 
 
 def test_every_older_version_of_a_result_has_a_sample() -> None:
-    assert [*VERSIONS, 3] == list(range(1, RESULT_VERSION + 1)), "add a sample of the last version"
+    assert list(range(1, RESULT_VERSION + 1)) == VERSIONS, "add a sample of the last version"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -74,19 +76,30 @@ def test_a_result_of_a_newer_version_with_an_unknown_field_is_left_out_with_the_
     assert RunFolder(file.parent).finished, "it is whole: it must not be made again"
 
 
+@pytest.mark.parametrize("format_", [2, 3, 4])
 def test_a_task_of_an_older_format_is_never_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: int
 ) -> None:
     monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
     adapter = Plugins([write_data_plugin(tmp_path)]).datasets["tiny-vectors"]()
-    old = tmp_path / "cache" / "tasks" / "tiny-vectors-v1.2"
-    shutil.copytree(SAMPLES / "tasks" / "format-2", old)
+    old = tmp_path / "cache" / "tasks" / f"tiny-vectors-v1.{format_}"
+    shutil.copytree(SAMPLES / "tasks" / f"format-{format_}", old)
     assert prepare(adapter).folder != old
     shutil.rmtree(_folder(adapter))
     shutil.copytree(old, _folder(adapter))  # even under the name of this version
     with pytest.warns(DamageWarning, match="card.json is damaged: it has no checksums"):
         task = prepare(adapter)
     assert task.card.files
+
+
+def test_a_task_of_the_format_before_this_one_is_read_as_it_is(tmp_path: Path) -> None:
+    """Its card lacks the names of the columns and of its folder; its files are the same."""
+    folder = tmp_path / "tiny-vectors-v1.5"
+    shutil.copytree(SAMPLES / "tasks" / "format-5", folder)
+    task = Task(folder)
+    task.verify()
+    assert task.truth("test").shape == (20, 3)
+    assert TASK_FORMAT == 6, "add a sample of the last format"
 
 
 def test_a_checkpoint_without_a_checksum_is_not_continued_from(tmp_path: Path) -> None:
