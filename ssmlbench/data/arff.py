@@ -149,8 +149,8 @@ class ArffFiles(UserFiles):
             flags = values[label_columns]
             if asked == "none":
                 flags[flags == -1] = 0
-            zero = zero or (flags == 0).any()
-            minus_one = minus_one or (flags == -1).any()
+            zero = zero or bool((flags == 0).any())
+            minus_one = minus_one or bool((flags == -1).any())
             unknown = np.isnan(flags) | (flags == -1)
             if not (unknown | (flags == 0) | (flags == 1)).all():
                 yield BadRow(where, "a label is neither 0 nor 1", "unknown label")
