@@ -37,8 +37,9 @@ from ssmlbench.data.traps import label_notes
 if TYPE_CHECKING:
     from datasets import Features
 
-TASK_FORMAT = 6
-"""Raised when the files of a task change; copies of another format are rewritten."""
+TASK_FORMAT = 7
+"""Raised when the files of a task change, or raw files are read differently: copies of another format
+are rewritten."""
 
 BATCH_ROWS = {"image": 50, "text": 1000, "vector": 500}
 

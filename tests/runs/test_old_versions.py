@@ -92,14 +92,21 @@ def test_a_task_of_an_older_format_is_never_opened(
     assert task.card.files
 
 
-def test_a_task_of_the_format_before_this_one_is_read_as_it_is(tmp_path: Path) -> None:
-    """Its card lacks the names of the columns and of its folder; its files are the same."""
-    folder = tmp_path / "tiny-vectors-v1.5"
-    shutil.copytree(SAMPLES / "tasks" / "format-5", folder)
+@pytest.mark.parametrize("format_", [5, 6])
+def test_a_task_of_a_format_with_checksums_is_read_where_it_lies_and_prepared_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: int
+) -> None:
+    """Format 5 lacks the names of columns and folder; files of 6 may be misread tables or images."""
+    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "cache" / "tasks" / f"tiny-vectors-v1.{format_}"
+    shutil.copytree(SAMPLES / "tasks" / f"format-{format_}", folder)
     task = Task(folder)
     task.verify()
     assert task.truth("test").shape == (20, 3)
-    assert TASK_FORMAT == 6, "add a sample of the last format"
+    assert (
+        prepare(Plugins([write_data_plugin(tmp_path)]).datasets["tiny-vectors"]()).folder != folder
+    )
+    assert TASK_FORMAT == 7, "add a sample of the last format"
 
 
 def test_a_checkpoint_without_a_checksum_is_not_continued_from(tmp_path: Path) -> None:
