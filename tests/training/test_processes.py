@@ -13,7 +13,12 @@ from torch import Tensor, nn
 
 from ssmlbench.checks.toy import spec_for, toy, toy_trainer
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.training.processes import Processes, SharedPass, _with_summed_gradients
+from ssmlbench.training.processes import (
+    Processes,
+    SharedPass,
+    _with_summed_gradients,
+    share_statistics,
+)
 
 
 def test_gradients_of_processes_are_summed_and_not_averaged(
@@ -31,6 +36,20 @@ def test_gradients_of_processes_are_summed_and_not_averaged(
     alone, summed = gradients
     for own, total in zip(alone, summed, strict=True):
         assert torch.allclose(total, 3 * own)
+
+
+def test_shared_normalisation_is_that_of_one_process_with_all_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Two processes with equal rows are one process with each row twice.
+    monkeypatch.setattr(dist, "all_reduce", lambda tensor: tensor.mul_(2))
+    rows = torch.randn(3, 4, 2, 2, dtype=torch.float64)
+    alone, shared = nn.BatchNorm2d(4).double(), nn.BatchNorm2d(4).double()
+    share_statistics(shared, torch.device("cpu"))
+    for _ in range(2):
+        assert torch.allclose(shared(rows), alone(torch.cat([rows, rows]))[:3])
+    for name, value in alone.state_dict().items():  # means, variances and the counter
+        assert torch.allclose(shared.state_dict()[name], value), name
 
 
 def test_dropout_of_each_process_and_pass_draws_numbers_of_its_own() -> None:
