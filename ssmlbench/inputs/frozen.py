@@ -284,8 +284,10 @@ class FrozenEncoder:
         on_their_way: deque[tuple[int, Callable[[], Tensor]]] = deque()
         threads = self.workers if inputs.on_the_fly else 0
         moved = transfer.ahead(ahead(load, len(batches), threads))
-        for (shard, _, stop), (batch,) in zip(batches, moved, strict=True):
-            with encoding_precision(self.device, self.spec):
+        for (shard, start, stop), (batch,) in zip(batches, moved, strict=True):
+            # The kernels for a few rows may sum in an order that depends on the number of threads.
+            whole = nullcontext() if stop - start == size else torch_threads(1)
+            with encoding_precision(self.device, self.spec), whole:
                 features = encoder(batch[view])
             parts.append(features.float().half())
             if stop < min((shard + 1) * SHARD_ROWS, len(inputs)):
@@ -349,11 +351,16 @@ def _name(split: str, view: str, draw: int) -> str:
     return f"{split} {view}" + (f" {draw + 1}" if view.startswith("strong") else "")
 
 
-@contextmanager
-def all_cores() -> Iterator[None]:
+def all_cores() -> AbstractContextManager[None]:
     """Use every core inside the block, whatever the run's threads: other runs wait for the features."""
+    return torch_threads(core_count())
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Let torch use this number of threads inside the block."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(core_count())
+    torch.set_num_threads(count)
     try:
         yield
     finally:

@@ -64,6 +64,25 @@ def test_features_are_read_back_once_a_shard(
     assert read == [24, 24, 12]
 
 
+def test_a_smaller_batch_is_computed_by_one_thread_on_any_number_of_cores(
+    tiny: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bits could depend on their number: EfficientNet's did for 8 rows, not for 16 or 64."""
+    encoder = frozen(tiny, frozen_spec(tiny, "tiny-images"))
+    monkeypatch.setattr(features, "core_count", lambda: 2)
+    monkeypatch.setattr(encoder.encoder, "batch_rows", 16)
+    forward, seen, before = encoder.encoder.forward, [], torch.get_num_threads()
+
+    def recorded(self: Any, images: torch.Tensor) -> torch.Tensor:
+        seen.append((len(images), torch.get_num_threads()))
+        return forward(self, images)
+
+    monkeypatch.setattr(encoder.encoder, "forward", recorded)
+    encoder.computed("train", "plain")
+    assert seen == [(16, 2), (16, 2), (16, 2), (12, 1)]
+    assert torch.get_num_threads() == before
+
+
 @pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter:UserWarning")
 def test_on_a_device_no_batch_waits_and_a_shard_is_read_while_the_next_one_is_computed(
     tiny: Plugins, monkeypatch: pytest.MonkeyPatch
