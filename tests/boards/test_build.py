@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 from safetensors.numpy import save_file
 
 from ssmlbench.boards.board import Board
@@ -30,6 +29,7 @@ from ssmlbench.boards.render import (
     latex_escape,
     table_document,
 )
+from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 from ssmlbench.runs.finished import read_finished
 from ssmlbench.runs.merge import merge_runs

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.build import build_boards
@@ -21,6 +20,7 @@ from ssmlbench.boards.render import TEXT_FORMATS, RichDocument, layout_document
 from ssmlbench.boards.render.document import Document, Panel, TableSection, texts
 from ssmlbench.boards.render.names import RowNames, display_name
 from ssmlbench.boards.render.numbers import NumberStyle
+from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 from ssmlbench.runs.finished import Finished
 from tests.support.board_runs import grid

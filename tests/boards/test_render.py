@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -30,6 +29,7 @@ from ssmlbench.boards.render import (
 )
 from ssmlbench.boards.render.document import Document, Entry, Panel, TableSection
 from ssmlbench.boards.render.latex_text import latex_escape
+from ssmlbench.core.console import Console
 from tests.conftest import ROOT
 from tests.support.board_runs import grid, one_board
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from ssmlbench.checks import estimators as conformance
 from ssmlbench.checks.estimators import Broken, cases, declares_itself, scores_of, spec_for
 from ssmlbench.checks.toy import toy
 from ssmlbench.cli.check import check_plugins
 from ssmlbench.cli.templates import write_plugin
+from ssmlbench.core.console import Console
 from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.core.hyperparameters import option
 from ssmlbench.kit.estimator import Estimator, FeaturePool

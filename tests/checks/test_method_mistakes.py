@@ -6,9 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from ssmlbench.cli.check import check_plugins, suite
+from ssmlbench.core.console import Console
 from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from ssmlbench.cli.check import check_plugins
 from ssmlbench.cli.plugins import RUN_IT, new_dataset, new_encoder
 from ssmlbench.cli.templates import CALLED, write_plugin
+from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext

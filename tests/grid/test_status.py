@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from ssmlbench.cli import app
 from ssmlbench.cli.status import page
+from ssmlbench.core.console import Console
 from ssmlbench.core.eta import EpochTimer, duration, grid_eta, run_eta
 from ssmlbench.core.events import EpochEnded, Started, TrainingStarted, Waiting, Warned
 from ssmlbench.core.keep_alive import FRESH_SECONDS

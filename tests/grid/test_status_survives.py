@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from ssmlbench.cli.status import _print_errors, page
+from ssmlbench.core.console import Console
 from ssmlbench.core.keep_alive import FRESH_SECONDS
 from ssmlbench.grid.status import read_states
 

@@ -8,7 +8,7 @@ from tests.support.pseudo_terminal import screen_after
 
 GRID = """
 import os, subprocess, sys, time
-from rich.console import Console
+from ssmlbench.core.console import Console
 from ssmlbench.core.events import Done, EpochEnded, Failed, Started, TrainingStarted, Warned
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.display import Display

@@ -418,9 +418,8 @@ def test_an_encoder_plugin_is_checked_and_trained(
 def test_a_broken_encoder_plugin_is_told_what_is_wrong(
     forward: str, complaint: str, tmp_path: Path
 ) -> None:
-    from rich.console import Console
-
     from ssmlbench.cli.check import check_plugins
+    from ssmlbench.core.console import Console
 
     console = Console(record=True, width=200)
     assert not check_plugins(str(plugin_file(tmp_path, forward)), console)
