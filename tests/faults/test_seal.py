@@ -172,6 +172,7 @@ def in_child(work: Callable[[], str]) -> bytes:
 def steal_all(request: SealedRequest) -> str:
     """Seal this process as one that trains, and cheat in every way."""
     watch._files.clear()  # a process that trains is sealed before it imports a plugin
+    sys.dont_write_bytecode = True  # as there: libraries need not be compiled yet
     tried: list[str] = []
     noted: list[str] = []
     sealed_run._seal(request, SimpleNamespace(alarm=lambda: tried.append, note=noted.append))  # type: ignore[arg-type]
