@@ -286,8 +286,8 @@ class FrozenEncoder:
         moved = transfer.ahead(ahead(load, len(batches), threads))
         for (shard, start, stop), (batch,) in zip(batches, moved, strict=True):
             # The kernels for a few rows may sum in an order that depends on the number of threads.
-            whole = nullcontext() if stop - start == size else torch_threads(1)
-            with encoding_precision(self.device, self.spec), whole:
+            one_thread = nullcontext() if stop - start == size else torch_threads(1)
+            with encoding_precision(self.device, self.spec), one_thread:
                 features = encoder(batch[view])
             parts.append(features.float().half())
             if stop < min((shard + 1) * SHARD_ROWS, len(inputs)):

@@ -15,15 +15,13 @@ from ssmlbench.protocol.regimes import REGIMES
 
 OTHER_DATA = "§"
 """Marks a data set that is not the one that papers describe."""
+MOST_LISTED = 6
+"""Cells and runs that a note lists."""
 
 
 def marked_dataset(dataset: str, other: bool) -> str:
     """The name of a data set in a heading. other: whether it is not the published data."""
     return f"{dataset} {OTHER_DATA}" if other else dataset
-
-
-MOST_LISTED = 6
-"""Cells and runs that a note lists."""
 
 
 def rule_mark(decision: str, metric: Column) -> str:
