@@ -30,6 +30,7 @@ USUAL = 0.75  # share of printed cells that makes an order of two methods a usua
 ALPHA = 0.05
 QUIET = ("ohsumed", 0.2)  # the cell that was made one run at a time, alone on its core
 Interval = tuple[float, tuple[float, float]]
+Tables = dict[tuple[str, float], pd.DataFrame]  # seeds × methods, by data set and level
 
 
 def runs_of(part: str) -> pd.DataFrame:
@@ -43,11 +44,29 @@ def runs_of(part: str) -> pd.DataFrame:
     )
 
 
-def cells(runs: pd.DataFrame, regime: str = "semi") -> Iterator[tuple[str, float, pd.DataFrame]]:
-    """Each data set and level of a regime, with its seeds × methods table of mAP."""
+def cells(runs: pd.DataFrame, regime: str = "semi") -> Tables:
+    """The mAP of each data set and level of a regime."""
     chosen = runs[runs["regime"] == regime].fillna({"level": 0.0})  # a regime without a number
-    for (dataset, level), members in chosen.groupby(["dataset", "level"], sort=True):
-        yield dataset, level, members.pivot(index="seed", columns="method", values=MAP)
+    return {
+        place: members.pivot(index="seed", columns="method", values=MAP)
+        for place, members in chosen.groupby(["dataset", "level"], sort=True)
+    }
+
+
+def with_every_method(tables: Tables) -> Tables:
+    """The tables of all methods.
+
+    The largest data sets have the estimators and ten methods only: a rank among those is another thing.
+    """
+    most = max(len(table.columns) for table in tables.values())
+    return {place: table for place, table in tables.items() if len(table.columns) == most}
+
+
+def mean_ranks(tables: Tables) -> pd.Series:
+    """Each method's mean rank, best first, over the tables of all methods."""
+    whole = with_every_method(tables).values()
+    ranked = [table.mean().rank(ascending=False) for table in whole]
+    return pd.concat(ranked, axis=1).mean(axis=1).sort_values()
 
 
 def labelled_only_methods(runs: pd.DataFrame) -> set[str]:
@@ -58,6 +77,12 @@ def labelled_only_methods(runs: pd.DataFrame) -> set[str]:
 def difference(table: pd.DataFrame, ours: str, theirs: str) -> Interval:
     """The mean difference of two methods over their common seeds, with its interval."""
     return mean_with_interval((table[ours] - table[theirs]).dropna().tolist())
+
+
+def above_and_below(intervals: Iterable[Interval]) -> tuple[int, int]:
+    """How many differences are clearly above zero, and how many below."""
+    bounds = [ends for _, ends in intervals]
+    return sum(low > 0 for low, _ in bounds), sum(high < 0 for _, high in bounds)
 
 
 def written(interval: Interval) -> str:
@@ -85,7 +110,7 @@ def gains() -> str:
     runs = runs_of("semi")
     labelled_only = labelled_only_methods(runs)
     both_pools = set(runs["method"]) - labelled_only
-    tables = {(dataset, level): table for dataset, level, table in cells(runs)}
+    tables = cells(runs)
     full = runs[runs["regime"] == "full"].groupby(["dataset", "method"])[MAP].mean()
     rows, by_set = [], defaultdict(list)
     for (dataset, level), table in tables.items():
@@ -97,8 +122,7 @@ def gains() -> str:
         fair = difference(table, *chosen)
         by_set[dataset].append(fair[0])
         gained = {name: difference(table, name, floor) for name in ours.index}
-        above = sum(low > 0 for _, (low, _) in gained.values())
-        below = sum(high < 0 for _, (_, high) in gained.values())
+        above, below = above_and_below(gained.values())
         rows.append(
             [
                 dataset,
@@ -126,24 +150,14 @@ def gains() -> str:
     return markdown(header, rows, 1)
 
 
-def best_elsewhere(
-    tables: dict[tuple[str, float], pd.DataFrame], left_out: str, without: set[str]
-) -> str:
+def best_elsewhere(tables: Tables, left_out: str, without: set[str]) -> str:
     """The method with the best mean rank on all data sets but one, among all but some methods."""
-    others = [table for (dataset, _), table in tables.items() if dataset != left_out]
-    ranks = mean_ranks(table.drop(columns=without, errors="ignore") for table in others)
-    return str(ranks.index[0])
-
-
-def mean_ranks(tables: Iterable[pd.DataFrame]) -> pd.Series:
-    """Each method's mean rank, best first, over the tables with every method.
-
-    The largest data sets have the estimators and ten methods only: a rank among those is another thing.
-    """
-    means = [table.mean() for table in tables]
-    most = max(map(len, means))
-    ranked = [values.rank(ascending=False) for values in means if len(values) == most]
-    return pd.concat(ranked, axis=1).mean(axis=1).sort_values()
+    others = {
+        (dataset, level): table.drop(columns=without, errors="ignore")
+        for (dataset, level), table in tables.items()
+        if dataset != left_out
+    }
+    return str(mean_ranks(others).index[0])
 
 
 # ------------------------------------------------------------------------------ a summary over sets
@@ -151,19 +165,15 @@ def mean_ranks(tables: Iterable[pd.DataFrame]) -> pd.Series:
 
 def summary() -> str:
     """Each row less `bce`: cells above, level and below, the mean over data sets, the mean rank."""
-    tables = {(dataset, level): table for dataset, level, table in cells(runs_of("semi"))}
-    most = max(len(table.columns) for table in tables.values())
-    whole = {place: table for place, table in tables.items() if len(table.columns) == most}
+    whole = with_every_method(cells(runs_of("semi")))
     sets = sorted({dataset for dataset, _ in whole})
-    rank = mean_ranks(whole.values())
     rows = []
-    for name, mean_rank in rank.items():
+    for name, mean_rank in mean_ranks(whole).items():
         if name == "bce":
             rows.append([name, "", "", "", f"{mean_rank:.1f}"])
             continue
         found = {place: difference(table, name, "bce") for place, table in whole.items()}
-        above = sum(low > 0 for _, (low, _) in found.values())
-        below = sum(high < 0 for _, (_, high) in found.values())
+        above, below = above_and_below(found.values())
         by_set = [
             fmean(mean for (dataset, _), (mean, _) in found.items() if dataset == wanted)
             for wanted in sets
@@ -198,14 +208,14 @@ def summary() -> str:
 
 def orders() -> str:
     """Pairs of methods that papers order the same way in most cells, and what the boards say."""
-    ours = {"semi": list(cells(runs_of("semi")))}
+    ours = {"semi": cells(runs_of("semi"))}
     if (MEASURED / "positives").is_dir():
-        ours["single-positive"] = list(cells(runs_of("positives"), "single-positive"))
+        ours["single-positive"] = cells(runs_of("positives"), "single-positive")
     rows = []
     for regime, tables in ours.items():
         for better, worse, agreeing, printed, gap in published_pairs(regime):
             verdicts: Counter[str] = Counter()
-            for _, _, table in tables:
+            for table in tables.values():
                 if {better, worse} <= set(table.columns):
                     _, (low, high) = difference(table, better, worse)
                     verdicts["holds" if low > 0 else "reversed" if high < 0 else "open"] += 1
@@ -302,7 +312,7 @@ def moves(before: pd.Series, after: pd.Series) -> tuple[str, int, str]:
 def cost() -> str:
     """Mean rank over all sets and π, and the seconds of a run where one core made nothing else."""
     runs = runs_of("semi")
-    rank = mean_ranks(table for _, _, table in cells(runs))
+    rank = mean_ranks(cells(runs))
     dataset, level = QUIET
     timed = runs[(runs["dataset"] == dataset) & (runs["level"] == level)]
     seconds = timed.groupby("method")["cost.seconds"].median()
@@ -317,7 +327,7 @@ def parts() -> str:
     """BBAM with one ingredient changed, less BBAM, and `cap` beside it."""
     runs = runs_of("parts")
     columns = {}
-    for dataset, level, table in cells(runs):
+    for (dataset, level), table in cells(runs).items():
         variants = [name for name in table.columns if name != "bbam" and CONTROL not in name]
         columns[f"{dataset} {level:g}"] = {
             "bbam": f"{table['bbam'].mean():.3f}",
@@ -332,9 +342,9 @@ def controls() -> str:
     """Variants of BBAM beside the same without their unlabelled term, and the best labelled-only row."""
     runs = runs_of("semi")
     labelled_only = labelled_only_methods(runs)
-    boards = {(dataset, level): table for dataset, level, table in cells(runs)}
+    boards = cells(runs)
     rows = []
-    for dataset, level, table in cells(runs_of("parts")):
+    for (dataset, level), table in cells(runs_of("parts")).items():
         floors = boards[dataset, level].filter(labelled_only)
         floor = floors.mean().idxmax()
         for control in (name for name in table.columns if CONTROL in name):
@@ -357,9 +367,9 @@ def controls() -> str:
 
 def terms() -> str:
     """Each method less the same with a weight of zero on its unlabelled term."""
-    boards = {(dataset, level): table for dataset, level, table in cells(runs_of("semi"))}
+    boards = cells(runs_of("semi"))
     found = {}
-    for dataset, level, table in cells(runs_of("controls")):
+    for (dataset, level), table in cells(runs_of("controls")).items():
         without = table.rename(columns=lambda name: name.replace(f" ({CONTROL})", ""))
         board = boards[dataset, level]
         found[dataset, f"{level:g}"] = {
@@ -373,11 +383,11 @@ def terms() -> str:
 
 def tuned() -> str:
     """The rows with tuned hyper-parameters less the same methods with their defaults."""
-    defaults = {(dataset, level): table for dataset, level, table in cells(runs_of("semi"))}
+    defaults = cells(runs_of("semi"))
     rows = []
     chosen = runs_of("tuned")
     chosen["method"] = chosen["spec"].map(json.loads).str["method"]
-    for dataset, level, table in cells(chosen):
+    for (dataset, level), table in cells(chosen).items():
         base = defaults[dataset, level]
         for name in table.mean().sort_values(ascending=False).index:
             both = pd.DataFrame({"tuned": table[name], "default": base[name]})
