@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ssmlbench.core.code_versions import DIGEST_PREFIX, is_old_digest
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.plugins.digest import DIGEST_PREFIX, is_old_digest
 from ssmlbench.runs.finished import Finished
 
 NEWEST, ALL = "newest", "all"

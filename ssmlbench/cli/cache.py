@@ -25,8 +25,12 @@ cache_app = typer.Typer(
 @cache_app.command("list")
 def list_cache() -> None:
     """List the cached features and decoded images with their sizes."""
-    from ssmlbench.inputs.decoded_cache import cached_images, decoded_root
-    from ssmlbench.inputs.feature_cache import cached_features, features_root
+    from ssmlbench.inputs.cache_folders import (
+        cached_features,
+        cached_images,
+        decoded_root,
+        features_root,
+    )
 
     features, images = cached_features(), cached_images()
     _show(("data set", "encoder", "weights"), features, f"features in {features_root()}")
@@ -81,8 +85,7 @@ def clear_cache(
     decoded: Annotated[bool, typer.Option("--decoded", help="Only decoded images.")] = False,
 ) -> None:
     """Delete cached features and decoded images; the next run that needs them computes them."""
-    from ssmlbench.inputs.decoded_cache import cached_images
-    from ssmlbench.inputs.feature_cache import cached_features
+    from ssmlbench.inputs.cache_folders import cached_features, cached_images
 
     removed, busy, freed = 0, 0, 0.0
     folders = [*(() if decoded else cached_features()), *cached_images()]

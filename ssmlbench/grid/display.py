@@ -32,7 +32,7 @@ from ssmlbench.core.paths import near
 from ssmlbench.core.plain_text import printable
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.terminal import OwnTerminal, owns_terminal
-from ssmlbench.inputs.decoded_cache import decoded_root
+from ssmlbench.inputs.cache_folders import decoded_root
 
 LOG_SECONDS = 10.0
 """The least time between two lines about the same run in a log."""

@@ -34,8 +34,7 @@ from ssmlbench.data.task import Task, card_file
 from ssmlbench.grid.queue_file import queue_folder, sweep
 from ssmlbench.grid.repairs import LEFT, Finding, Repairs, named_below
 from ssmlbench.grid.study import trials_root
-from ssmlbench.inputs.decoded_cache import cached_images
-from ssmlbench.inputs.feature_cache import FeatureFolder, cached_features
+from ssmlbench.inputs.cache_folders import FeatureFolder, cached_features, cached_images
 from ssmlbench.inputs.shards import ShardFolder
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.finished import Finished, read_result, read_spec, run_paths

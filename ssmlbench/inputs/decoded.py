@@ -25,7 +25,7 @@ from ssmlbench.core.checksums import failures, verify_trailer
 from ssmlbench.core.events import Decoding, Notify, Warned
 from ssmlbench.core.paths import cache_root
 from ssmlbench.data import Card
-from ssmlbench.inputs.decoded_cache import DecodedFolder, decoded_root
+from ssmlbench.inputs.cache_folders import DecodedFolder, decoded_root
 from ssmlbench.inputs.decoding import SquareDecoder, Squares
 from ssmlbench.inputs.shards import folder_name
 from ssmlbench.inputs.splits import PreparedRows, RowNumbers

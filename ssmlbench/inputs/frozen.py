@@ -33,11 +33,11 @@ from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
+from ssmlbench.inputs.cache_folders import FeatureFolder, features_root
 from ssmlbench.inputs.cached import CachedInputs, ViewFeatures
 from ssmlbench.inputs.decoding import Shortcuts
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, check_weights, load_encoder
 from ssmlbench.inputs.encoders.layout import placed
-from ssmlbench.inputs.feature_cache import FeatureFolder, features_root
 from ssmlbench.inputs.mapped import MAPPED_BYTES, MappedFeatures, MappedRows, mapped_array
 from ssmlbench.inputs.prepared import Reading, prepared_inputs
 from ssmlbench.inputs.shards import folder_name

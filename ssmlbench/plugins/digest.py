@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ssmlbench.core.code_versions import DIGEST_PREFIX
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.names import PLUGIN_PREFIX
 from ssmlbench.plugins.syntax import Code, Source, Statements, Target, Writer, bound_names
@@ -25,6 +24,8 @@ from ssmlbench.plugins.syntax import Code, Source, Statements, Target, Writer, b
 if TYPE_CHECKING:
     from ssmlbench.inputs.encoders import Encoder
 
+DIGEST_PREFIX = "ast-"
+"""Starts every digest. Older ones have no prefix: they cover the lines of the plugin's file."""
 KIT = "ssmlbench.kit"
 CONTRACT = tuple(f"{KIT}.{name}" for name in ("method", "estimator", "pools", "gradient_step"))
 """Modules of the kit that are the same for every method."""
@@ -40,6 +41,11 @@ def code_digest(cls: type) -> str:
     """
     texts = code_texts(cls)
     return DIGEST_PREFIX + hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]
+
+
+def is_old_digest(code: str) -> bool:
+    """Whether a digest is of the older form, which covers the lines of one file."""
+    return not code.startswith(DIGEST_PREFIX)
 
 
 def encoder_code(cls: type[Encoder]) -> str:

@@ -16,9 +16,9 @@ import torch
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Done, Encoding, Event, Notify
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.inputs.cache_folders import cached_features, features_root
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, find_encoder, weights
 from ssmlbench.inputs.encoders.weights import file_digest
-from ssmlbench.inputs.feature_cache import cached_features, features_root
 from ssmlbench.inputs.torchvision_compat import declare_missing_operators
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext

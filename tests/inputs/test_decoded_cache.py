@@ -21,8 +21,8 @@ from ssmlbench.core.locks import Lock
 from ssmlbench.data import Card, Task, prepare
 from ssmlbench.grid.doctor import Checkup
 from ssmlbench.inputs import decoded, prepared
+from ssmlbench.inputs.cache_folders import DecodedFolder, cached_images
 from ssmlbench.inputs.decoded import DecodedImages, DecodedInputs
-from ssmlbench.inputs.decoded_cache import DecodedFolder, cached_images
 from ssmlbench.inputs.decoding import Shortcuts, SquareDecoder
 from ssmlbench.inputs.encoders import EncoderOptions
 from ssmlbench.inputs.encoders.base import Encoder

@@ -22,7 +22,7 @@ from ssmlbench.core.files import write_atomically
 from ssmlbench.core.locks import Lock
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs import frozen as features
-from ssmlbench.inputs.feature_cache import cached_features, features_root
+from ssmlbench.inputs.cache_folders import cached_features, features_root
 from ssmlbench.inputs.frozen import FrozenEncoder
 from ssmlbench.inputs.shards import ShardFolder
 from ssmlbench.plugins.loader import Plugins

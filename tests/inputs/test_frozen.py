@@ -17,9 +17,9 @@ from ssmlbench.core.errors import RunFailed
 from ssmlbench.core.events import Done, Encoding, Event
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs import frozen as features
+from ssmlbench.inputs.cache_folders import cached_features
 from ssmlbench.inputs.cached import CachedInputs
 from ssmlbench.inputs.encoders import find_encoder
-from ssmlbench.inputs.feature_cache import cached_features
 from ssmlbench.inputs.prepared import prepared_inputs
 from ssmlbench.inputs.transfer import Transfer
 from ssmlbench.plugins.loader import Plugins

@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-from ssmlbench.core.code_versions import DIGEST_PREFIX, is_old_digest
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.names import PLUGIN_PREFIX
 from ssmlbench.core.paths import builtin_root
-from ssmlbench.plugins.digest import CodeReader, code_digest
+from ssmlbench.plugins.digest import DIGEST_PREFIX, CodeReader, code_digest, is_old_digest
 from ssmlbench.plugins.loader import Plugins, load_file
 
 ROOT = Path(__file__).resolve().parents[2]

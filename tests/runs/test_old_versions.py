@@ -20,7 +20,7 @@ from ssmlbench.core.files import write_json
 from ssmlbench.data import prepare
 from ssmlbench.data.prepare import TASK_FORMAT, _folder
 from ssmlbench.data.task import Task
-from ssmlbench.inputs.feature_cache import FeatureFolder
+from ssmlbench.inputs.cache_folders import FeatureFolder
 from ssmlbench.inputs.shards import ShardFolder
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.finished import read_finished, read_spec

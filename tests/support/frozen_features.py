@@ -10,7 +10,7 @@ import torch
 
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import prepare
-from ssmlbench.inputs.feature_cache import FeatureFolder
+from ssmlbench.inputs.cache_folders import FeatureFolder
 from ssmlbench.inputs.frozen import FrozenEncoder
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.resolve import resolve

@@ -1,4 +1,4 @@
-"""The folders of the cache of features. Free of torch."""
+"""The folders of the two caches of inputs: frozen features and decoded images. Free of torch."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ def features_root() -> Path:
     return cache_root() / "features"
 
 
+def decoded_root() -> Path:
+    """The folder of all decoded images."""
+    return cache_root() / "decoded"
+
+
 @dataclass(frozen=True)
 class FeatureFolder(ShardFolder):
     """The features of one split in one drawn view."""
@@ -30,6 +35,16 @@ class FeatureFolder(ShardFolder):
         return failures(verify_placed_stamp, self.state_file) if self.state_file.is_file() else []
 
 
+@dataclass(frozen=True)
+class DecodedFolder(ShardFolder):
+    """The decoded images of one split at one size, N × 3 × S × S uint8."""
+
+
 def cached_features() -> list[FeatureFolder]:
     """The folders in the cache of features, complete or not, by name."""
     return [FeatureFolder(path) for path in folders_in(features_root())]
+
+
+def cached_images() -> list[DecodedFolder]:
+    """The folders in the cache of decoded images, complete or not, by name."""
+    return [DecodedFolder(path) for path in folders_in(decoded_root())]
