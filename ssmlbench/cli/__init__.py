@@ -42,7 +42,7 @@ def main() -> None:
     try:
         with warnings.catch_warnings(), fixed_environment():
             show_plainly()
-            app()
+            app(prog_name="ssmlbench")
     except UserError as error:
         text = printable(f"error: {error_text(error)}")
         Console(stderr=True).print(text, style="red", soft_wrap=True)

@@ -11,7 +11,15 @@ from rich.table import Table
 
 from ssmlbench.cli.data import prepare_shown
 from ssmlbench.cli.data_options import data_options, data_parameters
-from ssmlbench.cli.options import DataDir, LogTo, PluginFiles, SkipBad, load_plugins, seconds
+from ssmlbench.cli.options import (
+    DataDir,
+    LogTo,
+    PluginFiles,
+    SkipBad,
+    load_plugins,
+    seconds,
+    typed_list,
+)
 from ssmlbench.cli.predict import predict_shown
 from ssmlbench.cli.run_options import with_options
 from ssmlbench.core.commands import Sources, suggested
@@ -62,7 +70,7 @@ def recommend(
 ) -> None:
     """Compare learners on your labelled rows, train the winner on all of them, label the rest."""
     began = time.monotonic()  # the imports take their time too
-    from ssmlbench.grid.dispatch import Dispatch
+    from ssmlbench.grid.dispatch import Dispatch, check_may_write
     from ssmlbench.grid.loggers import logger_names
     from ssmlbench.grid.recommend import CANDIDATES, LearnerSearch, TimeBudget
     from ssmlbench.grid.request import GridRequest
@@ -80,17 +88,17 @@ def recommend(
     out = out or Path(f"{name}-labels.csv")
     check_out(out)  # now, not when the time is used up
     adapter = plugins.datasets[name]
-    task = prepare_shown(adapter(data_dir=data_dir), skip_bad, console, quiet=quiet, notes=True)
     dispatch = Dispatch(RunContext(results.resolve(), device, keep_model=True), "local", jobs)
     dispatch.check()
+    check_may_write(dispatch.context.results)
     options: dict[str, Any] = {} if adapter.kind == "vector" else {"freeze": True}
     if backbone is not None:
         options["backbone"] = backbone
-    candidates = (
-        tuple(dict.fromkeys(name.strip() for name in method.split(","))) if method else CANDIDATES
-    )
+    candidates = tuple(dict.fromkeys(typed_list(method, str, "--method") or CANDIDATES))
     dispatch = dispatch.typed(GridRequest(options).words)
     search = LearnerSearch(name, plugins, dispatch, options, time_, candidates)
+    search.check(folds, candidates if method else candidates[:1])
+    task = prepare_shown(adapter(data_dir=data_dir), skip_bad, console, quiet=quiet, notes=True)
     lines = _about(task.card, folds)
     lines += encoder_notes(search.specs(candidates[0], folds=folds), plugins, options)
     for line in () if quiet else lines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,6 +91,7 @@ def command_of(
     where: Where, engine: dict[str, Any], results: Path, fresh: bool = True
 ) -> GridCommand:
     """The command that makes the runs and prints. fresh: whether some runs are certainly unfinished."""
+    from ssmlbench.grid.dispatch import check_may_write
     from ssmlbench.grid.run_one import get_ready
 
     devices_of_a_run(where)  # before anything is started
@@ -100,6 +102,8 @@ def command_of(
     quieten()
     command = unchecked_command(where, engine, results)
     command.dispatch.check()
+    if not where.dry_run:
+        check_may_write(command.dispatch.context.results)
     return command
 
 
@@ -143,8 +147,12 @@ def specs_of(
     source: RequestOptions,
     command: GridCommand,
     tuned_in: Path | None = None,
+    check: Callable[[RunSpec], object] = lambda spec: None,
 ) -> list[RunSpec]:
-    """Every run of the request; the data sets that it prepares are shown."""
+    """Every run of the request; the data sets that it prepares are shown.
+
+    check: called with each spec before data is prepared; it raises a UserError for a wrong one.
+    """
     from ssmlbench.cli.data import prepare_shown
     from ssmlbench.grid.request import requested_specs
     from ssmlbench.runs.resolve import encoder_notes
@@ -159,6 +167,6 @@ def specs_of(
         )
 
     command.dispatch = command.dispatch.typed(request.words)
-    specs = requested_specs(request, plugins, command.dispatch, prepare_data, tuned_in)
+    specs = requested_specs(request, plugins, command.dispatch, prepare_data, tuned_in, check)
     command.note(encoder_notes(specs, plugins, request.values))
     return specs

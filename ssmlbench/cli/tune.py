@@ -52,7 +52,9 @@ def tune(
     request = source.request({**typed, "seed": (seed,)})
     command = command_of(where, engine, trials_root(results))
     plugins = load_plugins([*request.plugins], data_options(own))
-    bases = specs_of(request, plugins, source, command)
+    bases = specs_of(
+        request, plugins, source, command, check=lambda spec: Study.of(spec, plugins, trials)
+    )
     studies = [Study.of(base, plugins, trials) for base in bases]
     for note in dict.fromkeys(held_out_note(base, plugins) for base in bases):
         if not command.quiet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,9 @@ from ssmlbench.grid.run_one import Summary
 if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
     from ssmlbench.runs.context import RunContext
+
+
+ANOTHER_FOLDER = "choose another folder with --results"
 
 
 def ignore(spec: RunSpec, event: Event) -> None:
@@ -99,6 +103,16 @@ def _not_its_option(name: str, value: Any, engine: str) -> str:
     return f"--{name} {typed}: --engine {engine} has no such option"
 
 
+def check_may_write(results: Path) -> None:
+    """Raise a UserError if the results folder cannot be made or written to; nothing is made yet."""
+    there = next(folder for folder in (results, *results.parents) if folder.exists())
+    problem = "" if there.is_dir() else f"{near(there)} is not a folder"
+    if not problem and not os.access(there, os.W_OK | os.X_OK):
+        problem = os.strerror(errno.EACCES)
+    if problem:
+        raise UserError(f"cannot write to {near(results)}: {problem}; {ANOTHER_FOLDER}")
+
+
 def check_writable(results: Path) -> None:
     """Raise a UserError if nothing can be written to the results folder."""
     try:
@@ -108,6 +122,5 @@ def check_writable(results: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise UserError(
-            f"cannot write to {near(results)}: {error.strerror}; choose another folder with "
-            "--results"
+            f"cannot write to {near(results)}: {error.strerror}; {ANOTHER_FOLDER}"
         ) from None

@@ -16,7 +16,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Closing, EpochEnded, Event, Failed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.judged_learner import JudgedLearner, training_seconds
-from ssmlbench.grid.request import GridRequest, expand
+from ssmlbench.grid.request import GridRequest, PlannedGrid, expand
 from ssmlbench.runs.finished import Finished, Unreadable, read_result
 from ssmlbench.runs.folder import RunFolder
 
@@ -125,11 +125,19 @@ class LearnerSearch:
         by_mean = sorted(learners, key=lambda one: (math.isnan(one.mean), -one.mean))
         return Recommended(by_mean, *best)
 
+    def check(self, folds: int, learners: Sequence[str]) -> None:
+        """Raise a UserError if one of the learners cannot be run, whatever the data."""
+        for method in learners:
+            _ = self.plugins.methods[method]
+            PlannedGrid.of(self.plugins, self._request(method, folds))
+
     def specs(self, method: str, folds: int) -> list[RunSpec]:
         """The runs of one learner: a run for each fold; folds 0: one, on every labelled row."""
+        return expand(self.plugins, self._request(method, folds))
+
+    def _request(self, method: str, folds: int) -> GridRequest:
         values = {**self.options, "folds": folds, "regime": ("given",)}
-        request = GridRequest({**values, "method": (method,), "dataset": (self.dataset,)})
-        return expand(self.plugins, request)
+        return GridRequest({**values, "method": (method,), "dataset": (self.dataset,)})
 
     def make(
         self, specs: Sequence[RunSpec], listener: Listener, time_limit: float | None = None

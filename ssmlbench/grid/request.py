@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import warnings
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ssmlbench.data import DatasetAdapter
     from ssmlbench.grid.dispatch import Dispatch
     from ssmlbench.plugins.loader import Plugins
+    from ssmlbench.runs.resolve import PlannedRun
 
 Axes = Mapping[str, tuple[Any, ...]]
 ALL = "all"
@@ -133,13 +135,17 @@ def requested_specs(
     dispatch: Dispatch,
     prepare_data: Callable[[type[DatasetAdapter]], object],
     tuned_in: Path | None = None,
+    check: Callable[[RunSpec], object] = lambda spec: None,
 ) -> list[RunSpec]:
     """Every run of a request, with its data sets prepared.
 
+    Mistakes that can be found without the data are raised before a data set is prepared.
+
     prepare_data: prepares a data set, unless it is prepared already.
     tuned_in: the results folder whose studies give the hyper-parameters.
+    check: called with each spec before its data set is prepared; it raises a UserError for a wrong one.
     """
-    from ssmlbench.grid.study import tuned_specs
+    from ssmlbench.grid.study import check_studies, tuned_specs
     from ssmlbench.training.device import check_precision, default_precision, pick_device
     from ssmlbench.training.repeatable import check_fast
 
@@ -149,17 +155,18 @@ def requested_specs(
     if here:
         check_precision(pick_device(device), precision or RunSpec.precision)
         check_fast(pick_device(device), request.fixed.get("fast", RunSpec.fast))
-    for name in request.axes["method"]:
-        if name != ALL:
-            plugins.methods.find(name, ALL)  # raises for an unknown name, before data is prepared
-    for name in request.axes["dataset"]:
-        prepare_data(plugins.datasets[plugins.data_set(name)])
-    specs = expand(plugins, request)
+    planned = PlannedGrid.of(plugins, request)
+    typed = dispatch.context.typed
+    for spec in planned.specs():
+        check(spec)
+        if tuned_in is not None:
+            check_studies(spec, plugins, tuned_in, typed)
+    for name in planned.datasets:
+        prepare_data(plugins.datasets[name])
+    specs = planned.on_data()
     if precision is None:
         specs = with_default_precision(specs, plugins, default_precision(device, here))
-    return (
-        specs if tuned_in is None else tuned_specs(specs, plugins, tuned_in, dispatch.context.typed)
-    )
+    return specs if tuned_in is None else tuned_specs(specs, plugins, tuned_in, typed)
 
 
 def with_default_precision(
@@ -190,42 +197,92 @@ def first_seeds(count: int) -> tuple[int, ...]:
 
 def expand(plugins: Plugins, request: GridRequest) -> list[RunSpec]:
     """Every combination of the axes as a full spec, in the order typed, each once."""
-    from ssmlbench.runs.resolve import resolve
+    return PlannedGrid.of(plugins, request).on_data()
 
-    request = _by_name(plugins, request.completed())
-    every = ALL in request.axes["method"]
-    if every:
-        request = dataclasses.replace(
-            request, values={**request.values, "method": tuple(plugins.methods)}
-        )
-    refused: dict[str, UserError] = {}  # by method
-    specs = []
-    of_cell: dict[tuple[Any, ...], RunSpec] = {}  # specs of different seeds differ in the seed only
-    for cell in _cells(request.axes):
-        # Without a typed seed, the seeds of a cell are known only after it is resolved.
-        tables = [t for t in request.exclude if cell["seed"] is not None or "seed" not in t]
-        if any(_matches(cell, table) for table in tables):
-            continue
-        rest = tuple(value for name, value in cell.items() if name != "seed")
-        if rest not in of_cell:
-            try:
-                of_cell[rest] = resolve(plugins, request.settings, **request.fixed, **cell)
-            except Unsupported as error:
-                if not every:
-                    raise
-                refused[cell["method"]] = error
+
+@dataclass
+class PlannedGrid:
+    """The cells of a request, with their options checked; no data set has been read yet."""
+
+    request: GridRequest
+    # Specs of different seeds differ in the seed only.
+    runs: dict[tuple[Any, ...], PlannedRun]  # by the values of a cell without its seed
+    cells: list[dict[str, Any]]
+    every: bool  # `--method all`: what a method does not support is left out
+    refused: dict[str, UserError]  # by method
+
+    @classmethod
+    def of(cls, plugins: Plugins, request: GridRequest) -> PlannedGrid:
+        """Plan every combination of the axes, in the order typed."""
+        from ssmlbench.runs.resolve import planned_run
+
+        request = _by_name(plugins, request.completed())
+        every = ALL in request.axes["method"]
+        if every:
+            request = dataclasses.replace(
+                request, values={**request.values, "method": tuple(plugins.methods)}
+            )
+        grid = cls(request, {}, [], every, {})
+        for cell in _cells(request.axes):
+            # Without a typed seed, the seeds of a cell are known only after its data set is read.
+            tables = [t for t in request.exclude if cell["seed"] is not None or "seed" not in t]
+            if any(_matches(cell, table) for table in tables):
                 continue
-        specs += [
-            dataclasses.replace(of_cell[rest], seed=seed)
-            for seed in _seeds(cell["seed"], of_cell[rest])
-            if not any(_matches({**cell, "seed": seed}, table) for table in request.exclude)
+            if _without_seed(cell) not in grid.runs:
+                with grid._refusals(cell["method"]):
+                    grid.runs[_without_seed(cell)] = planned_run(
+                        plugins, request.settings, **request.fixed, **cell
+                    )
+            grid.cells.append(cell)
+        if not grid.runs:
+            raise grid._nothing_left()
+        return grid
+
+    @property
+    def datasets(self) -> list[str]:
+        """The names of the data sets, each once."""
+        return list(dict.fromkeys(run.spec.dataset for run in self.runs.values()))
+
+    def specs(self) -> list[RunSpec]:
+        """A spec for each cell, whatever its seed, without what depends on the data."""
+        return [run.spec for run in self.runs.values()]
+
+    def on_data(self) -> list[RunSpec]:
+        """The full specs, each once."""
+        of_cell: dict[tuple[Any, ...], RunSpec] = {}
+        for key, run in self.runs.items():
+            with self._refusals(run.spec.method):
+                of_cell[key] = run.on_data()
+        specs = [
+            dataclasses.replace(spec, seed=seed)
+            for cell in self.cells
+            if (spec := of_cell.get(_without_seed(cell))) is not None
+            for seed in _seeds(cell["seed"], spec)
+            if not any(_matches({**cell, "seed": seed}, table) for table in self.request.exclude)
         ]
-    if not specs:
-        last = next(reversed(refused.values()), None)
-        raise last or UserError("every run is excluded; nothing is left of the grid")
-    if refused:
-        _warn_of_left_out(refused, {spec.method for spec in specs})
-    return list({spec.hash: spec for spec in specs}.values())
+        if not specs:
+            raise self._nothing_left()
+        if self.refused:
+            _warn_of_left_out(self.refused, {spec.method for spec in specs})
+        return list({spec.hash: spec for spec in specs}.values())
+
+    @contextmanager
+    def _refusals(self, method: str) -> Iterator[None]:
+        """Keep an Unsupported of `--method all`, and raise any other."""
+        try:
+            yield
+        except Unsupported as error:
+            if not self.every:
+                raise
+            self.refused[method] = error
+
+    def _nothing_left(self) -> UserError:
+        last = next(reversed(self.refused.values()), None)
+        return last or UserError("every run is excluded; nothing is left of the grid")
+
+
+def _without_seed(cell: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(value for name, value in cell.items() if name != "seed")
 
 
 def _warn_of_left_out(refused: Iterable[str], made: Container[str]) -> None:

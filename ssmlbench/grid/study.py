@@ -212,6 +212,23 @@ def tuned_specs(
     return tuned
 
 
+def check_studies(
+    spec: RunSpec, plugins: Plugins, results: Path, typed: Sequence[str] = ()
+) -> None:
+    """Raise a UserError if there is no study at all of a spec's cell, whatever its data."""
+    if not any(studies_folder(results, spec).glob("*.json")):
+        raise _no_study(spec, plugins, results, typed)
+
+
+def _no_study(
+    spec: RunSpec, plugins: Plugins, results: Path, typed: Sequence[str], why: str = ""
+) -> UserError:
+    return UserError(
+        f"--tuned: no study of {spec.method} on {spec.dataset} {spec.regime_label} with these "
+        f"settings in {results}{why}; type `{_command(spec, plugins, 20, results, typed)}`"
+    )
+
+
 def _tuned(spec: RunSpec, plugins: Plugins, results: Path, typed: Sequence[str]) -> RunSpec:
     space = _space_text(Study.of(spec, plugins, 1).space)
     wanted = _cell(spec)
@@ -230,10 +247,7 @@ def _tuned(spec: RunSpec, plugins: Plugins, results: Path, typed: Sequence[str])
     if not fitting:
         nearest = min(others, key=len, default=None)
         why = f" (there is one with other {', '.join(nearest)})" if nearest else ""
-        raise UserError(
-            f"--tuned: no study of {spec.method} on {spec.dataset} {spec.regime_label} with these "
-            f"settings in {results}{why}; type `{_command(spec, plugins, 20, results, typed)}`"
-        )
+        raise _no_study(spec, plugins, results, typed, why)
     # The one with most trials; of several seeds the lowest.
     base, records = max(fitting, key=lambda study: (len(study[1]), -study[0].seed))
     best = winner(records)

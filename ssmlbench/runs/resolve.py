@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ssmlbench.core.backbones import absolute_backbone
@@ -40,12 +41,34 @@ FOLDS = 5
 """Of `--regime given`, for a data set without test rows."""
 
 
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run whose options are checked, before its data set is read: a data set may take long to prepare."""
+
+    spec: RunSpec  # the fields that depend on the data have their defaults
+    method: type[Method | Estimator]
+    config: Any
+    adapter: type[DatasetAdapter]
+    chosen: Container[str]  # the fields that the user set
+    weights: str
+
+    def on_data(self) -> RunSpec:
+        """The full spec: the data set is prepared, if it is not, and fingerprinted."""
+        spec = _for_data(self.spec, self.method, self.config, self.adapter, self.chosen)
+        return dataclasses.replace(spec, weights=self.weights)
+
+
 def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> RunSpec:
     """A full spec: names checked, every default filled in, data fingerprinted.
 
     settings: the `--set` texts, which go to the method's Config. Fields that are None take the
     default of the method, the data set or the encoder.
     """
+    return planned_run(plugins, settings, **fields).on_data()
+
+
+def planned_run(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> PlannedRun:
+    """The run; a UserError for everything that is wrong whatever the data. Arguments as of `resolve`."""
     chosen = {name: value for name, value in fields.items() if value is not None}
     method = plugins.methods[chosen["method"]]
     adapter = plugins.datasets[chosen["dataset"]]
@@ -67,8 +90,7 @@ def resolve(plugins: Plugins, settings: Mapping[str, str], **fields: Any) -> Run
         encoder_code=encoder_code(encoder),
     )
     check_spec(spec)
-    spec = _for_data(spec, method, config, adapter, chosen)
-    return dataclasses.replace(spec, weights=encoder.weights_id(options))
+    return PlannedRun(spec, method, config, adapter, chosen, encoder.weights_id(options))
 
 
 def _set_training(
