@@ -63,10 +63,19 @@ def gpu_number(device: torch.device) -> str:
 def precisions_of(device: torch.device) -> tuple[Precision, ...]:
     """The precisions that a device can train in, its default first."""
     if device.type == "cuda":
-        if torch.cuda.is_bf16_supported():
+        if _computes_bfloat16(device):
             return "bfloat16", "float16", "float32"
         return "float16", "float32"
     return ("float32", "bfloat16") if device.type == "cpu" else ("float32",)
+
+
+def _computes_bfloat16(device: torch.device) -> bool:
+    """Whether a GPU has bfloat16 itself: Nvidia's since compute capability 8.0, AMD's.
+
+    `torch.cuda.is_bf16_supported()` is also true for older ones, where it is emulated: slower than
+    float32, and without convolutions. It asks about the current device, which may be another one.
+    """
+    return bool(torch.version.hip) or torch.cuda.get_device_properties(device).major >= 8
 
 
 def default_precision(name: str, here: bool = True) -> Precision:

@@ -38,6 +38,8 @@ class Processes:
     def connected(cls, rank: int, count: int, device: str, rendezvous: Path) -> Iterator[Processes]:
         """Connect the processes of a run. rendezvous: a new file that all of them can read."""
         backend = "nccl" if device == "cuda" else "gloo"
+        if device == "cuda":
+            torch.cuda.set_device(rank)  # or every process would also take memory of the first GPU
         if sys.platform.startswith("linux"):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # they are all on this machine
         store = dist.FileStore(str(rendezvous), count)  # type: ignore[attr-defined]

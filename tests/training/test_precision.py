@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,7 +31,10 @@ from tests.training.test_simulated_device import Killed, killed_after
 
 def pretend_cuda(monkeypatch: pytest.MonkeyPatch, bfloat16: bool) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: bfloat16)
+    # As on a T4, which torch says to support bfloat16: it emulates it.
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
+    about = SimpleNamespace(major=8 if bfloat16 else 7)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: about)
 
 
 @pytest.mark.parametrize(("bfloat16", "expected"), [(True, "bfloat16"), (False, "float16")])
@@ -91,6 +95,15 @@ def test_a_name_of_no_device_is_refused_on_every_engine(name: str) -> None:
     for check in (pick_device, check_device_name):
         with pytest.raises(UserError, match="must be one of auto, cpu, cuda, mps, or one GPU"):
             check(name)
+
+
+def test_each_gpu_has_its_own_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_cuda(monkeypatch, bfloat16=True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    kinds = {0: SimpleNamespace(major=9), 1: SimpleNamespace(major=7)}
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: kinds[device.index])
+    assert default_precision("cuda:0") == "bfloat16"
+    assert default_precision("cuda:1") == "float16"
 
 
 def test_on_a_cluster_only_a_named_gpu_means_bfloat16() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +51,26 @@ def test_shared_normalisation_is_that_of_one_process_with_all_rows(
         assert torch.allclose(shared(rows), alone(torch.cat([rows, rows]))[:3])
     for name, value in alone.state_dict().items():  # means, variances and the counter
         assert torch.allclose(shared.state_dict()[name], value), name
+
+
+@pytest.mark.parametrize(("device", "backend"), [("cuda", "nccl"), ("cpu", "gloo")])
+def test_a_process_works_on_its_own_gpu_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: str, backend: str
+) -> None:
+    calls: list[tuple[str, object]] = []
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # `connected` sets it: restored after the test
+    monkeypatch.setattr(torch.cuda, "set_device", lambda number: calls.append(("GPU", number)))
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: calls.append(("end", None)))
+
+    def connect(backend: str, **options: Any) -> None:
+        calls.append((backend, (options["rank"], options["world_size"])))
+
+    monkeypatch.setattr(dist, "init_process_group", connect)
+    with Processes.connected(1, 3, device, tmp_path / "rendezvous") as processes:
+        assert processes.device(torch.device("cuda")) == torch.device("cuda", 1)
+        assert processes.device(torch.device("cpu")) == torch.device("cpu")
+    own_gpu = [("GPU", 1)] if device == "cuda" else []
+    assert calls == [*own_gpu, (backend, (1, 3)), ("end", None)]
 
 
 def test_dropout_of_each_process_and_pass_draws_numbers_of_its_own() -> None:
