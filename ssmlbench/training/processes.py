@@ -221,17 +221,19 @@ def _share(norm: _BatchNorm) -> None:
             return alone(inputs)
         dims = [0, *range(2, inputs.ndim)]
         shape = (1, -1, *[1] * (inputs.ndim - 2))
-        rows = inputs.new_tensor([math.prod(inputs.shape[d] for d in dims)])
-        sums: Tensor = _Sum.apply(torch.cat([inputs.sum(dims), rows]))  # type: ignore[no-untyped-call]
+        # Sums of a batch in bfloat16 would have no correct digit; torch's own kernel widens it too.
+        rows = inputs.to(torch.promote_types(inputs.dtype, torch.float32))
+        count = rows.new_tensor([math.prod(rows.shape[d] for d in dims)])
+        sums: Tensor = _Sum.apply(torch.cat([rows.sum(dims), count]))  # type: ignore[no-untyped-call]
         mean, total = sums[:-1] / sums[-1], sums[-1].detach()
-        centred = inputs - mean.view(shape)
+        centred = rows - mean.view(shape)
         spread: Tensor = _Sum.apply(centred.square().sum(dims))  # type: ignore[no-untyped-call]
         variance = spread / total
         _move_statistics(norm, mean.detach(), variance.detach(), total)
         scaled = centred * (variance + norm.eps).rsqrt().view(shape)
         if norm.affine:
             scaled = scaled * norm.weight.view(shape) + norm.bias.view(shape)
-        return scaled
+        return scaled.to(inputs.dtype)
 
     norm.forward = forward  # type: ignore[method-assign, assignment]
 

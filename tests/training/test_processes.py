@@ -53,6 +53,20 @@ def test_shared_normalisation_is_that_of_one_process_with_all_rows(
         assert torch.allclose(shared.state_dict()[name], value), name
 
 
+def test_shared_normalisation_of_bfloat16_has_statistics_in_single_precision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dist, "all_reduce", lambda tensor: tensor)  # one process with all rows
+    rows = 3 + torch.randn(257, 4, 3, 3, generator=torch.Generator().manual_seed(0))
+    alone, shared = nn.BatchNorm2d(4), nn.BatchNorm2d(4)
+    share_statistics(shared, torch.device("cpu"))
+    expected, found = (norm(rows.bfloat16()) for norm in (alone, shared))
+    assert found.dtype == expected.dtype == torch.bfloat16
+    assert (found.float() - expected.float()).abs().max() <= 2**-6  # a rounding of values below 4
+    for name, value in alone.state_dict().items():
+        assert torch.allclose(shared.state_dict()[name], value, rtol=1e-4), name
+
+
 @pytest.mark.parametrize(("device", "backend"), [("cuda", "nccl"), ("cpu", "gloo")])
 def test_a_process_works_on_its_own_gpu_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: str, backend: str
