@@ -10,7 +10,7 @@ from ssmlbench.boards.columns import COLUMNS, column_value
 from ssmlbench.boards.versions import NEWEST
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import OPTIONS, REGIME_NUMBERS, RunSpec
-from ssmlbench.core.suggestions import did_you_mean, one_of, unmet_values
+from ssmlbench.core.suggestions import did_you_mean, one_of, values_without_runs
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import CONVENTIONS, METRICS
 from ssmlbench.protocol.regimes import REGIMES
@@ -106,7 +106,7 @@ class Query:
         lines = []
         for option, typed in self._filters().items():
             found, known = _values(option, shown), _values(option, specs)
-            lines += unmet_values(OPTIONS[option].flag, typed, found, known, "finished run")
+            lines += values_without_runs(OPTIONS[option].flag, typed, found, known, "finished run")
         return lines
 
     def _filters(self) -> dict[str, tuple[str, ...]]:

@@ -124,7 +124,7 @@ def uses_what_it_declares(cls: type[Estimator], regime: str) -> None:
         raise Broken('uses is "labelled rows", but other unlabelled rows give other scores')
 
 
-def bears_thin_data(cls: type[Estimator], regime: str) -> None:
+def handles_few_rows(cls: type[Estimator], regime: str) -> None:
     """Check that it fits with few rows or positives."""
     scores_of(cls, toy("vector", empty_label=True), spec_for(cls, regime))
     if REGIMES[regime].splits_rows:
@@ -139,7 +139,7 @@ CHECKS: dict[str, Check] = {
     "the same seed gives the same bits": repeats_itself,
     "scrambled hidden and test labels change no score": never_sees_hidden_labels,
     "unlabelled rows change its scores if it says that it uses them": uses_what_it_declares,
-    "it fits with a label without positives, one labelled row, no unlabelled row": bears_thin_data,
+    "it fits with a label without positives, one labelled row, no unlabelled row": handles_few_rows,
 }
 """The statements of `ssmlbench check` about an estimator in each regime, with their checks."""
 

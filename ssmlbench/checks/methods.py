@@ -204,7 +204,7 @@ def keeps_to_its_rows(cls: type[Method], regime: str, kind: str) -> None:
         )
 
 
-def bears_thin_data(cls: type[Method], regime: str, kind: str) -> None:
+def handles_few_rows(cls: type[Method], regime: str, kind: str) -> None:
     """Check that it trains with few rows or positives."""
     train(cls, toy(kind, empty_label=True), spec_for(cls, regime))
     if REGIMES[regime].splits_rows:
@@ -219,7 +219,7 @@ CHECKS: dict[str, Check] = {
     "killed after any epoch and started again, it ends with the same bits": survives_a_kill,
     "scrambled hidden and test labels change no weight and no score": never_sees_hidden_labels,
     "if it says that it uses labelled rows, unlabelled rows change nothing": keeps_to_its_rows,
-    "it trains with a label without positives, one labelled row, no unlabelled row": bears_thin_data,
+    "it trains with a label without positives, one labelled row, no unlabelled row": handles_few_rows,
 }
 """The statements of `ssmlbench check` about a method in each regime, with their checks."""
 
@@ -227,7 +227,7 @@ CHECKS: dict[str, Check] = {
 NEEDS: dict[Check, tuple[str, ...]] = {
     trains: (),
     repeats_itself: (trains.__name__,),
-    bears_thin_data: (trains.__name__,),
+    handles_few_rows: (trains.__name__,),
 }
 """Checks that must hold before a check makes sense; all others compare bits."""
 

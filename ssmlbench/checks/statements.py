@@ -1,4 +1,7 @@
-"""A conformance suite as statements, and its findings: the first cause, and the checks that it prevents."""
+"""A conformance suite as statements about a plugin, and their results.
+
+A statement that needs a broken one is not checked: only the first cause is reported.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +25,20 @@ class Statement(NamedTuple):
     case: str = ""  # the regime and the kind of rows
 
 
-class Finding(NamedTuple):
-    """The outcome of one statement."""
+class CheckResult(NamedTuple):
+    """The result of checking one statement."""
 
     statement: Statement
     outcome: Literal["ok", "broken", "not checked"]
     reason: str = ""  # one line, of a broken one
 
 
-def findings(cls: type[Any], statements: Iterable[Statement]) -> Iterator[Finding]:
+def results_of(cls: type[Any], statements: Iterable[Statement]) -> Iterator[CheckResult]:
     """Check each statement, but skip those whose needed checks are broken."""
     broken: set[str] = set()
     for statement in statements:
         if broken & {statement.name, *statement.needs}:
-            yield Finding(statement, "not checked")
+            yield CheckResult(statement, "not checked")
             continue
         try:
             statement.check()
@@ -44,7 +47,7 @@ def findings(cls: type[Any], statements: Iterable[Statement]) -> Iterator[Findin
         except (Exception, SystemExit) as error:  # a plugin may call sys.exit
             reason = explain(error, cls)
         else:
-            yield Finding(statement, "ok")
+            yield CheckResult(statement, "ok")
             continue
         broken.add(statement.name)
-        yield Finding(statement, "broken", reason)
+        yield CheckResult(statement, "broken", reason)

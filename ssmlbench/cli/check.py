@@ -15,7 +15,7 @@ from ssmlbench.core.paths import from_home
 from ssmlbench.core.registry import location
 
 if TYPE_CHECKING:
-    from ssmlbench.checks.statements import Finding, Statement
+    from ssmlbench.checks.statements import CheckResult, Statement
     from ssmlbench.plugins.loader import Plugins
 
 
@@ -83,25 +83,25 @@ def suite(cls: type[Any]) -> tuple[Iterable[Statement], Iterable[str]]:
 
 def _check_one(cls: type[Any], console: Console) -> bool:
     """Run a plugin's checks and print each; True if all hold."""
-    from ssmlbench.checks.statements import findings
+    from ssmlbench.checks.statements import results_of
 
     statements, warnings = suite(cls)
     _print_styled(console, cls.name, "bold", f"  {location(cls)}")
-    hidden: list[Finding] = []
+    hidden: list[CheckResult] = []
     broken: list[str] = []
-    for finding in findings(cls, statements):
-        if finding.outcome == "not checked":
-            hidden.append(finding)
+    for result in results_of(cls, statements):
+        if result.outcome == "not checked":
+            hidden.append(result)
             continue
-        colour, word = ("green", "ok") if finding.outcome == "ok" else ("red", "BROKEN")
-        case = f" ({finding.statement.case})" if finding.statement.case else ""
-        _print_styled(console, f"  {word:8}", colour, f"{finding.statement.text}{case}")
-        if finding.reason:
-            broken.append(finding.statement.text)
-            console.print_line(f"          {finding.reason}")
+        colour, word = ("green", "ok") if result.outcome == "ok" else ("red", "BROKEN")
+        case = f" ({result.statement.case})" if result.statement.case else ""
+        _print_styled(console, f"  {word:8}", colour, f"{result.statement.text}{case}")
+        if result.reason:
+            broken.append(result.statement.text)
+            console.print_line(f"          {result.reason}")
     if hidden:
         console.print("  not checked because of it:")
-        texts = dict.fromkeys(finding.statement.text for finding in hidden)
+        texts = dict.fromkeys(result.statement.text for result in hidden)
         for text in [text for text in texts if text not in broken] or texts:
             console.print_line(f"          {text}")
     if not broken:

@@ -16,7 +16,7 @@ from ssmlbench.core.console import Console
 from ssmlbench.core.counts import counted
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.plain_text import printable
-from ssmlbench.core.suggestions import one_of, unmet_values
+from ssmlbench.core.suggestions import one_of, values_without_runs
 
 if TYPE_CHECKING:
     from ssmlbench.grid.status import RunState
@@ -57,9 +57,9 @@ def list_runs(
         and (not datasets or one.dataset in datasets)
         and (not states or one.state in states)
     ]
-    warn(unmet_values("--method", methods, map(_method, chosen), map(_method, every)))
+    warn(values_without_runs("--method", methods, map(_method, chosen), map(_method, every)))
     of_chosen, of_every = ((one.dataset for one in some) for some in (chosen, every))
-    warn(unmet_values("--dataset", datasets, of_chosen, of_every))
+    warn(values_without_runs("--dataset", datasets, of_chosen, of_every))
     values = {run.folder: run for run in read_runs(_folders(results))}
     columns = ("id", "method", "data set", "regime", "seed", "state", "mAP")
     rows = [

@@ -2,7 +2,7 @@
 
 Three places hold one: a JSON file's `checksum` field, the header of a safetensors file, and a trailer
 behind any other binary file. A folder's JSON file may also list the digests of files beside it. Files of
-the cache are bound to where they belong too: two of them that were swapped are whole, and wrong.
+the cache also record the place where they belong: two files that were swapped have valid contents.
 """
 
 from __future__ import annotations
@@ -86,13 +86,15 @@ def verify_file(file: Path, facts: FileFacts, record: Path) -> None:
     """Raise DamagedFile unless the file is as recorded; read once per process while it is unchanged.
 
     record: the JSON file with the facts. A file that fails gets a time after the record's, so that
-    `verify_beside` sees it. Now may be before: clocks are set back.
+    `verify_beside` sees it. The present time may lie before the record's: a clock may be set back.
     """
     try:
         _once(file, facts["sha256"], lambda: _compare(file, digest_of(file), facts["sha256"]))
     except DamagedFile:
         with suppress(OSError):
-            later = max(time.time(), record.stat().st_mtime + 2)  # some file systems count by twos
+            later = max(
+                time.time(), record.stat().st_mtime + 2
+            )  # some file systems store even seconds only
             os.utime(file, (later, later))
         raise
 

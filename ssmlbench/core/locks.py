@@ -72,8 +72,8 @@ class Lock:
         self.release(remove=True)
 
 
-def acquire_telling(lock: Lock, waits: Callable[[], None]) -> None:
-    """Acquire a lock however long it takes; `waits` is called once if it is not free at once."""
+def acquire_with_notice(lock: Lock, waits: Callable[[], None]) -> None:
+    """Wait for a lock however long it takes; `waits` is called once if it is not free at once."""
     try:
         lock.acquire(wait=False)
     except Busy:
@@ -83,9 +83,9 @@ def acquire_telling(lock: Lock, waits: Callable[[], None]) -> None:
 
 @contextmanager
 def held_if_free(path: Path) -> Iterator[bool]:
-    """Hold the lock on a path in the block; without it, if another process has it: that is yielded.
+    """Hold the lock on a path in the block if no other process has it; yield whether it is held.
 
-    Whoever deletes or repairs what a lock is for does so in such a block: a lock that is only found
+    What a lock protects is deleted and repaired in such a block only: a lock that was merely seen to be
     free may be taken at the next moment.
     """
     lock = Lock(path)

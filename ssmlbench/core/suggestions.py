@@ -35,7 +35,7 @@ def no_such_choice(option: str, value: str, choices: Iterable[str]) -> UserError
     return UserError(f"{option} {value}: no such choice.{_close(value, known)}{_all_of(known)}")
 
 
-def unmet_values(
+def values_without_runs(
     option: str, typed: Iterable[str], shown: Iterable[str], known: Iterable[str], runs: str = "run"
 ) -> list[str]:
     """Lines that name the values of a filter that no shown run has; known: of all runs there are."""

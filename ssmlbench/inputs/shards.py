@@ -27,7 +27,7 @@ from ssmlbench.core.checksums import (
 from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.events import Notify, Waiting, Warned
 from ssmlbench.core.files import atomic, discard, read_placed_json, write_placed_json
-from ssmlbench.core.locks import Lock, acquire_telling, held_if_free
+from ssmlbench.core.locks import Lock, acquire_with_notice, held_if_free
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class ShardFolder:
                 "folder that can be written to"
             ) from None
         lock = Lock(self.lock_file)
-        acquire_telling(lock, lambda: notify(Waiting(waits)))
+        acquire_with_notice(lock, lambda: notify(Waiting(waits)))
         try:
             self.path.mkdir(parents=True, exist_ok=True)  # `remove` may have held the lock
             yield

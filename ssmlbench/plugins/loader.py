@@ -169,7 +169,7 @@ class Plugins:
             registry.add(cls)
         for file in sorted((builtin_root() / kind.folder).glob("*.py")):
             load = partial(_plugins_of, file, kind)
-            if _holds_its_namesake_only(file):
+            if _is_named_as_its_plugin(file):
                 registry.announce(file.stem, load)
             else:
                 for cls in load():
@@ -216,7 +216,7 @@ class Plugins:
 _NAME = re.compile(r"^[ \t]+name\b.*$", re.MULTILINE)
 
 
-def _holds_its_namesake_only(file: Path) -> bool:
+def _is_named_as_its_plugin(file: Path) -> bool:
     """Whether the file declares exactly one plugin, which has the file's name.
 
     Such a file can be listed without loading it: some import scikit-learn, which takes seconds.

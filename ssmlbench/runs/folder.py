@@ -28,7 +28,7 @@ from ssmlbench.core.files import (
     write_atomically,
     write_json,
 )
-from ssmlbench.core.locks import Lock, acquire_telling, held_if_free
+from ssmlbench.core.locks import Lock, acquire_with_notice, held_if_free
 from ssmlbench.core.names import is_path_part
 from ssmlbench.core.plain_text import error_text, one_line
 from ssmlbench.core.spec import RunSpec
@@ -210,7 +210,7 @@ class RunFolder:
         """
         try:
             lock = Lock(self.lock_file)
-            acquire_telling(lock, waits)
+            acquire_with_notice(lock, waits)
         except OSError as error:
             raise UserError(
                 f"cannot write to {self.path}: {error.strerror or error}; choose another folder "

@@ -141,7 +141,7 @@ def test_a_broken_estimator_is_caught(cls: type[Estimator], check: Callable[...,
 @pytest.mark.parametrize("cls", [DiesWithoutPositives, DiesWithoutUnlabelled])
 def test_an_estimator_that_thin_data_ends_is_caught(cls: type[Estimator]) -> None:
     with pytest.raises((AssertionError, IndexError)):
-        conformance.bears_thin_data(cls, "semi")
+        conformance.handles_few_rows(cls, "semi")
 
 
 @pytest.mark.parametrize(

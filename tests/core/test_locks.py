@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ssmlbench.core import keep_alive, locks
-from ssmlbench.core.locks import Busy, Lock, acquire_telling, held_if_free, is_held
+from ssmlbench.core.locks import Busy, Lock, acquire_with_notice, held_if_free, is_held
 
 PATIENCE = 600
 """Seconds after which a test gives up, on a machine however slow."""
@@ -68,7 +68,7 @@ def test_a_lock_that_is_held_is_busy_and_known_to_be_held(kind: str, tmp_path: P
         assert is_held(path)
         with pytest.raises(Busy):
             Lock(path).acquire(wait=False)
-        waiter = threading.Thread(target=lambda: acquire_telling(Lock(path), told.set))
+        waiter = threading.Thread(target=lambda: acquire_with_notice(Lock(path), told.set))
         waiter.daemon = True
         waiter.start()
         assert told.wait(PATIENCE)

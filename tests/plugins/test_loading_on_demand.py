@@ -19,7 +19,7 @@ from tests.plugins.test_loader import METHOD, write
 
 def test_a_built_in_method_is_loaded_when_it_is_asked_for() -> None:
     files = sorted((ROOT / "methods").glob("*.py"))
-    assert [file.stem for file in files if not loader._holds_its_namesake_only(file)] == []
+    assert [file.stem for file in files if not loader._is_named_as_its_plugin(file)] == []
     asked = (
         "import sys; from ssmlbench.plugins.loader import Plugins; methods = Plugins().methods; "
         "assert 'forest' in methods and len(list(methods)) == len(methods); methods['bce']; "
@@ -43,7 +43,7 @@ def test_a_file_that_says_its_name_otherwise_is_loaded_at_once(
     tmp_path: Path, text: str, alone: bool
 ) -> None:
     file = write(tmp_path, text)
-    assert loader._holds_its_namesake_only(file) is alone
+    assert loader._is_named_as_its_plugin(file) is alone
 
 
 def test_an_announced_class_is_added_once_and_a_second_of_its_name_is_refused() -> None:
