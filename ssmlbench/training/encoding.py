@@ -41,8 +41,8 @@ class EncoderPass:
         A piece has every n-th row: each then holds all pools and views in the batch's proportions,
         and its normalisation statistics are close to the batch's.
         """
-        pieces = math.ceil(len(inputs) / (self.micro_batch or len(inputs)))
-        if pieces == 1:
+        pieces = math.ceil(len(inputs) / self.micro_batch) if self.micro_batch else 1
+        if pieces <= 1:  # 0: a pool without rows
             whole: Tensor = encoder(inputs)
             return whole
         return interleaved([_piece(encoder, inputs[i::pieces]) for i in range(pieces)])

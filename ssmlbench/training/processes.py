@@ -96,6 +96,8 @@ class SharedPass(EncoderPass):
 
     def __call__(self, encoder: nn.Module, inputs: Tensor) -> Tensor:
         """Features of the whole batch, B × D; process r computes every n-th row from the r-th."""
+        if not len(inputs):  # a pool without rows: nothing to share
+            return super().__call__(encoder, inputs)
         rank, count = self.processes.rank, self.processes.count
         sizes = [len(range(r, len(inputs), count)) for r in range(count)]
         own = inputs[rank::count] if sizes[rank] else inputs[:1]  # one row at least: all take part

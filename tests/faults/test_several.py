@@ -27,7 +27,18 @@ from ssmlbench.runs.several import Follower
 from tests.support.tiny_models import save_tiny_bert, write_data_plugin
 
 PLUGINS = Path(__file__).with_name("several_plugins.py")
-METHODS = ("bce", "cap", "bbam", "flatmatch", "drml")
+METHODS = (
+    "bce",
+    "cap",
+    "bbam",
+    "flatmatch",
+    "drml",
+    "fixmatch",
+    "softmatch",
+    "d2l_mat",
+    "hml",
+    "role",
+)
 TOLERANCES = {"float32": 1e-3, "float64": 1e-6}
 """Of scores after a short run: sums of the same numbers in another order. Scores are stored in float32."""
 
@@ -77,9 +88,11 @@ def test_two_processes_give_the_numbers_of_one(
     if precision == "float64":
         monkeypatch.setenv("FLOAT64_EXCEPT", str(os.getpid()))
     fields: dict[str, Any] = {}
+    if method == "role":  # and without an unlabelled pool
+        fields = {"regime": "partial-positive", "share": 0.5}
     if kind == "text":  # without dropout, of which each process draws its own numbers
         bert = save_tiny_bert(tmp_path / "bert", dropout=0.0)
-        fields = {"dataset": "tiny-text", "backbone": str(bert), "max_tokens": 16, "lr": 1e-3}
+        fields |= {"dataset": "tiny-text", "backbone": str(bert), "max_tokens": 16, "lr": 1e-3}
     alone, one, _ = make(tmp_path / "one", method, fields=fields)
     together, two, _ = make(tmp_path / "two", method, fields=fields, gpus=2)
     assert isinstance(alone, Done), alone

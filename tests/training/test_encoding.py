@@ -23,6 +23,7 @@ from ssmlbench.protocol.judge import Judge
 from ssmlbench.training.encoding import EncoderPass, interleaved, recompute_blocks
 from ssmlbench.training.evaluation import Trained
 from ssmlbench.training.out_of_memory import StepBackup, suppress_out_of_memory
+from ssmlbench.training.processes import Processes, SharedPass
 from ssmlbench.training.run_data import RunData
 from ssmlbench.training.trainer import Trainer, TrainingContext
 
@@ -136,6 +137,12 @@ def test_the_gradient_in_pieces_is_that_of_the_whole_batch(
     passes = EncoderPass(micro_batch)
     found = gradients(lambda x: passes(encoder, x), encoder, images)
     assert (found - whole).abs().max() <= TOLERANCE * whole.abs().max()
+
+
+@pytest.mark.parametrize("passes", [EncoderPass(), EncoderPass(4), SharedPass(Processes(1, 2))])
+def test_a_pool_without_rows_has_no_features(images: Tensor, passes: EncoderPass) -> None:
+    """As the unlabelled one in every regime but semi: compiled encoders and processes see it too."""
+    assert passes(Stack(images[0]), images[:0]).shape == (0, Stack.features)
 
 
 def test_pieces_keep_less_for_the_backward_pass(images: Tensor) -> None:
