@@ -92,9 +92,7 @@ def verify_file(file: Path, facts: FileFacts, record: Path) -> None:
         _once(file, facts["sha256"], lambda: _compare(file, digest_of(file), facts["sha256"]))
     except DamagedFile:
         with suppress(OSError):
-            later = max(
-                time.time(), record.stat().st_mtime + 2
-            )  # some file systems store even seconds only
+            later = max(time.time(), record.stat().st_mtime + 2)  # some store even seconds only
             os.utime(file, (later, later))
         raise
 
