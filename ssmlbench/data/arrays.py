@@ -116,7 +116,7 @@ def read_npz(file: Path) -> dict[str, NDArray[Any]]:
     check_plain(file)
     with _errors_in_one_line(file), np.load(file, allow_pickle=False) as arrays:
         if not {"format", "shape", "data"} <= set(arrays.files):
-            return {name: arrays[name] for name in arrays.files}
+            return {name: _plain_array(arrays[name], name) for name in arrays.files}
         rows, columns = (int(size) for size in arrays["shape"])
         size = rows * columns * arrays["data"].dtype.itemsize
     if size > MOST_DENSE:
@@ -154,10 +154,14 @@ def read_npy(file: Path) -> NDArray[Any]:
     """The array of an .npy file, which is not read into memory."""
     check_plain(file)
     with _errors_in_one_line(file):
-        array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
-        if not isinstance(array, np.ndarray):  # another format under this name
-            raise ValueError("not an array")
-    return array
+        return _plain_array(np.load(file, mmap_mode="r", allow_pickle=False), file.stem)
+
+
+def _plain_array(loaded: object, name: str) -> NDArray[Any]:
+    """What NumPy loaded, if it is an array: of another format, it returns the bytes or an archive."""
+    if not isinstance(loaded, np.ndarray):
+        raise ValueError(f"{name} is not an array")
+    return loaded
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Only plain files are read (Arrow, Parquet, CSV, JSON); no code of a hub is ever 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -63,7 +64,6 @@ class SplitTable(Table):
         chosen = self.data.select_columns(names).with_format("arrow")
         number = 0
         with load_errors_in_one_line(self.file):
-            _check_buffers(self.data)
             for batch in chosen.iter(batch_size=BATCH):
                 for record in batch.to_pylist():
                     number += 1
@@ -74,11 +74,29 @@ class SplitTable(Table):
         return class_names(self.data.features.get(column))
 
 
-def _check_buffers(data: Any) -> None:
-    """Raise what Arrow raises for values that point outside their buffers: reading would crash."""
-    for column in data.data.table.columns:
-        for chunk in column.chunks:
-            chunk.validate(full=True)
+def check_arrow_files(folder: Path) -> None:
+    """Raise what Arrow raises for values that point outside their buffers.
+
+    Before the library loads the files: it casts columns at once, and would crash.
+    """
+    import pyarrow
+
+    for file in sorted(folder.rglob("*.arrow")):
+        with pyarrow.memory_map(str(file)) as opened:
+            try:
+                table = pyarrow.ipc.open_stream(opened).read_all()
+            except pyarrow.ArrowInvalid:  # the other of Arrow's two formats
+                table = pyarrow.ipc.open_file(opened).read_all()
+            table.validate(full=True)
+
+
+def check_listed_files(folder: Path) -> None:
+    """Raise a UserError if a `state.json` lists a file outside of its folder, which was not checked."""
+    for state in sorted(folder.rglob("state.json")):
+        for listed in json.loads(state.read_bytes())["_data_files"]:
+            name = listed["filename"]
+            if Path(name).name != name or not name.endswith(".arrow"):
+                raise UserError(f"{state}: it lists {name!r}, expected .arrow files of its folder")
 
 
 def class_names(feature: Any) -> list[str] | None:
@@ -136,6 +154,8 @@ def _load_saved(folder: Path) -> Any:
     import datasets
 
     with load_errors_in_one_line(folder):
+        check_listed_files(folder)
+        check_arrow_files(folder)
         return datasets.load_from_disk(str(folder))
 
 
@@ -223,6 +243,7 @@ def load_folder(folder: Path, config: str) -> Any:
     import datasets
 
     with load_errors_in_one_line(folder):
+        check_arrow_files(folder)
         datasets.disable_progress_bars()
         try:
             return datasets.load_dataset(

@@ -221,6 +221,7 @@ class Parquet(Table):
 
         try:
             with ParquetFile(self.file, memory_map=True) as table:
+                _check_row_count(table.metadata)
                 yield table
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             reason = str(error).partition("\n")[0]
@@ -255,6 +256,16 @@ class Parquet(Table):
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
         return [str(name) for name in names] if isinstance(names, list) else None
+
+
+def _check_row_count(metadata: Any) -> None:
+    """Raise a ValueError if the parts of a Parquet file do not have the rows of the whole.
+
+    A false number costs gigabytes: without columns, pyarrow makes as many rows as a part claims.
+    """
+    parts = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    if min(parts, default=0) < 0 or sum(parts) != metadata.num_rows:
+        raise ValueError(f"its parts have {sum(parts):,} rows, the file {metadata.num_rows:,}")
 
 
 TABLES: dict[str, type[Table]] = {

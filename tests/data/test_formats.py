@@ -467,3 +467,13 @@ def test_a_folder_in_the_layout_of_the_hub(hub: dict[str, Path]) -> None:
     task = read(hub["a" * 40], text_column="abstract", label_column="topics")
     assert task.card.label_names == NAMES
     assert task.card.rows == {"train": 3, "test": 1}
+
+
+def test_a_saved_folder_reads_no_file_outside_of_it(tmp_path: Path) -> None:
+    ids_with_names().save_to_disk(tmp_path / "other")
+    ids_with_names().save_to_disk(tmp_path / "mine")
+    state = tmp_path / "mine" / "state.json"
+    name = json.loads(state.read_text())["_data_files"][0]["filename"]
+    state.write_text(state.read_text().replace(name, f"../other/{name}"))
+    with pytest.raises(UserError, match=r"it lists '\.\./other/.*expected .arrow files"):
+        data_class(DataAddress(str(tmp_path / "mine")))

@@ -124,7 +124,11 @@ def with_atheris(name: str, seconds: int, found: Path) -> None:
     kept = [str(folder) for folder in (CORPUS / name, seeds) if folder.is_dir()]
 
     def one(content: bytes) -> None:
-        attack(target, content, scratch / "work")
+        try:
+            attack(target, content, scratch / "work")
+        except Exception:  # atheris keeps the contents of crashes only
+            (found / name / "broken").write_bytes(content)
+            raise
 
     flags = [
         f"-max_total_time={seconds}",
