@@ -20,7 +20,6 @@ from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.core.hyperparameters import option
 from ssmlbench.kit.estimator import Estimator, FeaturePool
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.protocol.sealed import SealedTruth
 
 LEARNERS = {name: Plugins().methods[name] for name in Plugins().methods}
 ESTIMATORS = {name: cls for name, cls in LEARNERS.items() if issubclass(cls, Estimator)}
@@ -189,19 +188,11 @@ def test_with_labelled_rows_the_unlabelled_pool_is_empty() -> None:
 
 
 def test_an_estimator_that_finds_the_sealed_truth_is_caught(
-    monkeypatch: pytest.MonkeyPatch,
+    leaked_truths: list[np.ndarray],
 ) -> None:
-    stolen = []
-    honest = SealedTruth.__init__
-
-    def leaky(self: SealedTruth, truth: np.ndarray) -> None:
-        stolen.append(truth)
-        honest(self, truth)
-
     class Peeks(_Simple):
         def scores(self, features: Any) -> Any:
-            return np.tile(stolen[-1].mean(axis=0), (len(features), 1))
+            return np.tile(leaked_truths[-1].mean(axis=0), (len(features), 1))
 
-    monkeypatch.setattr(SealedTruth, "__init__", leaky)
     with pytest.raises(Broken, match="must not know"):
         conformance.never_sees_hidden_labels(Peeks, "semi")

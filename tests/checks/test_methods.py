@@ -18,7 +18,6 @@ from ssmlbench.kit.losses import bce
 from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Pools
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.protocol.sealed import SealedTruth
 from ssmlbench.training.evaluation import Outcome
 from ssmlbench.training.trainer import Trainer
 
@@ -120,20 +119,12 @@ def test_the_undisturbed_run_is_trained_once_for_all_checks(
     assert len(trained) == 2  # the undisturbed run, and the one with scrambled labels
 
 
-def test_a_method_that_finds_the_sealed_truth_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    stolen = []
-    honest = SealedTruth.__init__
-
-    def leaky(self: SealedTruth, truth: np.ndarray) -> None:
-        stolen.append(truth)
-        honest(self, truth)
-
+def test_a_method_that_finds_the_sealed_truth_is_caught(leaked_truths: list[np.ndarray]) -> None:
     class Peeks(_Simple):
         def loss(self, labelled, unlabelled):  # type: ignore[no-untyped-def]
-            bias = float(stolen[-1].mean())
+            bias = float(leaked_truths[-1].mean())
             return {"labelled": bce(labelled.logits("strong") + bias, labelled.observed).mean()}
 
-    monkeypatch.setattr(SealedTruth, "__init__", leaky)
     with pytest.raises(Broken, match="must not know"):
         conformance.never_sees_hidden_labels(Peeks, "semi", "vector")
 

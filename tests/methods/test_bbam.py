@@ -23,13 +23,9 @@ from ssmlbench.kit.losses import angles
 from ssmlbench.kit.pools import Batch, Forward, Pool, Pools
 from ssmlbench.kit.pseudo_labels import class_aware_labels
 from ssmlbench.plugins.loader import Plugins, load_file
+from tests.support.vectors import TOLERANCE, close
 
 bbam = load_file(builtin_root() / "methods" / "bbam.py")
-TOLERANCE = 2e-5
-
-
-def close(found: Tensor, expected: Any) -> bool:
-    return torch.allclose(found, torch.tensor(expected), atol=TOLERANCE, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +35,7 @@ def test_the_margin_loss(vectors: dict[str, Any], name: str, margin: str) -> Non
     given_, expected = vectors[name]["inputs"], vectors[name]["expected"]
     cosines, y = torch.tensor(given_["cos"]), torch.tensor(given_["y"])
     found = bbam.margin_loss(cosines, y, given_["s"], given_["m"], margin)
-    assert close(found, expected["loss_matrix"])
+    close(found, expected["loss_matrix"])
     if margin == "both":
         assert float(found.mean()) == pytest.approx(expected["mean_over_BK"], abs=TOLERANCE)
     else:
@@ -55,11 +51,11 @@ def test_the_transform_and_its_loss(vectors: dict[str, Any]) -> None:
     theta = angles(torch.tensor(given_["cos"]))
     targets = torch.tensor(given_["target"])
     psi = bbam.balanced_angles(theta, targets, statistics(given_))
-    assert close(theta, expected["theta"])
-    assert close(psi, expected["psi"])
-    assert close(psi.cos(), expected["cos_psi"])
+    close(theta, expected["theta"])
+    close(psi, expected["psi"])
+    close(psi.cos(), expected["cos_psi"])
     released = bbam.margin_loss(psi.cos()[:2], targets[:2], given_["s"], given_["m"], "positives")
-    assert close(released, expected["code_loss_first_two_rows"])
+    close(released, expected["code_loss_first_two_rows"])
 
 
 def prototype_angles(features: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
@@ -74,10 +70,10 @@ def test_statistics_of_the_paper(vectors: dict[str, Any]) -> None:
     positive = targets == 1
     centres, phi = prototype_angles(features, positive)
     means, variances = bbam.angle_statistics(phi, (targets == 0) & kept, positive)
-    assert close(centres, vector["expected"]["centers"])
-    assert close(means, vector["expected"]["means_neg_pos"])
-    assert close(variances, vector["expected"]["variances_neg_pos"])
-    assert close(variances.mean(0), vector["expected"]["balanced_variance"])
+    close(centres, vector["expected"]["centers"])
+    close(means, vector["expected"]["means_neg_pos"])
+    close(variances, vector["expected"]["variances_neg_pos"])
+    close(variances.mean(0), vector["expected"]["balanced_variance"])
 
 
 def test_statistics_of_the_released_code_over_two_epochs(vectors: dict[str, Any]) -> None:
@@ -92,8 +88,8 @@ def test_statistics_of_the_released_code_over_two_epochs(vectors: dict[str, Any]
         (first, vector["expected"]),
         (second, vector["expected"]["second_call_same_data"]),
     ):
-        assert close(found[0], expected["means"])
-        assert close(found[1], expected["variances"])
+        close(found[0], expected["means"])
+        close(found[1], expected["variances"])
 
 
 def test_negative_sampling(vectors: dict[str, Any]) -> None:
@@ -169,12 +165,12 @@ def test_the_balanced_loss_is_finite_whatever_the_groups(
 def test_the_factors_and_their_bound() -> None:
     """By hand: variances .04 and .01, v = .025, a = √(.025 / .04) and √(.025 / .01)."""
     variances = torch.tensor([[0.04, 0.02], [0.01, 0.0]])  # negatives, positives
-    assert close(bbam.factors(variances), [[0.790569, 1.0], [1.581139, 1.0]])
-    assert close(bbam.factors(variances, 1.2), [[0.790569, 1.0], [1.2, 1.0]])
+    close(bbam.factors(variances), [[0.790569, 1.0], [1.581139, 1.0]])
+    close(bbam.factors(variances, 1.2), [[0.790569, 1.0], [1.2, 1.0]])
     theta = torch.tensor([[1.0, 1.0]])
     stats = torch.stack([torch.tensor([[0.5, 0.5], [0.8, 0.8]]), variances])
     psi = bbam.balanced_angles(theta, torch.ones_like(theta), stats, 1.2)
-    assert close(psi, [[1.2 * 1.0 + (1 - 1.2) * 0.8, 1.0]])
+    close(psi, [[1.2 * 1.0 + (1 - 1.2) * 0.8, 1.0]])
 
 
 @pytest.fixture
@@ -242,9 +238,9 @@ def test_the_released_evaluation_scores_the_average_of_both_transforms() -> None
     theta = math.pi / 3
     psi = (1.581139 * theta - 0.581139 * 0.8 + 0.790569 * theta + 0.209431 * 1.2) / 2
     expected = 1 / (1 + math.exp(-20 * (math.cos(psi) - 0.4)))
-    assert close(method.scores(torch.tensor([[0.5]])), [[expected]])
+    close(method.scores(torch.tensor([[0.5]])), [[expected]])
     plain = bbam.Bbam(bbam.Bbam.Config(), 1)
-    assert close(plain.scores(torch.tensor([[0.5]])), [[1 / (1 + math.exp(-2))]])
+    close(plain.scores(torch.tensor([[0.5]])), [[1 / (1 + math.exp(-2))]])
 
 
 def test_before_there_are_statistics_both_scorings_are_one() -> None:

@@ -13,13 +13,10 @@ from ssmlbench.checks.toy import spec_for, toy, train
 from ssmlbench.core.paths import builtin_root
 from ssmlbench.kit.pools import Pool, Pools
 from ssmlbench.plugins.loader import load_file
+from tests.support.vectors import close
 
 d2l = load_file(builtin_root() / "methods" / "d2l_mat.py")
 D2lMat = d2l.D2lMat
-
-
-def close(found: torch.Tensor, expected: Any) -> None:
-    torch.testing.assert_close(found, torch.tensor(expected).to(found), atol=2e-5, rtol=0)
 
 
 # ------------------------------------------------------------------------------- vectors

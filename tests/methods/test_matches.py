@@ -22,6 +22,7 @@ from ssmlbench.kit.pseudo_labels import (
     usage,
 )
 from ssmlbench.plugins.loader import Plugins, load_file
+from tests.support.vectors import close
 
 fixmatch, freematch, softmatch = (
     load_file(builtin_root() / "methods" / f"{name}.py")
@@ -31,10 +32,6 @@ METHODS = {
     name: cls for name in Plugins().methods if issubclass(cls := Plugins().methods[name], Method)
 }
 CLASSES = (fixmatch.FixMatch, freematch.FreeMatch, softmatch.SoftMatch)
-
-
-def close(found: Tensor, expected: Any) -> None:
-    torch.testing.assert_close(found, torch.tensor(expected).to(found), atol=2e-5, rtol=0)
 
 
 def tensors(vector: dict[str, Any], *names: str) -> list[Tensor]:

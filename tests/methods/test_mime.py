@@ -16,13 +16,10 @@ from ssmlbench.core.paths import builtin_root
 from ssmlbench.kit.losses import soft_loss
 from ssmlbench.kit.pools import Batch, Forward, Pool, Pools
 from ssmlbench.plugins.loader import load_file
+from tests.support.vectors import close
 
 mime = load_file(builtin_root() / "methods" / "mime.py")
 Mime = mime.Mime
-
-
-def close(found: torch.Tensor, expected: Any) -> None:
-    torch.testing.assert_close(found, torch.tensor(expected).to(found), atol=2e-5, rtol=0)
 
 
 def pool_with(observed: list[list[int]], logits: list[list[float]]) -> Pool:

@@ -15,15 +15,11 @@ from ssmlbench.kit.losses import angles
 from ssmlbench.kit.pseudo_labels import class_aware_labels, moved_thresholds, nth_largest
 from ssmlbench.plugins.loader import load_file
 from tests.methods import formulas
+from tests.support.vectors import close
 
 bbam = load_file(builtin_root() / "methods" / "bbam.py")
 softmatch = load_file(builtin_root() / "methods" / "softmatch.py")
 TESTS = Path(__file__).parents[1]
-
-
-def close(found: Tensor, expected: Any, tolerance: float = 2e-5) -> None:
-    wanted = torch.tensor(expected, dtype=torch.float64)
-    torch.testing.assert_close(found.double(), wanted, atol=tolerance, rtol=0)
 
 
 def tensors(values: dict[str, Any], *names: str) -> list[Tensor]:
