@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ssmlbench.boards.board import Board, BoardRow, Cell, Difference
+from ssmlbench.boards.board import Board, BoardRow, Difference
 from ssmlbench.boards.columns import COSTS, Column
 from ssmlbench.boards.query import Query
 from ssmlbench.core.intervals import fold_overlap, mean_with_interval
@@ -34,7 +34,8 @@ def add_differences(board: Board, runs: Runs, query: Query) -> None:
         board.baselines[level] = baseline.name
         for row in others:
             if row is not baseline:
-                ours, theirs = (each.cells[metric.key, level] for each in (row, baseline))
+                cells = (each.cells[metric.key, level] for each in (row, baseline))
+                ours, theirs = (dict(zip(c.seeds, c.values, strict=True)) for c in cells)
                 difference = paired_difference(ours, theirs, board.setting["folds"])
                 if difference is not None:
                     row.differences[level] = difference
@@ -67,14 +68,15 @@ def _baseline(board: Board, metric: Column, level: str, name: str) -> BoardRow |
     )
 
 
-def paired_difference(ours: Cell, theirs: Cell, folds: int | None) -> Difference | None:
+def paired_difference(
+    ours: Mapping[int, float], theirs: Mapping[int, float], folds: int | None = None
+) -> Difference | None:
     """The mean difference over common seeds with its 95 % t interval; None without a common seed.
 
-    folds: the number of folds, if the seeds are folds; they share training rows, so the interval is wider.
+    ours, theirs: values by seed. folds: the number of folds, if the seeds are folds; they share training
+    rows, so the interval is wider.
     """
-    before = dict(zip(theirs.seeds, theirs.values, strict=True))
-    pairs = zip(ours.seeds, ours.values, strict=True)
-    values = [value - before[seed] for seed, value in pairs if seed in before]
+    values = [value - theirs[seed] for seed, value in ours.items() if seed in theirs]
     if not values:
         return None
     count = len(values)

@@ -64,7 +64,8 @@ def test_the_method_that_is_chosen_elsewhere_never_saw_the_data_set() -> None:
 def test_a_board_of_a_few_methods_takes_no_part_in_mean_ranks() -> None:
     whole = seeds_by_methods(a=[0.3], b=[0.2], c=[0.1])
     part = seeds_by_methods(c=[0.9], a=[0.1])
-    assert dict(FINDINGS.mean_ranks([whole, part])) == {"a": 1.0, "b": 2.0, "c": 3.0}
+    tables = {("x", 0.05): whole, ("y", 0.05): part}
+    assert dict(FINDINGS.mean_ranks(tables)) == {"a": 1.0, "b": 2.0, "c": 3.0}
 
 
 def test_cost_is_that_of_the_quiet_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,9 +28,10 @@ from ssmlbench.boards.analyses.table import analyses_by_name
 from ssmlbench.boards.analyses.variants import (
     VariantRuns,
     ablation_findings,
-    paired,
     sensitivity_findings,
 )
+from ssmlbench.boards.baseline import paired_difference
+from ssmlbench.boards.board import Difference
 from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.analyses import analysis_sections
@@ -167,11 +168,13 @@ def test_what_cannot_be_varied_is_one_line(
 
 def test_differences_are_paired_by_seed_with_a_t_interval() -> None:
     ours, base = {0: 0.5, 1: 0.6, 2: 0.9, 7: 0.1}, {0: 0.4, 1: 0.6, 2: 0.7}
-    mean, low, high, seeds = paired(ours, base)
+    difference = paired_difference(ours, base)
+    assert difference is not None
     test = stats.ttest_rel([0.5, 0.6, 0.9], [0.4, 0.6, 0.7]).confidence_interval(0.95)
-    assert (mean, seeds) == (pytest.approx(0.1), 3)
-    assert (low, high) == (pytest.approx(test.low), pytest.approx(test.high))
-    assert math.isnan(paired({0: 1.0, 1: 2.0}, {0: 1.0, 1: 1.0})[1])
+    assert (difference.mean, difference.seeds) == (pytest.approx(0.1), 3)
+    assert difference.interval == (pytest.approx(test.low), pytest.approx(test.high))
+    assert paired_difference({0: 1.0, 1: 2.0}, {0: 1.0, 1: 1.0}) == Difference(0.5, 2)
+    assert paired_difference({0: 1.0}, {1: 1.0}) is None
 
 
 def test_findings_of_variants_have_every_metric_and_are_drawn(tmp_path: Path) -> None:

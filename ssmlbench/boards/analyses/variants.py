@@ -19,11 +19,11 @@ from ssmlbench.boards.analyses.drawing import (
     panels,
 )
 from ssmlbench.boards.analyses.gradients import GRADIENTS, gradient_imbalance
-from ssmlbench.boards.baseline import LEAST_SEEDS
+from ssmlbench.boards.baseline import paired_difference
+from ssmlbench.boards.board import Difference
 from ssmlbench.boards.columns import COLUMNS, Column
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import HUES, INK, styles_for
-from ssmlbench.core.intervals import fold_overlap, mean_with_interval
 from ssmlbench.runs.finished import Finished
 
 if TYPE_CHECKING:
@@ -49,23 +49,6 @@ class VariantRuns:
         if metric == GRADIENTS.key:
             return {run.spec.seed: gradient_imbalance(run) for run in self.runs}
         return {run.spec.seed: query.value(run, metric) for run in self.runs}
-
-
-def paired(
-    ours: Mapping[int, float], base: Mapping[int, float], folds: int | None = None
-) -> tuple[float, float, float, int]:
-    """Mean difference over common seeds, its 95 % t interval (NaN below 3 seeds), and their number.
-
-    folds: of which the seeds are; None or 0: of none.
-    """
-    seeds = sorted(ours.keys() & base.keys())
-    if not seeds:
-        return math.nan, math.nan, math.nan, 0
-    apart = [ours[seed] - base[seed] for seed in seeds]
-    if len(seeds) < LEAST_SEEDS:
-        return math.fsum(apart) / len(seeds), math.nan, math.nan, len(seeds)
-    mean, (low, high) = mean_with_interval(apart, fold_overlap(folds))
-    return mean, low, high, len(seeds)
 
 
 def ablation_findings(
@@ -108,17 +91,18 @@ def _ablation_record(
     """The mean of a variant, and its difference to the method as it is."""
     ours, theirs = (v.values(query, metric) for v in (variant, base))
     folds = base.runs[0].spec.folds if base.runs else None
-    difference, low, high, seeds = paired(ours, theirs, folds)
+    difference = paired_difference(ours, theirs, folds) or Difference(math.nan, 0)
+    low, high = difference.interval or (math.nan, math.nan)
     return {
         "method": method,
         "variant": variant.name,
         "metric": metric,
         "changes": ", ".join(f"{k}={v}" for k, v in variant.changes.items()),
         "mean": float(np.mean(list(ours.values()))) if ours else math.nan,
-        "difference": difference,
+        "difference": difference.mean,
         "low": low,
         "high": high,
-        "seeds": seeds,
+        "seeds": difference.seeds,
     }
 
 
