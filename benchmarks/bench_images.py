@@ -27,6 +27,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
+from ssmlbench.core.freed_memory import freed_memory_kept
 from ssmlbench.data import Card
 from ssmlbench.inputs.decoded import DecodedImages, DecodedInputs
 from ssmlbench.inputs.decoding import Shortcuts, SquareDecoder
@@ -111,7 +112,9 @@ def paths(files: list[bytes]) -> Iterator[tuple[str, Callable[[], None]]]:
     def first(view: str, shortcuts: Shortcuts) -> None:
         with tempfile.TemporaryDirectory() as folder:
             os.environ["SSMLBENCH_CACHE"] = folder
-            epoch(opened(shortcuts), view)
+            with freed_memory_kept():  # as a run loads its inputs
+                inputs = opened(shortcuts)
+            epoch(inputs, view)
 
     def loader(transform: Callable[[Any], torch.Tensor]) -> None:
         for _ in DataLoader(Photographs(files, transform), BATCH, shuffle=True, num_workers=1):

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ssmlbench.core.events import Notify
+from ssmlbench.core.freed_memory import freed_memory_kept
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
 from ssmlbench.inputs.cached import CachedInputs
@@ -50,7 +51,8 @@ class SplitLoader:
         """The inputs of the encoder."""
         options = EncoderOptions.of(self.spec)
         quick = Shortcuts.of(self.spec)
-        return prepared_inputs(self.encoder, options, self.task, split, self.reading, quick)
+        with freed_memory_kept():  # of decoded images, one after the other
+            return prepared_inputs(self.encoder, options, self.task, split, self.reading, quick)
 
     def features(self, split: str) -> CachedInputs:
         """The frozen encoder's features of the split."""

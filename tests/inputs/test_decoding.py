@@ -112,3 +112,29 @@ def test_images_are_resized_fast_unless_the_encoder_is_frozen(tiny: Plugins) -> 
     trained, frozen = (resolve(tiny, {}, **fields, **squashed, freeze=f) for f in (False, True))
     as_they_are = resolve(tiny, {}, **fields, backbone="small-cnn")
     assert [spec.fast_resize for spec in (trained, frozen, as_they_are)] == [True, False, False]
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(1, 1), (7, 3), (33, 50), (301, 200), (2100, 2100)])
+def test_a_fast_resize_is_that_of_the_copied_pixels(
+    size: tuple[int, int], interpolation: str
+) -> None:
+    """2,100 × 2,100 pixels are in several blocks of Pillow's memory."""
+    drawn = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+    pixels = torch.from_numpy(drawn).permute(2, 0, 1)[None]
+    expected = torch.nn.functional.interpolate(
+        pixels, (SIZE, SIZE), mode=interpolation, antialias=True
+    )[0].permute(1, 2, 0)
+    image = Image.fromarray(drawn)
+    squashed = images.squashed(image, SIZE, interpolation, fast=True)
+    del image  # the pixels are copied by then
+    np.testing.assert_array_equal(squashed, expected.numpy())
+
+
+def test_a_fast_resize_copies_no_pixel_out_of_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = Image.open(io.BytesIO(photograph(0)))
+    image.load()
+    if not hasattr(image, "__arrow_c_array__"):
+        pytest.skip("this Pillow does not share its memory")
+    monkeypatch.setattr(Image.Image, "tobytes", None)
+    assert images.squashed(image, SIZE, fast=True).shape == (SIZE, SIZE, 3)

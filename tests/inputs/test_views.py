@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -17,7 +18,13 @@ from ssmlbench.inputs.views import (
     noise_and_dropout,
     text_views,
 )
-from ssmlbench.inputs.views.randaugment import OPERATIONS, Augmentation, augment_rows, cut_out
+from ssmlbench.inputs.views.randaugment import (
+    OPERATION_NAMES,
+    OPERATIONS,
+    Augmentation,
+    augment_rows,
+    cut_out,
+)
 
 PAD, CLS, SEP = 0, 2, 3
 
@@ -86,14 +93,48 @@ def test_every_operation_keeps_the_shape(number: int, photographs: torch.Tensor)
             assert made.shape == photographs[0].shape
 
 
+@pytest.mark.parametrize("size", [(1, 1), (2, 3), (32, 32), (37, 50)])
+def test_pixels_are_moved_as_torchvision_moves_them(size: tuple[int, int]) -> None:
+    from torchvision.transforms.v2 import functional
+
+    height, width = size
+    image = torch.randint(0, 256, (3, *size), generator=seeded()).to(torch.uint8)
+    grey = [128.0] * 3
+
+    def affine(x: float, y: float, u: float, v: float) -> torch.Tensor:
+        shear = [math.degrees(math.atan(u)), math.degrees(math.atan(v))]
+        return functional.affine(image, 0.0, [x, y], 1.0, shear, fill=grey)
+
+    for level in torch.arange(1, 10).div(9).tolist():
+        for sign in (-1.0, 1.0):
+            shear, share = sign * 0.3 * level, sign * 0.453 * level
+            expected = {
+                "shear_x": affine(0, 0, shear, 0),
+                "shear_y": affine(0, 0, 0, shear),
+                "translate_x": affine(share * width, 0, 0, 0),
+                "translate_y": affine(0, share * height, 0, 0),
+                "rotate": functional.rotate(image, 30 * level, fill=grey),
+            }
+            for name, moved in expected.items():
+                operation = OPERATIONS[OPERATION_NAMES.index(name)]
+                assert operation is not None
+                assert torch.equal(operation(functional, image, level, sign), moved), name
+
+
+def test_strong_views_leave_the_rows_as_they_are(photographs: torch.Tensor) -> None:
+    before = photographs.clone()
+    for step in range(20):
+        augment_rows(photographs, Augmentation.draw(len(photographs), seeded(step)))
+    assert torch.equal(photographs, before)
+
+
 def test_cutout_colours_a_square_of_half_the_side(photographs: torch.Tensor) -> None:
     colour = torch.tensor([1, 2, 3]).to(torch.uint8)[:, None, None]
     black = torch.full_like(photographs[0], 77)
-    cut = cut_out(black, torch.tensor([0.5, 0.5]), 0.5, colour)
+    cut = cut_out(black.clone(), [0.5, 0.5], 0.5, colour)
     assert (cut != 77).all(0).sum() == 16 * 16  # half of 32 along each axis
-    corner = cut_out(black, torch.tensor([0.0, 0.0]), 0.5, colour)
+    corner = cut_out(black.clone(), [0.0, 0.0], 0.5, colour)
     assert (corner != 77).all(0).sum() == 8 * 8  # clipped to the quarter that lies inside
-    assert (black == 77).all()
 
 
 def test_patches_of_photographs_are_four_a_row(photographs: torch.Tensor) -> None:

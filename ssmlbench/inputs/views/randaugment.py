@@ -6,11 +6,14 @@ The operations are torchvision's functions; every parameter is drawn from the ge
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from ssmlbench.inputs.torchvision_compat import declare_missing_operators
@@ -21,7 +24,12 @@ LEVELS = 9  # a magnitude is drawn from 1..9 of 9
 GREY = 128
 SMALL_CUTOUT = 20 / 224  # the largest side of the operation, 20 pixels of the papers' 224
 CUTOUT_SIDE = 0.5  # of the image's side; what lies outside the image is clipped
+MOST_PLACES = 512 * 512
+"""Pixels of the largest images whose moves are kept: 4 bytes for each and for each of 81 moves."""
 
+Fill = list[float] | None
+Move = Callable[..., Tensor]
+"""(torchvision's functions, an image, a colour, numbers) → the image with its pixels moved."""
 Operation = Callable[[Any, Tensor, float, float], Tensor]
 """(torchvision's functions, a 3 × S × S image, magnitude in 0..1, sign) → the image."""
 
@@ -53,28 +61,29 @@ def augment_rows(images: Tensor, drawn: Augmentation) -> Tensor:
     """Apply to each row of B × 3 × S × S uint8 its operations, then cutout: the path of the CPU."""
     functions = _functions()
     grey = torch.full((3, 1, 1), GREY, dtype=torch.uint8)
-    done = []
+    chosen, levels, signs = drawn.chosen.tolist(), drawn.levels.tolist(), drawn.signs.tolist()
+    applied, centres = drawn.applied.tolist(), drawn.centres.tolist()
+    done = torch.empty_like(images)
     for i, image in enumerate(images):
         for j in range(OPERATIONS_A_ROW):
-            if not drawn.applied[i, j]:
+            if not applied[i][j]:
                 continue
-            operation, level = OPERATIONS[int(drawn.chosen[i, j])], float(drawn.levels[i, j])
+            operation, level = OPERATIONS[chosen[i][j]], levels[i][j]
             if operation is None:
-                image = cut_out(image, drawn.centres[i, j], level * SMALL_CUTOUT, grey)
+                image = cut_out(image.clone(), centres[i][j], level * SMALL_CUTOUT, grey)
             else:
-                image = operation(functions, image, level, float(drawn.signs[i, j]))
-        done.append(cut_out(image, drawn.centres[i, -1], CUTOUT_SIDE, drawn.colours[i]))
-    return torch.stack(done)
+                image = operation(functions, image, level, float(signs[i][j]))
+        cut_out(done[i].copy_(image), centres[i][-1], CUTOUT_SIDE, drawn.colours[i])
+    return done
 
 
-def cut_out(image: Tensor, centre: Tensor, side: float, colour: Tensor) -> Tensor:
-    """Colour one square around the centre (y, x in 0..1), its side a share of the image's."""
+def cut_out(image: Tensor, centre: Sequence[float], side: float, colour: Tensor) -> Tensor:
+    """Colour one square around the centre (y, x in 0..1) in place, its side a share of the image's."""
     height, width = image.shape[1:]
-    y, x = float(centre[0]) * height, float(centre[1]) * width
+    y, x = centre[0] * height, centre[1] * width
     reach = side * min(height, width) / 2
     top, bottom = max(round(y - reach), 0), min(round(y + reach), height)
     left, right = max(round(x - reach), 0), min(round(x + reach), width)
-    image = image.clone()
     image[:, top:bottom, left:right] = colour
     return image
 
@@ -86,18 +95,43 @@ def _functions() -> Any:
     return functional
 
 
-def _affine(
-    v2: Any, image: Tensor, shift: tuple[float, float], shear: tuple[float, float]
-) -> Tensor:
-    moved: Tensor = v2.affine(
-        image,
-        angle=0.0,
-        translate=list(shift),
-        scale=1.0,
-        shear=[math.degrees(math.atan(s)) for s in shear],
-        fill=[float(GREY)] * 3,
-    )
+def _moved(image: Tensor, move: Move, *numbers: float) -> Tensor:
+    """The image as `move` moves its pixels, grey where none is moved to."""
+    height, width = image.shape[1:]
+    if height * width > MOST_PLACES:
+        return move(_functions(), image, [float(GREY)] * 3, *numbers)
+    places = _places(height, width, move, *numbers).astype(np.intp)
+    source = np.full(height * width + 1, GREY, np.uint8)
+    moved = torch.empty(image.shape, dtype=image.dtype)
+    for channel, seen in zip(image.flatten(1).numpy(), moved.flatten(1).numpy(), strict=True):
+        source[1:] = channel
+        source.take(places, out=seen, mode="wrap")  # other modes copy once more
     return moved
+
+
+@lru_cache(maxsize=2 * LEVELS * 5)
+def _places(height: int, width: int, move: Move, *numbers: float) -> NDArray[np.unsignedinteger]:
+    """The pixel that `move` moves to each place, counted from 1; 0 where there is none.
+
+    torchvision moves an image of the pixels' numbers, which float32 holds exactly: the pixels are those
+    that it would move. There are 81 ways to move an image of one size, and each takes 1 ms to compute.
+    """
+    count = height * width
+    numbered = torch.arange(1, count + 1, dtype=torch.float32).reshape(1, height, width)
+    moved = move(_functions(), numbered, None, *numbers).flatten().numpy()
+    return moved.astype(np.min_scalar_type(count))
+
+
+def _affine(v2: Any, image: Tensor, fill: Fill, x: float, y: float, u: float, v: float) -> Tensor:
+    """Move by x, y pixels, and shear by u, v."""
+    shear = [math.degrees(math.atan(u)), math.degrees(math.atan(v))]
+    moved: Tensor = v2.affine(image, angle=0.0, translate=[x, y], scale=1.0, shear=shear, fill=fill)
+    return moved
+
+
+def _rotate(v2: Any, image: Tensor, fill: Fill, angle: float) -> Tensor:
+    rotated: Tensor = v2.rotate(image, angle, fill=fill)
+    return rotated
 
 
 def _sharpened(image: Tensor, factor: float) -> Tensor:
@@ -136,15 +170,15 @@ OPERATIONS: tuple[Operation | None, ...] = (
     lambda v2, image, level, sign: _sharpened(image, 1 + sign * 0.9 * level),
     lambda v2, image, level, sign: v2.autocontrast(image),
     lambda v2, image, level, sign: v2.posterize(image, 8 - round(4 * level)),
-    lambda v2, image, level, sign: _affine(v2, image, (0, 0), (sign * 0.3 * level, 0)),
-    lambda v2, image, level, sign: _affine(v2, image, (0, 0), (0, sign * 0.3 * level)),
-    lambda v2, image, level, sign: _affine(
-        v2, image, (sign * 0.453 * level * image.shape[2], 0), (0, 0)
+    lambda v2, image, level, sign: _moved(image, _affine, 0, 0, sign * 0.3 * level, 0),
+    lambda v2, image, level, sign: _moved(image, _affine, 0, 0, 0, sign * 0.3 * level),
+    lambda v2, image, level, sign: _moved(
+        image, _affine, sign * 0.453 * level * image.shape[2], 0, 0, 0
     ),
-    lambda v2, image, level, sign: _affine(
-        v2, image, (0, sign * 0.453 * level * image.shape[1]), (0, 0)
+    lambda v2, image, level, sign: _moved(
+        image, _affine, 0, sign * 0.453 * level * image.shape[1], 0, 0
     ),
-    lambda v2, image, level, sign: v2.rotate(image, 30 * level, fill=[float(GREY)] * 3),
+    lambda v2, image, level, sign: _moved(image, _rotate, 30 * level),
     lambda v2, image, level, sign: v2.equalize(image),
     lambda v2, image, level, sign: v2.adjust_contrast(image, 1 + sign * 0.9 * level),
     lambda v2, image, level, sign: v2.adjust_saturation(image, 1 + sign * 0.9 * level),
