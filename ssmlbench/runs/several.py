@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -34,6 +34,10 @@ REASON_SECONDS = 60.0
 
 LONGEST_MESSAGE = 4_000
 """Bytes of an error: nobody reads the pipe before the process has ended, so all must fit in it."""
+
+
+LOST, OTHER = b"1", b"0"
+"""The first byte of an error: whether the process lost its connection to another one."""
 
 
 def train_together(
@@ -62,10 +66,8 @@ def train_together(
         with Processes.connected(0, count, device, rendezvous) as processes:
             report = train_run(assignment, plugins, judge, notify, processes)
     except Exception as error:
-        if _is_connection_error(error):
-            for other in others:
-                if reason := other.reason(wait=REASON_SECONDS):
-                    raise RunStopped(reason) from error
+        if _is_connection_error(error) and (cause := first_cause(others, wait=REASON_SECONDS)):
+            raise RunStopped(cause) from error
         raise
     finally:
         for other in others:
@@ -89,11 +91,25 @@ def _is_connection_error(error: BaseException | None) -> bool:
     words = ("gloo", "nccl", "connection", "broken pipe", "socket", "timed out", "store")
     while error is not None:
         if isinstance(error, RuntimeError | OSError) and any(
-            w in str(error).lower() for w in words
+            w in error_text(error).lower() for w in words
         ):
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def first_cause(others: Sequence[Follower], wait: float = 0.0) -> str:
+    """Why the run ends: the reason of a follower that ended early; "" if none did.
+
+    When one ends, others lose their connection to it: theirs is the reason only if there is no other.
+    """
+    until = time.monotonic() + wait
+    while True:
+        ended = [other for other in others if other.reason()]
+        causes = [other for other in ended if not other.lost_connection]
+        if causes or all(other.ended() for other in others) or time.monotonic() >= until:
+            return next((other.reason() for other in (*causes, *ended)), "")
+        time.sleep(0.05)
 
 
 class Follower:
@@ -102,6 +118,9 @@ class Follower:
     def __init__(self, rank: int, count: int, work: Callable[[int], None]):
         self.name = f"process {rank + 1} of {count}"
         self.expected = False  # whether its end is expected
+        self.lost_connection = (
+            False  # whether it ended because it lost its connection to another one
+        )
         self._error, error = Pipe(duplex=False)
         self._code: int | None = None
         self._message = ""  # why it failed, in its own words
@@ -121,15 +140,16 @@ class Follower:
                 except ChildProcessError:  # a plugin has waited for it
                     pid, status = self.pid, 1 << 8
                 if pid:
-                    self._message = self._last_message()
+                    self._read_message()
                     self._code = os.waitstatus_to_exitcode(status)
             return self._code is not None
 
-    def _last_message(self) -> str:
+    def _read_message(self) -> None:
         with suppress(EOFError, OSError):
             if self._error.poll():
-                return self._error.recv_bytes().decode(errors="replace")
-        return ""
+                content = self._error.recv_bytes()
+                self.lost_connection = content.startswith(LOST)
+                self._message = content[len(LOST) :].decode(errors="replace")
 
     def reason(self, wait: float = 0.0) -> str:
         """Why it ended early; "" if it has not ended, or had finished its work."""
@@ -158,7 +178,8 @@ def _run_follower(parent: int, pipe: Connection, work: Callable[[], None]) -> No
     except BaseException as error:  # a plugin may raise what is no Exception
         with suppress(OSError):
             text = error_text(error) or type(error).__name__
-            pipe.send_bytes(text.encode(errors="replace")[:LONGEST_MESSAGE])
+            kind = LOST if _is_connection_error(error) else OTHER
+            pipe.send_bytes(kind + text.encode(errors="replace")[:LONGEST_MESSAGE])
     finally:
         os._exit(code)
 
@@ -172,5 +193,5 @@ def _watch(others: list[Follower], fail: Callable[[BaseException, str], None]) -
                 time.sleep(GRACE)
                 if not other.expected:
                     with suppress(OSError):
-                        fail(RunStopped(other.reason()), "")
+                        fail(RunStopped(first_cause(others)), "")
                     os._exit(1)

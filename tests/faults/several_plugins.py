@@ -1,4 +1,4 @@
-"""Small images, and a method whose second process can be made to fail.
+"""Small images, and a method whose last process can be made to fail.
 
 FLOAT64_EXCEPT in the environment: processes that train compute in float64, not the one with this number.
 """
@@ -52,7 +52,7 @@ class Strips(DatasetAdapter):
 
 
 class Unlucky(Method):
-    """Learns from labelled rows; what happens to its second process is told by a file."""
+    """Learns from labelled rows; what happens to its last process is told by a file."""
 
     name = "unlucky"
 
@@ -61,9 +61,11 @@ class Unlucky(Method):
         told_by: str = ""
 
     def loss(self, labelled, unlabelled):
-        told = Path(self.config.told_by)
-        if unlabelled is not None and dist.is_initialized() and dist.get_rank() == 1:
-            match told.read_text() if told.is_file() else "":
+        file = Path(self.config.told_by)
+        told = file.read_text() if file.is_file() else ""
+        is_last = not dist.is_initialized() or dist.get_rank() == dist.get_world_size() - 1
+        if unlabelled is not None and is_last:
+            match told:
                 case "killed":
                     os.kill(os.getpid(), signal.SIGKILL)
                 case "raises":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
-from ssmlbench.runs.several import Follower
+from ssmlbench.runs.several import Follower, first_cause
 from tests.support.tiny_models import save_tiny_bert, write_data_plugin
 
 PLUGINS = Path(__file__).with_name("several_plugins.py")
@@ -124,6 +125,28 @@ def test_a_killed_process_ends_the_run_with_a_reason_and_the_run_continues(
     assert np.array_equal(scores_of(folder), scores_of(undisturbed))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (3, 2)])
+def test_a_run_continues_with_another_number_of_processes(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, before: int, after: int
+) -> None:
+    """The numbers of one process up to rounding, whichever process wrote the checkpoint."""
+    monkeypatch.setenv("FLOAT64_EXCEPT", str(os.getpid()))
+    told = tmp_path / "told"
+    settings = {"told_by": str(told)}
+    told.write_text("killed")
+    last, folder, _ = make(tmp_path / "run", "unlucky", settings, gpus=before)
+    assert isinstance(last, Failed)
+    assert "was killed (SIGKILL)" in last.text
+    assert folder.checkpoint_file.exists()
+    told.write_text("")
+    last, folder, events = make(tmp_path / "run", "unlucky", settings, gpus=after)
+    assert isinstance(last, Done), last
+    assert Resumed(1) in events
+    _, alone, _ = make(tmp_path / "alone", "unlucky", settings)
+    assert np.abs(scores_of(folder) - scores_of(alone)).max() < TOLERANCES["float64"]
+
+
 @pytest.mark.parametrize(
     ("told", "reason"),
     [("raises", "its process 2 of 2 failed: "), ("steals", "labels are sealed")],
@@ -141,11 +164,11 @@ def test_what_goes_wrong_in_the_second_process_is_said(
     assert not folder.finished
 
 
-class Silent(ValueError):
+class Silent(RuntimeError):
     """An error of a plugin that cannot be told."""
 
     def __str__(self) -> str:
-        raise RuntimeError
+        raise ValueError
 
 
 @pytest.mark.parametrize("text", ["only here", "", "long " * 100_000, "ä" * 5_000])
@@ -167,6 +190,23 @@ def test_an_error_that_cannot_be_written_is_told_too(error: Exception) -> None:
         raise error
 
     assert "its process 2 of 2 failed: " in Follower(1, 2, work).reason(wait=600)
+
+
+def test_of_several_that_ended_the_one_is_named_that_did_not_only_lose_its_connection() -> None:
+    """With three processes, the end of one is an error of the connection in both others."""
+
+    def loses_its_connection(rank: int) -> None:
+        raise RuntimeError("gloo: Connection closed by peer")
+
+    def is_killed(rank: int) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    ended = [Follower(1, 3, loses_its_connection), Follower(2, 3, is_killed)]
+    assert first_cause(ended, wait=600).startswith("its process 3 of 3 was killed (SIGKILL)")
+    assert first_cause(ended[:1], wait=600) == (
+        "its process 2 of 3 failed: gloo: Connection closed by peer"
+    )
+    assert first_cause([]) == ""
 
 
 def test_a_process_that_a_plugin_waited_for_is_told_too() -> None:
