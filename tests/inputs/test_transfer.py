@@ -179,3 +179,76 @@ def test_the_stream_that_uses_a_batch_waits_for_it_and_keeps_its_memory(
     CudaSideStream(torch.device("cuda")).wait("mark", tensors)
     assert waited == ["mark"]
     assert [(tensor.item(), stream is own) for tensor, stream in kept] == [(0, True), (1, True)]
+
+
+class Timeline:
+    """CUDA's streams without a GPU: what is queued on each of them, in order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.own, self.side = StandInStream("own"), StandInStream("side")
+        self.current = self.own
+        monkeypatch.setattr(torch.cuda, "Stream", lambda device: self.side)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: self.current)
+        monkeypatch.setattr(torch.cuda, "stream", self.inside)
+        pinned: list[Tensor] = []
+
+        def pin(tensor: Tensor) -> Tensor:
+            pinned.append(tensor)
+            return tensor
+
+        def copy(tensor: Tensor, *given: Any, non_blocking: bool = False) -> Tensor:
+            assert non_blocking, "the host waits for a copy"
+            self.current.queue.append("copy")
+            return tensor
+
+        def copy_back(target: Tensor, values: Tensor, non_blocking: bool = False) -> Tensor:
+            assert any(target is tensor for tensor in pinned), "the host waits for a copy"
+            return copy(target, non_blocking=non_blocking)
+
+        monkeypatch.setattr(Tensor, "pin_memory", pin)
+        monkeypatch.setattr(Tensor, "to", copy)
+        monkeypatch.setattr(Tensor, "copy_", copy_back)
+        monkeypatch.setattr(Tensor, "record_stream", lambda tensor, stream: None, raising=False)
+
+    @contextmanager
+    def inside(self, stream: StandInStream) -> Iterator[None]:
+        before, self.current = self.current, stream
+        yield
+        self.current = before
+
+
+class StandInStream:
+    def __init__(self, name: str):
+        self.name = name
+        self.queue: list[str] = []
+
+    def record_event(self) -> Any:
+        name = f"event {len(self.queue)} of {self.name}"
+        self.queue.append(name)
+        return SimpleNamespace(name=name, synchronize=lambda: self.queue.append(f"host: {name}"))
+
+    def wait_event(self, event: Any) -> None:
+        self.queue.append(f"wait for {event.name}")
+
+
+def test_batches_are_copied_on_the_side_stream_and_used_after_their_copies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = Timeline(monkeypatch)
+    transfer = Transfer(torch.device("cuda"))
+    for _ in transfer.ahead(batches(2)):
+        line.current.queue.append("use")
+    # Two tensors a batch; each mark lies after the copies of its batch.
+    first, second = "event 2 of side", "event 5 of side"
+    assert line.side.queue == ["copy", "copy", first, "copy", "copy", second]
+    assert line.own.queue == [f"wait for {first}", "use", f"wait for {second}", "use"]
+
+
+def test_results_are_copied_behind_their_computation_and_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = Timeline(monkeypatch)
+    fetch = Transfer(torch.device("cuda")).fetched(torch.ones(2))
+    fetch()
+    assert line.own.queue == ["copy", "event 1 of own", "host: event 1 of own"]
+    assert line.side.queue == []
