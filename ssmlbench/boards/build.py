@@ -169,16 +169,16 @@ def _board(
                 row.cells |= {(key, level): cell for key, cell in by_metric.items()}
         rows.append(row)
     board = Board(
-        spec.dataset,
-        spec.regime,
-        levels,
-        [COLUMNS[key] for key in query.metrics],
-        query.decision,
-        str(setting["selection"] or RunSpec.selection),
-        query.convention,
-        setting,
-        rows,
-        separate_reason,
+        dataset=spec.dataset,
+        regime=spec.regime,
+        levels=levels,
+        metrics=[COLUMNS[key] for key in query.metrics],
+        decision=query.decision,
+        selection=str(setting["selection"] or RunSpec.selection),
+        convention=query.convention,
+        setting=setting,
+        rows=rows,
+        separate_reason=separate_reason,
         missing=_missing(runs, versions),
         versions=versions,
     )

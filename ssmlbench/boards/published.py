@@ -149,18 +149,18 @@ def _read_value(paper: Paper, row: dict[str, str]) -> PublishedValue:
         expected = f"the regime's {number.symbol}" if number else "empty"
         raise ValueError(f"pi {row['pi']!r}: for {row['regime']} it must be {expected}")
     return PublishedValue(
-        paper,
-        (row["source"],),
-        paper.datasets[row["dataset"]],
-        row["dataset"],
-        row["regime"],
-        f"{float(row['pi']):g}" if row["pi"] else "",
-        row["method"],
-        paper.methods.get(row["method"]),
-        paper.metrics[row["metric"]],
-        row["value"],
-        row["unit"],
-        float(row["std"]) / UNITS[row["unit"]] if row["std"] else None,
+        paper=paper,
+        sources=(row["source"],),
+        dataset=paper.datasets[row["dataset"]],
+        paper_dataset=row["dataset"],
+        regime=row["regime"],
+        level=f"{float(row['pi']):g}" if row["pi"] else "",
+        paper_method=row["method"],
+        our_method=paper.methods.get(row["method"]),
+        metric=paper.metrics[row["metric"]],
+        digits=row["value"],
+        unit=row["unit"],
+        std=float(row["std"]) / UNITS[row["unit"]] if row["std"] else None,
     )
 
 

@@ -108,14 +108,14 @@ def _blocks(table: dict[str, dict[str, float]], metric: Column, regime: str, ove
     names = tuple(name for name in everyone if all(name in row for row in kept.values()))
     values = np.array([[row[name] for name in names] for row in kept.values()], dtype=np.float64)
     return Blocks(
-        metric,
-        regime,
-        over,
-        tuple(kept),
-        names,
-        values.reshape(len(kept), len(names)),
-        tuple(name for name in everyone if name not in names),
-        tuple(block for block in table if block not in kept),
+        metric=metric,
+        regime=regime,
+        over=over,
+        blocks=tuple(kept),
+        names=names,
+        values=values.reshape(len(kept), len(names)),
+        left_out=tuple(name for name in everyone if name not in names),
+        skipped=tuple(block for block in table if block not in kept),
     )
 
 

@@ -190,14 +190,14 @@ class SealedRun:
             return
         self._before = self._folder.result_stamp()
         request = SealedRequest(
-            self.spec,
-            task.folder,
-            self._plugins.training_files,
-            self.context,
-            task.card.source,
-            task.unlike_published,
-            self._gpu,
-            verified_files(),
+            spec=self.spec,
+            task_folder=task.folder,
+            plugin_files=self._plugins.training_files,
+            context=self.context,
+            source=task.card.source,
+            unlike_published=task.unlike_published,
+            gpu=self._gpu,
+            verified=verified_files(),
         )
         try:
             self.pipe = fork_server().fork(JUDGE, TRAINING, request)

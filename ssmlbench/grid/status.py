@@ -151,7 +151,17 @@ def _run_state(path: Path, state: str, name: str = "", **facts: Any) -> RunState
             name = spec.variant
         elif spec.file.exists():
             note = f"spec.json: {spec.reason}"
-    return RunState(state, path, dataset, regime, name or method, seed, digest, note=note, **facts)
+    return RunState(
+        state=state,
+        folder=path,
+        dataset=dataset,
+        regime=regime,
+        method=name or method,
+        seed=seed,
+        hash=digest,
+        note=note,
+        **facts,
+    )
 
 
 def _names(folder: Path) -> set[str]:

@@ -86,16 +86,16 @@ class MethodInfo:
             kind, head = "method", method.head + projection
             uses = build_method(method, method.Config(), 2).uses
         return cls(
-            method.name,
-            first_paragraph(method),
-            method.paper,
-            kind,
-            uses,
-            tuple(sorted(method.regimes)),
-            head,
-            tuple(_hyperparameters(method.Config)),
-            tuple(method.differences),
-            location(method),
+            name=method.name,
+            title=first_paragraph(method),
+            paper=method.paper,
+            kind=kind,
+            uses=uses,
+            regimes=tuple(sorted(method.regimes)),
+            head=head,
+            hyperparameters=tuple(_hyperparameters(method.Config)),
+            differences=tuple(method.differences),
+            file=location(method),
         )
 
     @classmethod
@@ -133,13 +133,13 @@ class DatasetInfo:
     def of(cls, adapter: type[DatasetAdapter]) -> DatasetInfo:
         """The declarations of a data set class."""
         return cls(
-            adapter.name,
-            first_paragraph(adapter),
-            adapter.kind,
-            adapter.backbone,
-            adapter.citation,
-            adapter.licence,
-            location(adapter),
+            name=adapter.name,
+            title=first_paragraph(adapter),
+            kind=adapter.kind,
+            backbone=adapter.backbone,
+            citation=adapter.citation,
+            licence=adapter.licence,
+            file=location(adapter),
         )
 
 

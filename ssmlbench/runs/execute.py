@@ -121,14 +121,14 @@ def _make_run(
     for note in data_notes:
         notify(Warned(note, of_data=True))
     assignment = Assignment(
-        spec,
-        context,
-        task.folder,
-        task.card.without_positives(),
-        judge.visible(),
-        judge.judgements.epochs,
-        folder.checkpoint_file,
-        folder.weights_file,
+        spec=spec,
+        context=context,
+        task_folder=task.folder,
+        card=task.card.without_positives(),
+        observation=judge.visible(),
+        judged_epochs=judge.judgements.epochs,
+        checkpoint_file=folder.checkpoint_file,
+        model_file=folder.weights_file,
     )
     try:
         report = train(assignment, judge, notify)

@@ -61,11 +61,13 @@ def _read(file: Checkpoint) -> Judgements:
     facts = stored.facts
     arrays = {name: value.numpy() for name, value in stored.tensors.get("judged", {}).items()}
     return Judgements(
-        stored.epochs,
-        {int(number): dict(values) for number, values in facts["by_epoch"].items()},
-        facts["best"],
-        facts["selected_epoch"],
-        arrays.pop("scores", None),
-        arrays,
-        Records.from_arrays({n: v.numpy() for n, v in stored.tensors.get("records", {}).items()}),
+        epochs=stored.epochs,
+        by_epoch={int(number): dict(values) for number, values in facts["by_epoch"].items()},
+        best=facts["best"],
+        selected_epoch=facts["selected_epoch"],
+        scores=arrays.pop("scores", None),
+        rule_parameters=arrays,
+        records=Records.from_arrays(
+            {n: v.numpy() for n, v in stored.tensors.get("records", {}).items()}
+        ),
     )

@@ -54,13 +54,13 @@ def surface_around(model: SavedModel, line: Values, grid: Values, rows: int, see
     along = np.asarray([at(a) for a in line])
     around = np.asarray([[at(a, b) for a in grid] for b in grid]).reshape(len(grid), len(grid), 2)
     return Surface(
-        line,
-        along[:, 0],
-        along[:, 1],
-        grid,
-        around[..., 0],
-        around[..., 1],
-        (len(labelled), len(judged)),
+        line=line,
+        loss=along[:, 0],
+        map=along[:, 1],
+        grid=grid,
+        grid_loss=around[..., 0],
+        grid_map=around[..., 1],
+        rows=(len(labelled), len(judged)),
     )
 
 

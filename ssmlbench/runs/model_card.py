@@ -83,13 +83,13 @@ def read_model_card(folder: Path) -> ModelCard:
         spec = parse_spec(values["spec"])
         columns = {name: _tuples(value) for name, value in values.get("columns", {}).items()}
         return ModelCard(
-            spec,
-            values["hash"],
-            values["labels"],
-            values["kind"],
-            parameters,
-            values["made_with"],
-            InputColumns(**columns),
+            spec=spec,
+            run=values["hash"],
+            labels=values["labels"],
+            kind=values["kind"],
+            rule_parameters=parameters,
+            made_with=values["made_with"],
+            columns=InputColumns(**columns),
         )
     except DamagedFile as damaged:
         raise DamagedFile(damaged.file, damaged.reason, MAKE_AGAIN) from None

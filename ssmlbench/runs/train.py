@@ -135,15 +135,15 @@ def _train(
     if isinstance(learner, Estimator):
         return _fit_estimator(spec, learner, run_data, model_file, notify)
     training = TrainingContext(
-        device,
-        Checkpoint(assignment.checkpoint_file, spec.hash),
-        notify,
-        workers,
-        model_file,
-        context.micro_batch,
-        context.checkpoint_activations,
-        processes,
-        seconds_between_checkpoints(),
+        device=device,
+        checkpoint=Checkpoint(assignment.checkpoint_file, spec.hash),
+        notify=notify,
+        workers=workers,
+        model_file=model_file,
+        micro_batch=context.micro_batch,
+        checkpoint_activations=context.checkpoint_activations,
+        processes=processes,
+        checkpoint_seconds=seconds_between_checkpoints(),
     )
     return _train_method(spec, learner, build_encoder(spec, encoder, run_data), run_data, training)
 
@@ -175,13 +175,13 @@ def _train_method(
         training.notify(Warned(nondeterminism_text(nondeterministic)))
     name = device_name(device)
     return TrainingReport(
-        trained,
-        name if processes is None else f"{processes.count} × {name}",
-        threads,
-        method.uses,
-        _declined(training.model_file),
-        nondeterministic,
-        gpu_number(device),
+        trained=trained,
+        device=name if processes is None else f"{processes.count} × {name}",
+        threads=threads,
+        uses=method.uses,
+        model_declined=_declined(training.model_file),
+        nondeterministic=nondeterministic,
+        gpu=gpu_number(device),
     )
 
 

@@ -56,13 +56,15 @@ def rank_diagram(blocks: Blocks) -> CriticalDifference:
     position = {method: i for i, method in enumerate(order)}
     names = tuple(blocks.names[i] for i in order)
     return CriticalDifference(
-        blocks.regime,
-        blocks.metric,
-        names,
-        tuple(float(ranks[i]) for i in order),
-        difference,
-        tuple((position[group[0]], position[group[-1]]) for group in cliques(ranks, difference)),
-        blocks.about,
-        test.p,
-        named(names),
+        where=blocks.regime,
+        metric=blocks.metric,
+        names=names,
+        ranks=tuple(float(ranks[i]) for i in order),
+        difference=difference,
+        cliques=tuple(
+            (position[group[0]], position[group[-1]]) for group in cliques(ranks, difference)
+        ),
+        about=blocks.about,
+        p=test.p,
+        named=named(names),
     )
