@@ -43,17 +43,17 @@ class Query:
 
     datasets: tuple[str, ...] = ()
     regimes: tuple[str, ...] = ()
-    # of the regimes, by field of the spec: {"pi": (0.05, 0.1)}
+    # the regimes' numbers, by field of the spec: {"pi": (0.05, 0.1)}
     numbers: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     methods: tuple[str, ...] = ()
     selections: tuple[str, ...] = ()
     metrics: tuple[str, ...] = field(default_factory=lambda: tuple(METRICS))
     decision: str = "calibrated"
     convention: str = "default"
-    draws: int = 0  # of the bootstrap over test rows; 0 for no intervals
+    draws: int = 0  # resampled test sets of the bootstrap; 0: no intervals
     # the row that others are compared with; auto: the best that uses labelled rows only; none
     baseline: str = "auto"
-    # of methods' code: newest, all, or the starts of digests
+    # which versions of methods' code: newest, all, or the first digits of their digests
     versions: tuple[str, ...] = (NEWEST,)
 
     def __post_init__(self) -> None:

@@ -33,16 +33,16 @@ AUTO = "auto"
 class RunOption:
     """The declaration of one field of the run spec."""
 
-    name: str  # of the field
-    kind: type  # of a value: str, int, float, bool; object for fields that no user sets
+    name: str
+    kind: type  # str, int, float or bool; object for fields that no user sets
     default: Any
     help: str = ""  # empty: not an option of the command line
     panel: str = WHAT
-    key: str = ""  # in a grid file and, with two dashes, on the command line
+    key: str = ""  # its name in a grid file and, with two dashes, on the command line
     default_text: str = ""  # the default's description in `--help`
     axis: bool = False  # a grid may have several values
     choices: tuple[str, ...] = ()
-    number_flag: str = ""  # of an option with choices: the option to type for a number
+    number_flag: str = ""  # the option that takes a number, if this one takes words: `--epochs`
     automatic: bool = False  # `auto` may be typed too, and means its default
     above: float | None = None  # bounds of a number
     least: float | None = None
@@ -51,11 +51,10 @@ class RunOption:
     example: Any = None
     setting: bool = False  # runs that differ in it never share a table
     training: bool = False  # read by gradient training only: no part of an estimator's setting
-    added_later: bool = (
-        False  # not hashed at its default: runs older than the field keep their hash
-    )
+    # Not hashed at its default: runs older than the field keep their hash.
+    added_later: bool = False
     regimes: tuple[str, ...] = ()  # the regimes whose number this is
-    symbol: str = ""  # of that number on boards
+    symbol: str = ""  # what boards call that number, e.g. π
 
     @property
     def of_training(self) -> bool:

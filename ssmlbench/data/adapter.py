@@ -57,7 +57,7 @@ class InputColumns:
 
     inputs: tuple[str, ...] = ()  # in their order; empty: they have no names
     id: str = ""
-    all: tuple[str, ...] = ()  # with those that are not used
+    all: tuple[str, ...] = ()  # all columns, used or not
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,10 @@ class DatasetAdapter(ABC):
     citation: ClassVar[str] = ""
     licence: ClassVar[str] = ""
     flips: ClassVar[bool] = True  # images: does a mirrored row keep its labels?
-    back_translated: ClassVar[bool] = False  # texts: do training rows bring back-translations?
-    ids_per_split: ClassVar[bool] = False  # may an id of train come again in test?
-    revision: ClassVar[str] = ""  # of a source with versions; part of the fingerprint
-    drop_leaks: ClassVar[bool] = False  # leave out training rows whose input is a test row's?
+    back_translated: ClassVar[bool] = False  # texts: do training rows have back-translations?
+    ids_per_split: ClassVar[bool] = False  # may train and test share ids?
+    revision: ClassVar[str] = ""  # the version of its source; part of the fingerprint
+    drop_leaks: ClassVar[bool] = False  # leave out training rows whose input is in the test set?
     layout: ClassVar[str] = ""  # what the raw folder looks like; empty: no files are needed
     download: ClassVar[str] = ""  # where to get the raw files
     folders: ClassVar[tuple[str, ...]] = ()  # other names its folder often has below --data-dir

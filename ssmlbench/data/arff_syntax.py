@@ -34,9 +34,10 @@ class Attribute:
     """A column of the file."""
 
     name: str
-    values: tuple[str, ...]  # of a nominal attribute; empty for a number
-    codes: dict[str, float]  # of its values: the number that it spells, or its position; if a
-    # position of a word is also a number that another value spells, the positions of all
+    values: tuple[str, ...]  # the values of a nominal attribute; empty for a number
+    # Value → the number that it spells or, for a word, its position. All values have their positions
+    # if the position of a word is a number that another value spells.
+    codes: dict[str, float]
 
     @classmethod
     def nominal(cls, name: str, values: tuple[str, ...]) -> Attribute:

@@ -19,8 +19,8 @@ class LabelPair:
     first: int  # the more frequent one
     second: int
     rows: int
-    share: float  # of the second one's rows, how many have the first one too
-    lift: float  # times more often than if the labels did not depend on each other
+    share: float  # the share of the second one's rows that have the first one too
+    lift: float  # how many times as often as if the labels were independent
 
 
 def label_pairs(truth: Labels, most: int) -> list[LabelPair]:

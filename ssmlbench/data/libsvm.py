@@ -45,8 +45,8 @@ class Extent:
     """The numbers of rows, features and labels of all files together."""
 
     rows: int = 0
-    least: int = 1  # of the numbers of features: 0 if they count from 0
-    largest: int = 0
+    least: int = 1  # the smallest number of a feature: 0 if they count from 0
+    largest: int = 0  # the largest one
 
     @property
     def width(self) -> int:

@@ -31,7 +31,7 @@ class CompiledEncoders:
             if encoder not in self._compiled:
                 self._compiled[encoder] = cast(nn.Module, torch.compile(encoder))
             return run(self._compiled[encoder])
-        except Exception as error:  # of torch's compiler, of a C++ compiler, of Triton
+        except Exception as error:  # torch's compiler, a C++ compiler and Triton raise their own
             if is_out_of_memory(error):
                 raise
             self._works = False

@@ -50,7 +50,7 @@ class Budget(Analysis):
         """One finding for each data set and regime with two levels or more."""
         places: dict[tuple[str, str], dict[str, RunCell]] = {}
         for cell in sorted(cells, key=lambda cell: bool(cell.board.separate_reason)):
-            if cell.level:  # of two boards with a level, the main one counts
+            if cell.level:  # main boards come first: of two boards with a level, that one counts
                 place = (cell.board.dataset, cell.board.regime)
                 places.setdefault(place, {}).setdefault(cell.level, cell)
         several = [list(members.values()) for members in places.values() if len(members) > 1]
