@@ -28,7 +28,7 @@ from ssmlbench.training.trainer import Trainer, TrainingContext
 
 ROWS, TEST_ROWS, LABELS = 72, 24, 5
 PASS_ROWS = 10
-"""In a pass over a pool: each pool takes several passes, and the last one is smaller."""
+"""Rows of one pass over a pool: each pool takes several passes, and the last one is smaller."""
 CHECKPOINT = "checkpoint.safetensors"
 CPU = torch.device("cpu")
 

@@ -33,7 +33,7 @@ TRAILER_BYTES = len(TRAILER) + 64
 OLDER = "an older version wrote it, which did not record where it belongs"
 
 LARGEST_HEADER = 100_000_000
-"""Of a safetensors file, by its specification."""
+"""The largest header of a safetensors file, by its specification."""
 
 
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
@@ -172,7 +172,7 @@ def verify_stamp(file: Path) -> None:
 
 
 def verify_placed_stamp(file: Path) -> None:
-    """As `verify_stamp`, of a file that is bound to its place."""
+    """As `verify_stamp`, for a file whose checksum covers its place."""
     _once(file, "placed stamp", lambda: _compare_stamp(file, place_of(file)))
 
 

@@ -29,7 +29,7 @@ class Sources:
 
     @classmethod
     def of_result(cls, result: Mapping[str, Any]) -> Self:
-        """As a result has them; nothing of a result that was made before they were stored."""
+        """The sources that a result has stored; older results have none."""
         stored = result.get("sources")
         stored = stored if isinstance(stored, dict) else {}
 
@@ -40,7 +40,7 @@ class Sources:
         return cls(str(stored.get("dataset") or ""), words("plugins"), words("options"))
 
     def as_dict(self) -> dict[str, Any]:
-        """As a result stores them."""
+        """The sources as a result stores them."""
         return asdict(self)
 
 

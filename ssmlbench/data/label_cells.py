@@ -14,7 +14,7 @@ from ssmlbench.data.adapter import BadRow
 
 ZERO_ONE = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
 UNKNOWN_CELLS = ("", "-1", "-1.0", "nan", "none", "null")
-"""Of a 0/1 column, in lower case; None and NaN are among them as texts."""
+"""Cells of a 0/1 column that mean unknown, in lower case; None and NaN are among them as texts."""
 JOINED = r"[;|,]"
 """The separators of joined names, unless the user names one."""
 ITEM = re.compile(

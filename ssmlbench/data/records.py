@@ -25,7 +25,7 @@ TableRecords = Iterator[tuple[int, TableRecord | BadRow]]
 ColumnTypes = dict[str, str]
 """Column → "text", "number", "list of text", …; "" where the format does not declare it."""
 HEADER_CHARACTERS = 2**20
-"""Of the first line of a CSV file, so much is looked at to find what separates its cells."""
+"""How much of the first line of a CSV file is searched for the delimiter."""
 QUOTES = 'a cell that starts with " ends with ", and each " inside it is written twice'
 
 
@@ -275,7 +275,7 @@ TABLES: dict[str, type[Table]] = {
     ".json": Json,
     ".parquet": Parquet,
 }
-"""By the end of the file's name."""
+"""The reader of a table, by the end of the file's name."""
 
 
 def read_table(file: Path) -> Table:

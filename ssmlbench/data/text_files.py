@@ -38,7 +38,7 @@ PACKINGS: dict[str, Callable[[Path], Any]] = {
     ".xz": lzma.open,
     ".zip": _zip_member,
 }
-"""By the end of the name: what is unpacked while it is read."""
+"""How packed files are opened, by the end of their name."""
 PACKABLE = (".csv", ".tsv", ".jsonl", ".json")
 """Formats that are read packed too."""
 

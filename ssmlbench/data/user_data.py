@@ -26,7 +26,7 @@ READERS: dict[str, type[ArffFiles | ArrayFiles | LibsvmFiles | TableFiles]] = {
     **dict.fromkeys(SUFFIXES, LibsvmFiles),
     **dict.fromkeys(TABLES, TableFiles),
 }
-"""By the end of a file's name; a folder is read as the first of these that it has a file of."""
+"""The class that reads a file, by the end of its name; a folder is read by the first that finds a file."""
 
 
 def own_address(typed: str, defaults: DataOptions | None = None) -> DataAddress:

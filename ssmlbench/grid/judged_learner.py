@@ -58,12 +58,12 @@ class JudgedLearner:
 
     @property
     def mean(self) -> float:
-        """Of mAP over folds."""
+        """The mean mAP over folds."""
         return mean_and_deviation(self.values)[0]
 
     @property
     def std(self) -> float:
-        """Of mAP over folds."""
+        """The standard deviation of mAP over folds."""
         return mean_and_deviation(self.values)[1]
 
     @property

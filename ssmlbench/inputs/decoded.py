@@ -35,10 +35,10 @@ VERSION = 1
 """Raised when the same files and size would give other pixels, or files of another form."""
 
 SHARD_BYTES = 64 * 2**20
-"""Of a shard: a kill loses at most the work on one."""
+"""The size of a shard: a kill loses at most the work on one."""
 
 FREE_SHARE = 0.9
-"""Of the free disk space that decoded images may take."""
+"""The share of the free disk space that decoded images may take."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -70,7 +70,7 @@ class DecodedImages:
 
     @property
     def bytes(self) -> int:
-        """Of all rows."""
+        """The size of all rows."""
         return len(self.decoder) * self.decoder.row_bytes
 
     @property

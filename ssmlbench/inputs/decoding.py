@@ -31,12 +31,12 @@ class Shortcuts:
 
     @classmethod
     def of(cls, spec: RunSpec) -> Shortcuts:
-        """Those of a run."""
+        """The shortcuts of a run."""
         return cls(spec.scaled_decoding, spec.fast_resize)
 
     @property
     def key(self) -> dict[str, Any]:
-        """Those in use, as a part of a cache's key."""
+        """The shortcuts in use, as a part of a cache's key."""
         return {name: True for name, used in dataclasses.asdict(self).items() if used}
 
 
@@ -54,12 +54,12 @@ class SquareDecoder:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of one row."""
+        """The shape of one row."""
         return 3, self.size, self.size
 
     @property
     def row_bytes(self) -> int:
-        """Of one decoded row."""
+        """The size of one decoded row."""
         return 3 * self.size * self.size
 
     @property

@@ -30,7 +30,7 @@ class MappedRows:
 
     @property
     def bytes(self) -> int:
-        """Of all rows."""
+        """The size of all rows."""
         return sum(piece.nbytes for piece in self.pieces)
 
     def take(self, rows: RowNumbers) -> Tensor:

@@ -10,7 +10,7 @@ from ssmlbench.runs.diagnostics import Diagnostics
 from ssmlbench.runs.finished import Finished
 
 GRADIENTS = Cost("gradients", "|Σ⁺(1 − p) − Σ⁻p| per row")
-"""As a column beside the metrics."""
+"""The imbalance of gradients as a column beside the metrics."""
 
 
 def gradient_imbalance(run: Finished) -> float:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 GROUPS = ("head", "medium", "tail")
 MOST_POINTS = 200
-"""Of more labels the figure has means of neighbours by frequency; the table has every label."""
+"""With more labels, the figure has means of neighbours by frequency; the table has every label."""
 
 
 class LabelsAnalysis(Analysis):

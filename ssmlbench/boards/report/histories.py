@@ -127,7 +127,7 @@ def mean_curve(name: str, histories: Sequence[History], column: str) -> Line | N
 
 
 def _mean_and_std(values: list[list[float]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Of each list; 0 as the spread of a single value."""
+    """Mean and deviation of each list; the deviation of a single value is 0."""
     parts = [values] if len({len(one) for one in values}) == 1 else [[one] for one in values]
     tables = [np.array(part) for part in parts]  # one table if every epoch has as many values
     means = [table.mean(axis=1) for table in tables]

@@ -51,7 +51,7 @@ SETTINGS: dict[Any, Any] = {
     "ytick.labelcolor": INK,
 }
 LEAST_SPAN = 0.01
-"""Of a metric's axis: rounding is not drawn as a difference, and ticks stay short."""
+"""The least span of a metric's axis: rounding is not drawn as a difference, and ticks stay short."""
 WIDTH = 330.0
 """Points; about the width of a phone."""
 

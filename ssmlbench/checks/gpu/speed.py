@@ -58,7 +58,7 @@ class Workload:
 
     @property
     def title(self) -> str:
-        """As the page names it."""
+        """Its name on the page."""
         name = "BERT-base" if self.is_text and not self.bert else self.backbone
         return f"{name} at {self.size} {'tokens' if self.is_text else 'px'}"
 
@@ -86,7 +86,7 @@ class Speed:
     memory: float  # MB at most
 
     def text(self, rows: str) -> str:
-        """In words. rows: what a row is."""
+        """The measurements in words. rows: what a row is."""
         return (
             f"{self.trained:,.1f} {rows}/s trained, {self.scored:,.1f} scored, idle "
             f"{self.idle:.0%}, {self.memory:,.0f} MB"

@@ -35,7 +35,7 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """As results name it."""
+        """Its name in results."""
         return device_name(self.device)
 
     @property
