@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MOST_METHODS, MOST_ROWS = 4, 60
 RIGHT, WRONG = "✓", "✗"
 LEAST_LETTERS = 8
-"""Letters of a label's name in a figure, at least; if there is no room for them, fewer labels are written."""
+"""The least letters of a label's name in a figure; without room for them, fewer labels are written."""
 ScoredLabel = tuple[str, float, bool]
 """A label's name, its score and whether it is true."""
 
