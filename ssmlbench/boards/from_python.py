@@ -141,11 +141,11 @@ class Boards(Sequence[Board]):
             boards = [replace(board, metrics=[METRICS["map"]]) for board in boards]
         if self._beside is None:
             return table_document(boards, layout, style, names)
-        from ssmlbench.boards.render.beside_papers import papers_document
+        from ssmlbench.boards.render.published import published_document
 
         query, papers = self._beside
         query = replace(query, metrics=("map",)) if only_map else query
-        return papers_document(boards, query, papers, layout, style, names)
+        return published_document(boards, query, papers, layout, style, names)
 
     def _repr_html_(self) -> str:
         return self.to_html()

@@ -47,8 +47,8 @@ class TableColumn:
 
 
 @dataclass(frozen=True)
-class PaperTable:
-    """One table: its columns, and its rows by average rank over the columns."""
+class LayoutTable:
+    """One table of our rows: its columns, and its rows by average rank over the columns."""
 
     layout: str
     regime: str
@@ -67,7 +67,7 @@ class PaperTable:
         return list({column.metric.key: column.metric for column in self.columns}.values())
 
 
-def paper_tables(boards: Sequence[Board], layout: str) -> list[PaperTable]:
+def layout_tables(boards: Sequence[Board], layout: str) -> list[LayoutTable]:
     """The tables of the main boards in one of the two layouts."""
     main = [board for board in boards if not board.separate_reason]
     groups: dict[tuple[str, str], list[TableColumn]] = defaultdict(list)
@@ -84,7 +84,7 @@ def paper_tables(boards: Sequence[Board], layout: str) -> list[PaperTable]:
             (name for name in names if any(column.cell(name) for column in columns)),
             key=lambda name: (name not in ranks, ranks.get(name) or partial[name], name),
         )
-        tables.append(PaperTable(layout, regime, columns, rows, ranks))
+        tables.append(LayoutTable(layout, regime, columns, rows, ranks))
     return tables
 
 

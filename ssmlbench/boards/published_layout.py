@@ -9,7 +9,7 @@ from functools import cached_property
 
 from ssmlbench.boards.board import Board, level_number
 from ssmlbench.boards.columns import COLUMNS, Column
-from ssmlbench.boards.layout import SETS, PaperTable, TableColumn, paper_tables
+from ssmlbench.boards.layout import SETS, LayoutTable, TableColumn, layout_tables
 from ssmlbench.boards.published import PublishedValue
 from ssmlbench.boards.side_by_side import JoinedRow, SideBySide
 
@@ -18,7 +18,7 @@ PaperRow = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class BesideColumn:
+class JoinedColumn:
     """One data set at one level in one metric: the papers' numbers, and ours."""
 
     dataset: str
@@ -48,19 +48,19 @@ class BesideColumn:
 
 
 @dataclass(frozen=True)
-class BesideTable:
+class JoinedTable:
     """One table: columns, the papers' rows in their order, and our table of the same columns."""
 
     layout: str
     regime: str
-    columns: Sequence[BesideColumn]
+    columns: Sequence[JoinedColumn]
     papers: Sequence[PaperRow]
-    ours: PaperTable | None
+    ours: LayoutTable | None
 
 
-def beside_tables(
+def joined_tables(
     tables: Sequence[SideBySide], boards: Sequence[Board], layout: str
-) -> list[BesideTable]:
+) -> list[JoinedTable]:
     """The tables of one layout: first of the data sets that papers and we have, then of the others."""
     main = [board for board in boards if not board.separate_reason]
     theirs = {(table.dataset, table.regime) for table in tables}
@@ -77,8 +77,8 @@ def beside_tables(
 
 def _tables(
     tables: Sequence[SideBySide], boards: Sequence[Board], layout: str
-) -> list[BesideTable]:
-    ours = {_group(layout, _place(t.columns[0])): t for t in paper_tables(boards, layout)}
+) -> list[JoinedTable]:
+    ours = {_group(layout, _place(t.columns[0])): t for t in layout_tables(boards, layout)}
     measured = {_place(c): c for table in ours.values() for c in table.columns}
     joined = {(table.dataset, table.regime): table.rows for table in tables}
     places = dict.fromkeys(
@@ -89,16 +89,16 @@ def _tables(
         if any((metric, level) in row.published for row in table.rows)
     )
     places |= dict.fromkeys(measured)
-    groups: dict[tuple[str, ...], list[BesideColumn]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[JoinedColumn]] = defaultdict(list)
     for place in places:
         dataset, regime, level, metric = place
         rows = joined.get((dataset, regime), ())
         groups[_group(layout, place)].append(
-            BesideColumn(dataset, level, COLUMNS[metric], rows, measured.get(place))
+            JoinedColumn(dataset, level, COLUMNS[metric], rows, measured.get(place))
         )
     order = list(dict.fromkeys(dataset for dataset, *_ in places))
     return [
-        BesideTable(
+        JoinedTable(
             layout,
             key[-1],
             sorted(columns, key=lambda c: (order.index(c.dataset), level_number(c.level))),

@@ -121,12 +121,12 @@ def _tables(
 ) -> Document:
     """The boards, beside the papers' numbers unless `papers` is None."""
     from ssmlbench.boards.render import table_document
-    from ssmlbench.boards.render.beside_papers import papers_document
+    from ssmlbench.boards.render.published import published_document
 
     style = (table.layout, table.numbers, table.names)
     if papers is None:
         return table_document(boards, *style)
-    return papers_document(boards, query, papers, *style)
+    return published_document(boards, query, papers, *style)
 
 
 def _export(runs: list[Finished], query: Query, folder: Path) -> None:

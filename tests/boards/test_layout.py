@@ -14,7 +14,7 @@ import pytest
 
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.build import build_boards
-from ssmlbench.boards.layout import METRICS, SETS, paper_tables
+from ssmlbench.boards.layout import METRICS, SETS, layout_tables
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import TEXT_FORMATS, RichDocument, layout_document
 from ssmlbench.boards.render.document import Document, Panel, TableSection, texts
@@ -47,7 +47,7 @@ def boards(tmp_path: Path) -> list[Board]:
 
 
 def test_sets_are_methods_by_data_sets_and_levels_for_each_metric(boards: list[Board]) -> None:
-    tables = paper_tables(boards, SETS)
+    tables = layout_tables(boards, SETS)
     assert [table.metrics[0].key for table in tables] == [m.key for m in boards[0].metrics]
     table = next(table for table in tables if table.metrics[0].key == "map")
     assert [(c.board.dataset, c.level) for c in table.columns] == [
@@ -61,7 +61,7 @@ def test_sets_are_methods_by_data_sets_and_levels_for_each_metric(boards: list[B
 
 
 def test_metrics_are_methods_by_metrics_for_each_data_set_and_level(boards: list[Board]) -> None:
-    tables = paper_tables(boards, METRICS)
+    tables = layout_tables(boards, METRICS)
     assert [(t.boards[0].dataset, t.columns[0].level, len(t.columns)) for t in tables] == [
         ("scene", "0.05", 5),
         ("scene", "0.1", 5),
@@ -74,7 +74,7 @@ def test_a_row_that_one_data_set_lacks_has_a_dash_and_no_rank(tmp_path: Path) ->
     runs = runs_on(tmp_path, ("scene", "yeast"), (0.1,))
     runs = [r for r in runs if (r.spec.method, r.spec.dataset) != ("cap", "yeast")]
     boards = build_boards(runs, Query(metrics=("map",)))
-    (table,) = paper_tables(boards, SETS)
+    (table,) = layout_tables(boards, SETS)
     assert table.rows == ["bce", "mine", "cap"]
     assert "cap" not in table.ranks
     text = TEXT_FORMATS["markdown"](layout_document(boards, SETS))
@@ -86,7 +86,7 @@ def test_rows_that_no_column_has_in_common_are_still_ordered_by_quality(tmp_path
     runs = runs_on(tmp_path, ("scene", "yeast"), (0.1,))
     runs = [r for r in runs if (r.spec.method == "mine") == (r.spec.dataset == "yeast")]
     runs += grid(tmp_path / "more", {"an": [0.1, 0.2]}, dataset="scene")
-    (table,) = paper_tables(build_boards(runs, Query(metrics=("map",))), SETS)
+    (table,) = layout_tables(build_boards(runs, Query(metrics=("map",))), SETS)
     assert table.ranks == {}
     assert table.rows == ["cap", "mine", "bce", "an"]  # better rows: 0, 0 of 1, 1/3, 2/3
 

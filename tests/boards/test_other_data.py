@@ -13,7 +13,7 @@ from ssmlbench.boards.layout import SETS
 from ssmlbench.boards.published import read_published
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import TEXT_FORMATS, boards_document, title
-from ssmlbench.boards.render.paper_tables import layout_document
+from ssmlbench.boards.render.layout import layout_document
 from ssmlbench.boards.render.side_by_side import side_by_side_document
 from ssmlbench.boards.side_by_side import SideBySide, side_by_side
 from ssmlbench.runs.finished import Finished

@@ -16,7 +16,7 @@ from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import TEXT_FORMATS, Document
 from ssmlbench.boards.render.names import RowNames
 from ssmlbench.boards.render.numbers import PLAIN, NumberStyle
-from ssmlbench.boards.render.published_tables import published_layout_document
+from ssmlbench.boards.render.published_layout import published_layout_document
 from ssmlbench.boards.render.side_by_side import side_by_side_document
 from ssmlbench.boards.rule_audit import audit_rules
 from ssmlbench.boards.side_by_side import side_by_side

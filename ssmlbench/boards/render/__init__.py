@@ -21,8 +21,8 @@ from ssmlbench.boards.render.convert import (
 from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection
 from ssmlbench.boards.render.formats import TEXT_FORMATS, RichDocument, as_markdown, print_document
 from ssmlbench.boards.render.latex_text import latex_escape
+from ssmlbench.boards.render.layout import layout_document
 from ssmlbench.boards.render.notes import footnotes
-from ssmlbench.boards.render.paper_tables import layout_document
 
 __all__ = [
     "DASH",

@@ -12,9 +12,9 @@ from ssmlbench.boards.render.document import Document
 from ssmlbench.boards.render.formats import as_csv, as_json, as_markdown
 from ssmlbench.boards.render.html import as_html
 from ssmlbench.boards.render.latex import as_latex
+from ssmlbench.boards.render.layout import layout_document
 from ssmlbench.boards.render.names import RowNames
 from ssmlbench.boards.render.numbers import PLAIN, NumberStyle
-from ssmlbench.boards.render.paper_tables import layout_document
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean, one_of
 

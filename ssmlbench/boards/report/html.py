@@ -12,11 +12,11 @@ from importlib.resources import files
 import ssmlbench
 from ssmlbench.boards.board import Board, BoardRow
 from ssmlbench.boards.columns import Column
-from ssmlbench.boards.layout import SETS, PaperTable, paper_tables
+from ssmlbench.boards.layout import SETS, LayoutTable, layout_tables
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import Entry, boards_document, footnotes, title
+from ssmlbench.boards.render.layout import layout_section
 from ssmlbench.boards.render.numbers import NumberStyle
-from ssmlbench.boards.render.paper_tables import paper_section
 from ssmlbench.boards.report.figures import render
 from ssmlbench.boards.report.inline_svg import for_page
 from ssmlbench.boards.report.provenance import listings
@@ -86,12 +86,12 @@ def summary_tables(boards: Sequence[Board], query: Query) -> list[LeaderTable]:
         for board in boards
         if not board.separate_reason and metric in board.metrics
     ]
-    tables = sorted(paper_tables(main, SETS), key=lambda table: -len(table.rows))
+    tables = sorted(layout_tables(main, SETS), key=lambda table: -len(table.rows))
     return [_summary(table, metric) for table in tables]
 
 
-def _summary(table: PaperTable, metric: Column) -> LeaderTable:
-    section = paper_section(table, NumberStyle(3, spread=False))
+def _summary(table: LayoutTable, metric: Column) -> LeaderTable:
+    section = layout_section(table, NumberStyle(3, spread=False))
     panel = section.panels[0]
     tiers = {row.name: _tier(row) for board in table.boards for row in board.rows}
     arrow = "↑" if metric.higher_is_better else "↓"

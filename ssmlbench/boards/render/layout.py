@@ -1,4 +1,4 @@
-"""Tables in the shapes of papers as a document: headers, marks, notes. No number is computed here."""
+"""Boards in the layouts of papers as a document: headers, marks, notes. No number is computed here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.columns import COSTS, Column
-from ssmlbench.boards.layout import METRICS, SETS, PaperTable, TableColumn, paper_tables
+from ssmlbench.boards.layout import METRICS, SETS, LayoutTable, TableColumn, layout_tables
 from ssmlbench.boards.render.boards import rank_text, row_name
 from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection, texts
 from ssmlbench.boards.render.names import RowNames
@@ -29,18 +29,18 @@ def layout_document(
     names: RowNames | None = None,
 ) -> Document:
     """The main boards in a layout of papers: a section for each table."""
-    tables = paper_tables(boards, layout)
+    tables = layout_tables(boards, layout)
     if not tables:
         raise UserError(f"--layout {layout}: no board to put into a table")
     names = names or RowNames()
     left_out = sum(bool(board.separate_reason) for board in boards)
-    sections = [paper_section(table, style, names, left_out) for table in tables]
+    sections = [layout_section(table, style, names, left_out) for table in tables]
     records = [record for table in tables for record in _records(table, style, names)]
     return Document(sections, records)
 
 
-def paper_section(
-    table: PaperTable,
+def layout_section(
+    table: LayoutTable,
     style: NumberStyle = PLAIN,
     names: RowNames | None = None,
     left_out: int = 0,
@@ -63,7 +63,7 @@ def paper_section(
     )
 
 
-def _title(table: PaperTable, style: NumberStyle) -> str:
+def _title(table: LayoutTable, style: NumberStyle) -> str:
     """`mAP (%) on scene, yeast (semi)`; `mAP, Micro-F1 on scene (semi π = 0.05)`."""
     unit = " (%)" if style.percent else ""
     decision = table.boards[0].decision
@@ -75,7 +75,7 @@ def _title(table: PaperTable, style: NumberStyle) -> str:
     return f"{metrics} on {sets} ({table.regime}{_only_level(table)})"
 
 
-def _only_level(table: PaperTable) -> str:
+def _only_level(table: LayoutTable) -> str:
     """` π = 0.05`, where all columns are at one level and do not name it."""
     board, level = table.columns[0].board, table.columns[0].level
     return f" {board.axis} = {level}" if table.layout == METRICS and level else ""
@@ -85,7 +85,7 @@ def _dataset(board: Board) -> str:
     return marked_dataset(board.dataset, bool(board.unlike_published))
 
 
-def _value_panel(table: PaperTable, style: NumberStyle, names: RowNames) -> Panel:
+def _value_panel(table: LayoutTable, style: NumberStyle, names: RowNames) -> Panel:
     rows = []
     for name in table.rows:
         cells = []
@@ -101,16 +101,16 @@ def _value_panel(table: PaperTable, style: NumberStyle, names: RowNames) -> Pane
     return Panel(headers, rows, groups=_if_any(groups), title=_panel_title(table))
 
 
-def _panel_title(table: PaperTable) -> str:
+def _panel_title(table: LayoutTable) -> str:
     return ", ".join(metric.title for metric in table.metrics)
 
 
-def has_rank(table: PaperTable) -> bool:
+def has_rank(table: LayoutTable) -> bool:
     """Whether the table has several columns, so that an average rank is of use."""
     return len(table.columns) > 1
 
 
-def rank_of(table: PaperTable, name: str) -> str:
+def rank_of(table: LayoutTable, name: str) -> str:
     """The average rank of a row over the columns; a dash if it lacks some of them."""
     return rank_text(table.ranks[name]) if name in table.ranks else DASH
 
@@ -119,12 +119,12 @@ def _if_any(groups: Sequence[str]) -> Sequence[str]:
     return groups if any(groups) else ()
 
 
-def _group(table: PaperTable, column: TableColumn) -> str:
+def _group(table: LayoutTable, column: TableColumn) -> str:
     """The heading above a column: its data set, where there may be several."""
     return _dataset(column.board) if table.layout == SETS else ""
 
 
-def _header(table: PaperTable, column: TableColumn) -> str:
+def _header(table: LayoutTable, column: TableColumn) -> str:
     if table.layout == METRICS:
         return _metric(column.board, column.metric)
     return _level(column) or _metric(column.board, column.metric)
@@ -139,7 +139,7 @@ def _metric(board: Board, metric: Column) -> str:
     return f"{metric.title}{rule_mark(board.decision, metric)} {arrow}"
 
 
-def table_row_name(table: PaperTable, name: str, names: RowNames) -> str:
+def table_row_name(table: LayoutTable, name: str, names: RowNames) -> str:
     """The row's name with the marks that it has on any of the boards."""
     for board in table.boards:
         row = next((row for row in board.rows if row.name == name), None)
@@ -148,7 +148,7 @@ def table_row_name(table: PaperTable, name: str, names: RowNames) -> str:
     return names.of(name)
 
 
-def _difference_panel(table: PaperTable, style: NumberStyle, names: RowNames) -> Panel:
+def _difference_panel(table: LayoutTable, style: NumberStyle, names: RowNames) -> Panel:
     columns = [column for column in table.columns if column.is_compared]
     rows = [
         texts(
@@ -176,7 +176,7 @@ def _difference_text(column: TableColumn, name: str, style: NumberStyle) -> str:
 # ------------------------------------------------------------------------------------------ notes
 
 
-def table_notes(table: PaperTable, left_out: int = 0) -> list[str]:
+def table_notes(table: LayoutTable, left_out: int = 0) -> list[str]:
     """The notes of the boards, each once with its data sets. left_out: the number of boards left out."""
     by_note: dict[str, list[str]] = defaultdict(list)
     for board in table.boards:
@@ -198,7 +198,7 @@ def table_notes(table: PaperTable, left_out: int = 0) -> list[str]:
     return notes
 
 
-def _seeds_note(table: PaperTable) -> str:
+def _seeds_note(table: LayoutTable) -> str:
     cells = [column.cell(name) for column in table.columns for name in table.rows]
     counts = sorted({len(cell.seeds) for cell in cells if cell})
     seeds = "–".join(map(str, counts[:1] + counts[-1:] if len(counts) > 1 else counts))
@@ -206,7 +206,7 @@ def _seeds_note(table: PaperTable) -> str:
     return f"Each number is over {seeds} seed{'s' * (counts != [1])}{missing}."
 
 
-def _difference_notes(table: PaperTable, names: RowNames) -> list[str]:
+def _difference_notes(table: LayoutTable, names: RowNames) -> list[str]:
     differences = [c.difference(row) for c in table.columns for row in table.rows]
     present = [difference for difference in differences if difference is not None]
     if not present:
@@ -227,7 +227,7 @@ def _difference_notes(table: PaperTable, names: RowNames) -> list[str]:
 # ---------------------------------------------------------------------------------------- records
 
 
-def _records(table: PaperTable, style: NumberStyle, names: RowNames) -> list[Mapping[str, Any]]:
+def _records(table: LayoutTable, style: NumberStyle, names: RowNames) -> list[Mapping[str, Any]]:
     """A record for each row of the table, with two fields (mean, std) for each column."""
     records: list[Mapping[str, Any]] = []
     for name in table.rows:
@@ -251,5 +251,5 @@ def _records(table: PaperTable, style: NumberStyle, names: RowNames) -> list[Map
     return records
 
 
-def _plain_header(table: PaperTable, column: TableColumn) -> str:
+def _plain_header(table: LayoutTable, column: TableColumn) -> str:
     return column.metric.key if table.layout == METRICS else _level(column)

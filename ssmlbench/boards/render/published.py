@@ -14,14 +14,14 @@ from ssmlbench.boards.render.convert import check_names
 from ssmlbench.boards.render.document import Document
 from ssmlbench.boards.render.names import RowNames
 from ssmlbench.boards.render.numbers import NumberStyle
-from ssmlbench.boards.render.published_tables import published_layout_document
+from ssmlbench.boards.render.published_layout import published_layout_document
 from ssmlbench.boards.render.side_by_side import side_by_side_document
 from ssmlbench.boards.rule_audit import audit_rules
 from ssmlbench.boards.side_by_side import side_by_side
 from ssmlbench.core.errors import UserError
 
 
-def papers_document(
+def published_document(
     boards: Sequence[Board],
     query: Query,
     papers: Sequence[Path],

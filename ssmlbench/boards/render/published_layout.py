@@ -10,16 +10,16 @@ from ssmlbench.boards.board import Board
 from ssmlbench.boards.layout import METRICS, SETS
 from ssmlbench.boards.published import PublishedValue
 from ssmlbench.boards.published_layout import (
-    BesideColumn,
-    BesideTable,
+    JoinedColumn,
+    JoinedTable,
     PaperRow,
-    beside_tables,
+    joined_tables,
 )
 from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, TableSection, texts
+from ssmlbench.boards.render.layout import has_rank, rank_of, table_notes, table_row_name
 from ssmlbench.boards.render.names import RowNames
 from ssmlbench.boards.render.notes import data_notes, marked_dataset, rule_mark
 from ssmlbench.boards.render.numbers import PLAIN, NumberStyle
-from ssmlbench.boards.render.paper_tables import has_rank, rank_of, table_notes, table_row_name
 from ssmlbench.boards.render.side_by_side import (
     DELTA_NOTE,
     NO_RUN_NOTE,
@@ -43,7 +43,7 @@ OURS = "ours"
 class _Writer:
     """Writes the cells of one table."""
 
-    table: BesideTable
+    table: JoinedTable
     top_k: set[RowKey]
     style: NumberStyle
     names: RowNames
@@ -87,7 +87,7 @@ class _Writer:
     def _symbol(self) -> str:
         return REGIME_NUMBERS[self.table.regime].symbol
 
-    def _dataset(self, column: BesideColumn) -> str:
+    def _dataset(self, column: JoinedColumn) -> str:
         other = bool(column.ours and column.ours.board.unlike_published)
         return marked_dataset(column.dataset, other)
 
@@ -152,7 +152,7 @@ class _Writer:
             entry.paper.name for c in self.table.columns if (entry := c.published(row)) is not None
         )
 
-    def _paper_column(self, column: BesideColumn) -> list[Entry]:
+    def _paper_column(self, column: JoinedColumn) -> list[Entry]:
         found = [column.published(row) for row in self.table.papers]
         places = value_places(
             [entry.value if entry else None for entry in found], column.metric.higher_is_better
@@ -167,7 +167,7 @@ class _Writer:
         selected = "†" if entry.selected_on_test else ""
         return f"{printed_text(entry, self.style)}{selected}{top_k_mark(entry, self.top_k)}"
 
-    def _our_cell(self, column: BesideColumn, name: str) -> Entry:
+    def _our_cell(self, column: JoinedColumn, name: str) -> Entry:
         cell = column.ours.cell(name) if column.ours else None
         if cell is None or column.ours is None:
             return Entry(DASH)
@@ -232,7 +232,7 @@ class _Writer:
 
     def _fields(
         self,
-        column: BesideColumn,
+        column: JoinedColumn,
         mean: float | None,
         std: float | None,
         difference: float | None,
@@ -244,7 +244,7 @@ class _Writer:
         named = {key: mean, f"{key} std": std, f"{key} difference": difference}
         return {name: self._scaled(column, value) for name, value in named.items()}
 
-    def _scaled(self, column: BesideColumn, value: float | None) -> float | None:
+    def _scaled(self, column: JoinedColumn, value: float | None) -> float | None:
         return None if value is None else self.style.value(value, column.metric)
 
 
@@ -260,7 +260,7 @@ def published_layout_document(
     top_k = fitting_top_k(audited)
     writers = [
         _Writer(table, top_k, style, names or RowNames())
-        for table in beside_tables(tables, boards, layout)
+        for table in joined_tables(tables, boards, layout)
     ]
     left_out = sum(bool(board.separate_reason) for board in boards)
     return Document(
