@@ -192,7 +192,7 @@ class SealedRun:
         request = SealedRequest(
             spec=self.spec,
             task_folder=task.folder,
-            plugin_files=self._plugins.training_files,
+            plugin_files=self._plugins.training_files(self.spec.method, self.spec.backbone),
             context=self.context,
             source=task.card.source,
             unlike_published=task.unlike_published,

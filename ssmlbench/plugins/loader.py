@@ -96,7 +96,7 @@ class Plugins:
         self.in_memory = False  # whether a class was added that no other process can load
         self.data_options = data_options
         self.files: tuple[str, ...] = ()
-        self.training_files: tuple[str, ...] = ()  # those that define methods or encoders
+        self._file_of: dict[tuple[PluginKind, str], str] = {}  # of a plugin in one of these files
         self.addresses: dict[str, str] = {}  # of own data, by the name of the data set
         for file in map(str, files):
             if is_own_data(file):
@@ -138,6 +138,14 @@ class Plugins:
         """What a command for runs on a data set needs. options: more of it, as words."""
         files = tuple(file for file in self.files if file not in self.addresses.values())
         return Sources(self.addresses.get(dataset, ""), files, tuple(options))
+
+    def training_files(self, method: str, backbone: str) -> tuple[str, ...]:
+        """The files with a run's method and encoder: no other file is imported where it trains.
+
+        Code that another file runs when it is imported would change the run's numbers.
+        """
+        found = (self._file_of.get((METHOD, method)), self._file_of.get((ENCODER, backbone)))
+        return tuple(dict.fromkeys(file for file in found if file is not None))
 
     def add(self, cls: type[Any]) -> str:
         """Add a class that is already in memory, and return its name."""
@@ -185,11 +193,10 @@ class Plugins:
             for kind, registry in self._kinds(cls):
                 registry.add(cls)
                 check_contract(cls)
+                self._file_of[kind, plugin_name(cls, kind.name)] = str(file)
                 kinds.add(kind)
         if not kinds:
             raise _no_plugin(load_file(file), file)
-        if kinds != {DATASET}:
-            self.training_files = tuple(dict.fromkeys((*self.training_files, str(file))))
 
     def _add_data(self, typed: str) -> str:
         """Add a user's own data, and return the name it has: its folder's or file's."""

@@ -60,7 +60,7 @@ def test_a_run_on_a_data_set_plugin_that_reads_its_files_when_imported(
     plugin = tmp_path / "held_out.py"
     plugin.write_text(PLUGIN.read_text(encoding="utf-8"), encoding="utf-8")
     plugins = Plugins([plugin])
-    assert plugins.training_files == ()
     spec = resolve(plugins, {}, method="prior", dataset="held-out-mine-0", pi=0.5)
+    assert plugins.training_files(spec.method, spec.backbone) == ()
     context = RunContext(tmp_path / "results", "cpu", 1)
     assert isinstance(run_one(spec, plugins, context, lambda event: None), Done)

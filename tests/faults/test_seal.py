@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from ssmlbench.core.events import Closing, Done, Event, Failed, Retried, Warned
@@ -143,7 +144,8 @@ def outcomes(
     RunFolder.of(context.results, spec).judgements_file.touch()
     temporary_beside(RunFolder.of(context.results, spec).scores_file).touch()
     own = resolve(plugins, {}, method="cheat", dataset="noise", epochs=2, pi=0.5)
-    request = SealedRequest(own, task, plugins.training_files, context, str(folder / "raw"))
+    files = plugins.training_files(own.method, own.backbone)
+    request = SealedRequest(own, task, files, context, str(folder / "raw"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STOLEN", str(folder))
         found: dict[str, dict[str, list[str]]] = json.loads(in_child(partial(steal_all, request)))
@@ -411,6 +413,46 @@ def test_what_a_plugin_does_to_its_process_reaches_no_other_run(make: Make) -> N
     make("changes the process")
     assert isinstance(make(method="bce")[0], Done)
     assert alone.scores_file.read_bytes() == before
+
+
+def test_a_plugin_file_changes_no_run_of_another_method_or_encoder(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its code does when it is imported: it is not imported there."""
+    monkeypatch.setattr(torch.optim.AdamW, "step", torch.optim.AdamW.step)  # put back afterwards
+    _, alone, _ = make(method="bce")
+    file = tmp_path / "sabotage.py"
+    file.write_text(SABOTAGE)
+    plugins, results = Plugins([CHEATS, file]), tmp_path / "beside"
+    fields: dict[str, Any] = {"dataset": "noise", "epochs": 3, "pi": 0.5, "seed": 0}
+    last = {}
+    for method in ("bce", "saboteur"):
+        spec = resolve(plugins, {}, method=method, **fields)
+        last[method] = run_one(spec, plugins, RunContext(results, "cpu", 1), lambda event: None)
+        if method == "bce":
+            beside = RunFolder.of(results, spec)
+    assert isinstance(last["bce"], Done)
+    assert beside.scores_file.read_bytes() == alone.scores_file.read_bytes()
+    assert "its own run" in getattr(last["saboteur"], "text", ""), "its own file is imported"
+
+
+SABOTAGE = """
+import torch
+from ssmlbench.api import Method
+
+def step(*rest, **more):
+    raise RuntimeError("its own run")
+
+torch.optim.AdamW.step = step
+
+class Saboteur(Method):
+    \"\"\"Learns nothing, and wants no other to learn.\"\"\"
+
+    name = "saboteur"
+
+    def loss(self, labelled, unlabelled):
+        return {"labelled": labelled.logits("strong").square().mean()}
+"""
 
 
 def test_a_sealed_run_has_the_bits_of_a_run_in_one_process(make: Make, tmp_path: Path) -> None:
