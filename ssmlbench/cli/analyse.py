@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ssmlbench.boards.analyses import analyses_by_name
 from ssmlbench.boards.analyses.contract import Analysis, Findings, Option
-from ssmlbench.boards.analyses.table import analyses_by_name
 from ssmlbench.boards.board import Board
 from ssmlbench.cli.analyse_landscape import landscape
 from ssmlbench.cli.analyse_variants import ablation, sensitivity

@@ -15,9 +15,9 @@ from scipy import stats
 from sklearn.metrics import average_precision_score
 from typer.testing import CliRunner
 
+from ssmlbench.boards.analyses import analyses_by_name
 from ssmlbench.boards.analyses.drawing import finish, panels, save
 from ssmlbench.boards.analyses.output import findings_csv, write_findings
-from ssmlbench.boards.analyses.table import analyses_by_name
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import settings
 from ssmlbench.cli import app

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ssmlbench.boards.analyses import analyses_by_name
 from ssmlbench.boards.analyses.contract import Analysis
 from ssmlbench.boards.analyses.drawing import save
-from ssmlbench.boards.analyses.table import analyses_by_name
 from ssmlbench.boards.bootstrap import bootstrap
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import settings

@@ -13,6 +13,7 @@ from scipy.special import expit
 from sklearn.metrics import jaccard_score
 from typer.testing import CliRunner
 
+from ssmlbench.boards.analyses import analyses_by_name
 from ssmlbench.boards.analyses.board_variants import ablations_found, sensitivities_found
 from ssmlbench.boards.analyses.contract import run_cells
 from ssmlbench.boards.analyses.correlation import (
@@ -24,7 +25,6 @@ from ssmlbench.boards.analyses.correlation import (
 from ssmlbench.boards.analyses.gallery import fitted_line, most_different
 from ssmlbench.boards.analyses.gradients import gradient_imbalance
 from ssmlbench.boards.analyses.output import write_findings
-from ssmlbench.boards.analyses.table import analyses_by_name
 from ssmlbench.boards.analyses.variants import (
     VariantRuns,
     ablation_findings,

@@ -55,9 +55,9 @@ class AnalysisSection:
 
 def analysis_sections(boards: Sequence[Board], query: Query) -> list[AnalysisSection]:
     """One for each analysis with data; an analysis without data is left out."""
+    from ssmlbench.boards.analyses import analyses_by_name
     from ssmlbench.boards.analyses.board_variants import ablations_found, sensitivities_found
     from ssmlbench.boards.analyses.contract import run_cells
-    from ssmlbench.boards.analyses.table import analyses_by_name
 
     cells = [c for c in run_cells(boards) if sum(map(len, c.rows.values())) <= RUNS][:CELLS]
     sections = []
