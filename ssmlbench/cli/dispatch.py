@@ -23,9 +23,9 @@ from ssmlbench.runs.folder import RunFolder
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ssmlbench.grid.cached_grids import CachedRun
     from ssmlbench.grid.dispatch import Dispatch
     from ssmlbench.grid.engines.base import Submission
-    from ssmlbench.grid.remembered import RememberedRun
     from ssmlbench.grid.run_one import Summary
     from ssmlbench.plugins.loader import Plugins
 
@@ -111,7 +111,7 @@ class GridCommand:
             raise typer.Exit(1)
         return not (plan.notes or self.noted)
 
-    def print_finished(self, runs: Sequence[RememberedRun]) -> None:
+    def print_finished(self, runs: Sequence[CachedRun]) -> None:
         """Print the lines of `make` for runs that are all finished, without planning."""
         from ssmlbench.grid.display import already_done
         from ssmlbench.grid.run_one import Summary

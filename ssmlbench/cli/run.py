@@ -19,7 +19,7 @@ from ssmlbench.core.run_options import WHAT, WHERE
 if TYPE_CHECKING:
     from ssmlbench.core.spec import RunSpec
     from ssmlbench.data import DatasetAdapter
-    from ssmlbench.grid.remembered import RememberedGrid
+    from ssmlbench.grid.cached_grids import CachedGrid
     from ssmlbench.grid.request import GridRequest
     from ssmlbench.plugins.loader import Plugins
 
@@ -60,7 +60,7 @@ def run(
     request = source.request(typed)
     # If every method has runs already, all runs of this command may be finished.
     fresh = any(not has_runs_of(where.results, m) for m in request.values.get("method", ()))
-    grid = None if tuned else remembered_grid(request, source, where, engine)
+    grid = None if tuned else cached_grid(request, source, where, engine)
     plugins = None
     if grid is not None and not fresh:
         plugins = load_plugins([*request.plugins], data_options(own))
@@ -72,19 +72,19 @@ def run(
     specs = specs_of(request, plugins, source, command, where.results if tuned else None)
     without_notes = command.make(specs, plugins)
     if grid is not None and without_notes:
-        grid.remember(specs, plugins)
+        grid.store(specs, plugins)
 
 
-def remembered_grid(
+def cached_grid(
     request: GridRequest, source: RequestOptions, where: Where, engine: dict[str, Any]
-) -> RememberedGrid | None:
+) -> CachedGrid | None:
     """The grid of this command in the cache; None if such commands are planned each time."""
-    from ssmlbench.grid.remembered import RememberedGrid
+    from ssmlbench.grid.cached_grids import CachedGrid
 
     if engine["engine"] != "local" or where.dry_run or where.log:
         return None
     options = {"data_dir": source.data_dir, "skip_bad": source.skip_bad, **engine, **vars(where)}
-    return RememberedGrid(request, where.results.resolve(), {**options, "quiet": None})
+    return CachedGrid(request, where.results.resolve(), {**options, "quiet": None})
 
 
 def command_of(

@@ -34,7 +34,7 @@ def grid(tmp_path: Path, in_this_process: None) -> list[str]:
     return ["run", "--method", "prior,knn", "--dataset", str(folder), "--pi", "0.5", "--seeds", "2"]
 
 
-def remembered() -> set[Path]:
+def cached_files() -> set[Path]:
     return set((cache_root() / "grids").glob("*.json"))
 
 
@@ -53,7 +53,7 @@ def test_a_grid_that_is_made_is_told_without_torch_in_the_same_words(
     tmp_path: Path, grid: list[str], ssmlbench: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ssmlbench(*grid).returncode == 0
-    monkeypatch.setattr("ssmlbench.grid.remembered.RememberedGrid.finished_runs", lambda *_: None)
+    monkeypatch.setattr("ssmlbench.grid.cached_grids.CachedGrid.finished_runs", lambda *_: None)
     planned = ssmlbench(*grid).stdout
     monkeypatch.undo()
     assert planned.count("already done") == 4
@@ -89,16 +89,16 @@ def test_a_run_that_was_touched_is_planned_and_made_again(
 def test_another_request_other_data_and_edited_code_are_other_grids(
     grid: list[str], ssmlbench: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = remembered()
+    before = cached_files()
     ssmlbench(*grid)
-    (first,) = remembered() - before
+    (first,) = cached_files() - before
     ssmlbench(*grid)
-    assert remembered() - before == {first}
+    assert cached_files() - before == {first}
     ssmlbench(*grid, "--set", "knn.neighbours=3")
-    assert len(remembered() - before) == 2
-    monkeypatch.setattr("ssmlbench.grid.remembered.code_state", lambda: "edited")
+    assert len(cached_files() - before) == 2
+    monkeypatch.setattr("ssmlbench.grid.cached_grids.code_state", lambda: "edited")
     ssmlbench(*grid)
-    assert len(remembered() - before) == 3
+    assert len(cached_files() - before) == 3
     monkeypatch.undo()
     arrays = dict(np.load(tmp_path / "shop.npz"))
     np.savez(tmp_path / "shop.npz", **{**arrays, "X_train": arrays["X_train"] + 1})
@@ -109,18 +109,18 @@ def test_another_request_other_data_and_edited_code_are_other_grids(
 def test_what_may_change_without_a_trace_is_planned_each_time(
     grid: list[str], ssmlbench: Typed, tmp_path: Path
 ) -> None:
-    before = remembered()
+    before = cached_files()
     assert ssmlbench("new", "estimator", "mine").returncode == 0
     own = [*grid[:2], "mine,prior", *grid[3:], "--plugin", "mine.py"]
     assert ssmlbench(*own).returncode == 0
     assert "4 already there" in ssmlbench(*own).stdout
-    assert remembered() == before
+    assert cached_files() == before
 
 
 def test_a_damaged_memory_is_no_memory(grid: list[str], ssmlbench: Typed) -> None:
-    before = remembered()
+    before = cached_files()
     ssmlbench(*grid)
-    (file,) = remembered() - before
+    (file,) = cached_files() - before
     for content in ("{", "[]", '{"runs": [[1]]}', '{"runs": 3}', ""):
         file.write_text(content)
         assert "4 already there" in ssmlbench(*grid).stdout

@@ -51,7 +51,7 @@ VARIABLES = (
 
 
 @dataclass
-class RememberedGrid:
+class CachedGrid:
     """The grid of one command, in the cache before or after it is planned."""
 
     request: GridRequest
@@ -61,18 +61,18 @@ class RememberedGrid:
     def __post_init__(self) -> None:
         self._code = code_state()  # before planning
 
-    def finished_runs(self, plugins: Plugins) -> list[RememberedRun] | None:
+    def finished_runs(self, plugins: Plugins) -> list[CachedRun] | None:
         """The runs of the grid, if it is in the cache and the files of all runs are unchanged."""
         file = self._file(plugins)
         if file is None:
             return None
         try:
-            runs = [RememberedRun(*entry) for entry in read_placed_json(file)["runs"]]
+            runs = [CachedRun(*entry) for entry in read_placed_json(file)["runs"]]
         except (OSError, DamagedFile, KeyError, TypeError, ValueError):
             return None
         return runs if all(run.unchanged(self.results) for run in runs) else None
 
-    def remember(self, specs: Sequence[RunSpec], plugins: Plugins) -> None:
+    def store(self, specs: Sequence[RunSpec], plugins: Plugins) -> None:
         """Store the grid, all of whose runs are finished. A failure to write is ignored.
 
         Encoders with weights and installed plugins may change without a change of the key: such grids
@@ -88,7 +88,7 @@ class RememberedGrid:
         if file is None:
             return
         with suppress(OSError, DamagedFile):
-            runs = [dataclasses.astuple(RememberedRun.of(self.results, spec)) for spec in specs]
+            runs = [dataclasses.astuple(CachedRun.of(self.results, spec)) for spec in specs]
             file.parent.mkdir(parents=True, exist_ok=True)
             write_placed_json(file, {"runs": runs}, durable=False)
             known = sorted(file.parent.glob("*.json"), key=lambda file: file.stat().st_mtime)
@@ -119,7 +119,7 @@ class RememberedGrid:
 
 
 @dataclass(frozen=True)
-class RememberedRun:
+class CachedRun:
     """A finished run, with the stamps of its files when all of them were verified."""
 
     text: str  # as `str(spec)`
@@ -128,7 +128,7 @@ class RememberedRun:
     sizes: Mapping[str, int]  # of the files beside it
 
     @classmethod
-    def of(cls, results: Path, spec: RunSpec) -> RememberedRun:
+    def of(cls, results: Path, spec: RunSpec) -> CachedRun:
         """A finished run, as it is now."""
         folder = RunFolder.of(results, spec)
         stamp: Stamp = file_stamp(str(folder.result_file))
