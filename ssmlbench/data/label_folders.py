@@ -72,7 +72,7 @@ class LabelFolders(UserFiles):
         return listed or sorted(found)
 
     def part_rows(self, part: str) -> Iterator[Row | BadRow]:
-        """Yield the rows of a part in the order of the files' names."""
+        """Yield the rows of a part; labelled ones in an order that tells nothing about their labels."""
         folder = self._folders[part]
         if part == "unlabelled":
             for file in media_files(folder, self.kind):
@@ -83,14 +83,17 @@ class LabelFolders(UserFiles):
         for label, of_label in label_folders(folder).items():
             for file in media_files(of_label, self.kind):
                 files[file.relative_to(of_label).as_posix()].append((label, file))
+        found: list[tuple[str, str, Path, tuple[int, ...]]] = []  # content, id, file, labels
         for name in sorted(files):
             same: defaultdict[str, list[tuple[str, Path]]] = defaultdict(list)
             for label, file in files[name]:
-                same[_content(file) if len(files[name]) > 1 else ""].append((label, file))
-            for group in same.values():
+                same[_content(file)].append((label, file))
+            for content, group in same.items():
                 labels = tuple(sorted(positions[label] for label, _ in group))
                 label, file = group[0]
-                yield self._row(file, labels, name if len(same) == 1 else f"{label}/{name}")
+                found.append((content, name if len(same) == 1 else f"{label}/{name}", file, labels))
+        for _, id_, file, labels in sorted(found):
+            yield self._row(file, labels, id_)
         for file in sorted(folder.iterdir()):
             if file in self._beside(folder):
                 yield BadRow(

@@ -16,6 +16,8 @@ import numpy.typing as npt
 from ssmlbench.protocol.regimes import UNKNOWN
 
 LabelList = list[int] | None
+KEYS = 65_521
+"""Sets of labels are told apart by a number below this one."""
 Knowledge = Literal["labelled", "partly labelled", "unlabelled"]
 
 
@@ -53,19 +55,35 @@ class LabelCounts:
         self.positives = [0] * label_count
         self.unknown = 0  # entries of the label matrix
         self.negatives = 0
+        self.repeated = 0  # rows with the labels of the row before
+        self._sets: Counter[int] = Counter()
+        self._last: int | None = None
 
     def add(self, labels: LabelList) -> None:
         """Count one row."""
         self.rows[knowledge(labels)] += 1
         if labels is None:
             self.unknown += self.label_count
+            self._last = None
             return
+        key = hash(tuple(labels)) % KEYS
+        self.repeated += key == self._last
+        self._sets[key] += 1
+        self._last = key
         self.negatives += self.label_count - len(labels)
         for k in labels:
             if k >= 0:
                 self.positives[k] += 1
             else:
                 self.unknown += 1
+
+    @property
+    def sorted_by_label(self) -> float:
+        """0 for rows in random order, 1 for rows that are sorted by their labels, or nearly so."""
+        pairs = self._sets.total() - 1
+        by_chance = sum(n * (n - 1) for n in self._sets.values()) / max(pairs * (pairs + 1), 1)
+        most = pairs - len(self._sets) + 1  # rows that are sorted
+        return (self.repeated - by_chance * pairs) / max(most - by_chance * pairs, 1.0)
 
 
 def label_matrix(lists: Any, label_count: int) -> npt.NDArray[np.int8]:

@@ -37,7 +37,7 @@ from ssmlbench.data.traps import label_notes
 if TYPE_CHECKING:
     from datasets import Features
 
-TASK_FORMAT = 7
+TASK_FORMAT = 8
 """Raised when the files of a task change, or raw files are read differently: copies of another format
 are rewritten."""
 
@@ -238,7 +238,7 @@ def _write_split(
 ) -> LabelCounts:
     """Stream one split into two Arrow files, of inputs and of labels, one batch at a time.
 
-    Training opens the inputs only; the labels are for the judge.
+    Training opens the inputs only; labels and ids, which may name labels, are for the judge.
     """
     from datasets.arrow_writer import ArrowWriter
 
@@ -253,7 +253,9 @@ def _write_split(
                 fingerprint.update(row.stored.content + str(row.labels).encode())
                 counts.add(row.labels)
             writer.write_batch(_columns(batch, back_translated))
-            sealed.write_batch({"labels": [row.labels for row in batch]})
+            sealed.write_batch(
+                {"id": [row.id for row in batch], "labels": [row.labels for row in batch]}
+            )
             report(counts.rows.total())
         writer.finalize()
         sealed.finalize()
@@ -265,18 +267,16 @@ def _features(kind: Kind, back_translated: bool) -> tuple[Features, Features]:
     from datasets import Features, Image, List, Value
 
     inputs = {"image": Image(), "text": Value("string"), "vector": List(Value("float32"))}[kind]
-    columns = {"id": Value("string"), "input": inputs}
+    columns = {"input": inputs}
     if back_translated:
         columns["back_translation"] = Value("string")
-    return Features(columns), Features({"labels": List(Value("int32"))})
+    sealed = {"id": Value("string"), "labels": List(Value("int32"))}
+    return Features(columns), Features(sealed)
 
 
 def _columns(batch: list[StoredRow], back_translated: bool) -> dict[str, list[Any]]:
     """The rows of a batch as columns; a text without a back-translation stands for itself."""
-    columns: dict[str, list[Any]] = {
-        "id": [row.id for row in batch],
-        "input": [row.stored.input for row in batch],
-    }
+    columns: dict[str, list[Any]] = {"input": [row.stored.input for row in batch]}
     if back_translated:
         columns["back_translation"] = [
             row.back_translation if row.back_translation.strip() else row.stored.input

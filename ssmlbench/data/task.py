@@ -81,7 +81,7 @@ def inputs_file(folder: Path, split: str) -> Path:
 
 
 def labels_file(folder: Path, split: str) -> Path:
-    """The file of a split's true labels, in its own folder, which training never opens."""
+    """The file of a split's true labels and ids, in its own folder, which training never opens."""
     return folder / LABELS / f"{split}.arrow"
 
 
@@ -208,16 +208,22 @@ class Task:
 
         Only the judge of a run calls this. Test rows are always fully labelled.
         """
+        lists = self._sealed_rows(split).data["labels"].combine_chunks()
+        return label_matrix(lists, self.label_count)
+
+    def ids(self, split: str) -> list[str]:
+        """The id of each row in the source, or else its file and line.
+
+        Training does not see it: an id may name a label, as in `cat/1.png`.
+        """
+        return list(self._sealed_rows(split)["id"])
+
+    def _sealed_rows(self, split: str) -> Any:
         import datasets
 
         file = labels_file(self.folder, split)
         sys.audit("ssmlbench.truth", str(file))  # the library opens files without a word to Python
-        lists = datasets.Dataset.from_file(self._verified(file)).data["labels"].combine_chunks()
-        return label_matrix(lists, self.label_count)
-
-    def ids(self, split: str) -> list[str]:
-        """The id of each row in the source, or else its file and line."""
-        return list(self._splits[split]["id"])
+        return datasets.Dataset.from_file(self._verified(file))
 
     def inputs(self, split: str) -> Any:
         """The raw inputs of a split: a Hugging Face column in NumPy format."""

@@ -14,6 +14,8 @@ from ssmlbench.core.counts import first_of
 from ssmlbench.data.label_lists import LabelCounts
 
 SHOWN = 5
+SORTED_ROWS, SORTED = 20, 0.5
+"""So many rows that lie so far from a random order towards one by label are called sorted."""
 WORD = re.compile(r"[^\W\d_]+")
 SPELLED_LETTERS = 5
 """Shorter words that differ in one letter are usually two words: codes such as CV and CL."""
@@ -66,6 +68,11 @@ def label_notes(names: Sequence[str], counts: Mapping[str, LabelCounts]) -> list
         if none:
             notes.append(
                 f"{len(none):,} of {len(names):,} labels have no {split} row: {first_of(none, SHOWN)}"
+            )
+        if count.rows.total() >= SORTED_ROWS and count.sorted_by_label > SORTED:
+            notes.append(
+                f"its {split} rows are sorted by label, so that a row's number tells its labels; shuffle "
+                "them before you trust a method of others"
             )
     if alike := [f"{a!r} and {b!r}" for a, b in look_alikes(names)]:
         notes.append(

@@ -16,6 +16,7 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.data import Task, prepare
 from ssmlbench.data.adapter import InputColumns
 from ssmlbench.data.plain_inputs import plain_inputs
+from ssmlbench.data.task import inputs_file
 from ssmlbench.data.user_data import data_class
 
 Known = dict[str, set[str] | None]
@@ -103,6 +104,36 @@ def test_a_folder_for_each_label(kind: str, write: Write, end: str, tmp_path: Pa
         f"unlabelled/deep/4.{end}": None,
     }
     assert known(task, "test") == {f"9.{end}": {"red"}}
+
+
+@KINDS
+def test_neither_the_order_of_rows_nor_what_training_reads_tells_the_folder_of_a_file(
+    kind: str, write: Write, end: str, tmp_path: Path
+) -> None:
+    """Files of one name in every folder, and files that are named after their label."""
+    stored = []
+    for one, two in (("cat", "dog"), ("dog", "cat")):
+        home = tmp_path / one / "mine"
+        for number in range(6):
+            write(home / one / f"{number}.{end}", number)
+            write(home / two / f"{number}.{end}", 10 + number)
+            write(home / one / f"{one}-{number}.{end}", 20 + number)
+            write(home / two / f"{two}-{number}.{end}", 30 + number)
+        task = read(home)
+        assert known(task)[f"cat/3.{end}"] == {"cat"}
+        stored.append(inputs_file(task.folder, "train").read_bytes())
+    assert b"cat" not in stored[0]
+    assert stored[0] == stored[1]
+
+
+@pytest.mark.parametrize("order", ["sorted", "shuffled"])
+def test_rows_that_are_sorted_by_label_are_noted(tmp_path: Path, order: str) -> None:
+    labels = ["a", "b", "a;b", "c", "b;c"] * 8
+    rows = sorted(labels) if order == "sorted" else labels
+    table(tmp_path / "mine" / "train.csv", text=[f"row {k}" for k in range(40)], labels=rows)
+    text(tmp_path / "mine" / "unlabelled/1.txt", 1)
+    noted = any("sorted by label" in note for note in read(tmp_path / "mine").card.notes)
+    assert noted == (order == "sorted")
 
 
 @KINDS
