@@ -54,8 +54,8 @@ def _sender(pipe: Connection, kind: bytes) -> Callable[[str], None]:
     return send
 
 
-class HeardReports:
-    """What the judge has heard from the seal of a training process."""
+class ReceivedReports:
+    """The reports that the judge has received from the seal of a training process."""
 
     def __init__(self, pipe: Connection, refused: Callable[[], None]):
         """refused: called at the first report of an attempt."""

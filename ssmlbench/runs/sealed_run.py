@@ -117,7 +117,7 @@ def _judged(
     spec, context = request.spec, request.context
 
     def open_data() -> Task:
-        training.let_plugins_in()
+        training.allow_plugins()
         task = Task(request.task_folder, unlike_published=request.unlike_published)
         return check_data(spec, task)
 
@@ -170,7 +170,7 @@ def training_process(request: SealedRequest, pipe: Connection, reports: Connecti
         _seal(request, SealReports(reports))
         quieten()
         warnings.simplefilter("ignore", PluginWarning)  # the process that asked has shown them
-        pipe.recv_bytes()  # until `let_plugins_in`
+        pipe.recv_bytes()  # until `allow_plugins`
         plugins = Plugins(request.plugin_files)
         assignment = pipe.recv()
         report = train_together(assignment, plugins, judge, judge.notify, judge.fail)

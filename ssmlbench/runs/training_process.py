@@ -17,7 +17,7 @@ from ssmlbench.core.events import Notify
 from ssmlbench.core.stopping import EXIT_CODE, Stopped
 from ssmlbench.protocol.judge import Judge
 from ssmlbench.runs.messages import Malformed, TrainingGone, receive
-from ssmlbench.runs.seal_reports import REFUSED_CODE, HeardReports
+from ssmlbench.runs.seal_reports import REFUSED_CODE, ReceivedReports
 from ssmlbench.runs.train import Assignment, TrainingReport
 
 ADOPTS_ORPHANS = 36
@@ -74,7 +74,7 @@ class TrainingProcess:
         self._given = self._stopped = False
         self._gone = threading.Event()
         self._left_processes = False
-        self._reports = HeardReports(reports, self._kill)
+        self._reports = ReceivedReports(reports, self._kill)
         threading.Thread(target=self._reap, daemon=True).start()
 
     def _reap(self) -> None:
@@ -114,15 +114,16 @@ class TrainingProcess:
         with suppress(OSError):
             os.kill(self.pid, signal.SIGKILL)
 
-    def let_plugins_in(self) -> None:
-        """Have it import the plugins: this process holds the run, and no scores are in its folder."""
+    def allow_plugins(self) -> None:
+        """Let it import the plugins: this process holds the run, and no scores are in its folder."""
         with suppress(OSError):  # it has ended
             self.pipe.send_bytes(b"begin")
 
     def __call__(self, assignment: Assignment, judge: Judge, notify: Notify) -> TrainingReport:
         """Have it train, and handle its messages until it reports the end of training.
 
-        It has ended then: the judge will write scores, which hold test labels, to a folder it may read.
+        Its process has ended when this returns: the judge then writes scores, which hold test labels, to a
+        folder that the process could read.
         """
         try:
             report = self._train(assignment, judge, notify)

@@ -16,7 +16,7 @@ import pytest
 from ssmlbench.core import remarks
 from ssmlbench.core.plain_text import shorten
 from ssmlbench.runs.messages import JudgePipe, Malformed
-from ssmlbench.runs.seal_reports import HeardReports, SealReports
+from ssmlbench.runs.seal_reports import ReceivedReports, SealReports
 from ssmlbench.runs.training_process import TrainingProcess, Violation
 
 PATIENCE = 600
@@ -85,7 +85,7 @@ def test_threads_and_processes_report_at_once_and_every_report_is_whole(
 ) -> None:
     monkeypatch.setattr(remarks, "MOST", REPORTERS * EACH)
     heard, pipe = Pipe(duplex=False)
-    reports, judge = SealReports(pipe), HeardReports(heard, lambda: None)
+    reports, judge = SealReports(pipe), ReceivedReports(heard, lambda: None)
     texts = [f"{letter * 9_000}\n" for letter in "abcd"]
 
     def report(text: str) -> None:
