@@ -6,6 +6,7 @@ There is no hidden or test label here; execute.py has the part that judges and s
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -123,7 +124,7 @@ def _train(
     make_repeatable(thread_count(spec, encoder, context), device, spec.fast)
     task = Task(assignment.task_folder, assignment.card)
     encoding = pick_device(context.encoding_device) if context.encoding_device else device
-    workers = cores_of_job() if context.workers is None else context.workers
+    workers = worker_count(context, processes)
     loader = SplitLoader(spec, encoder, task, encoding, workers, notify, context.decoded_cache)
     learner = build_learner(spec, plugins, task.label_count)
     unscaled = isinstance(learner, Estimator) and not learner.scaled
@@ -237,6 +238,12 @@ def thread_count(spec: RunSpec, encoder: type[Encoder], context: RunContext) -> 
     """
     trained = Vector if spec.freeze else encoder
     return context.threads or trained.threads or context.cores
+
+
+def worker_count(context: RunContext, processes: Processes | None) -> int:
+    """Threads of this process that read inputs: those of the run, divided among its processes."""
+    workers = cores_of_job() if context.workers is None else context.workers
+    return math.ceil(workers / (1 if processes is None else processes.count))
 
 
 def build_learner(spec: RunSpec, plugins: Plugins, labels: int) -> Method | Estimator:

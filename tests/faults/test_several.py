@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from ssmlbench.core.errors import UserError
@@ -26,6 +27,8 @@ from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.several import Follower, first_cause
+from ssmlbench.runs.train import worker_count
+from ssmlbench.training.processes import Processes
 from tests.support.tiny_models import save_tiny_bert, write_data_plugin
 
 PLUGINS = Path(__file__).with_name("several_plugins.py")
@@ -233,8 +236,25 @@ def test_several_gpus_that_are_not_there_and_several_jobs_are_refused(
     with pytest.raises(UserError, match="--jobs 2 out"):
         LocalEngine(jobs=2).check(RunContext(tmp_path, "cpu", gpus=2))
     monkeypatch.setattr(Machine, "here", lambda device: Machine("cuda", 4, 1))
-    with pytest.raises(UserError, match="--gpus 2: there are 1 here"):
+    with pytest.raises(UserError, match=r"--gpus 2: this machine has 1 GPU$"):
         LocalEngine().check(RunContext(tmp_path, "auto", gpus=2))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(UserError, match="--device cuda:1 is one GPU; keep one of the two"):
+        LocalEngine().check(RunContext(tmp_path, "cuda:1", gpus=2))
+    monkeypatch.setattr(Machine, "here", lambda device: Machine("mps", 4, 0))
+    with pytest.raises(UserError, match="--gpus 2: is for CUDA; leave it out on Apple's GPUs"):
+        LocalEngine().check(RunContext(tmp_path, "auto", gpus=2))
+
+
+def test_processes_share_the_threads_that_read_inputs(tmp_path: Path) -> None:
+    """Each of them reads the whole batch: with all cores for each, they would wait for each other."""
+    for typed, shares in ((8, [8, 4, 3]), (0, [0, 0, 0]), (1, [1, 1, 1])):
+        context = RunContext(tmp_path, workers=typed)
+        assert [
+            worker_count(context, None if count == 1 else Processes(0, count))
+            for count in (1, 2, 3)
+        ] == shares
 
 
 # --------------------------------------------------------------------------------- torchrun

@@ -64,8 +64,16 @@ class LocalEngine(WaitingEngine):
             return
         if self._jobs_per_gpu is not None:
             raise UserError("--gpus and --jobs-per-gpu are both given; keep one")
+        if machine.device == "mps":
+            raise UserError(f"--gpus {context.gpus}: is for CUDA; leave it out on Apple's GPUs")
+        if ":" in context.device:
+            raise UserError(
+                f"--gpus {context.gpus}: --device {context.device} is one GPU; keep one of the two"
+            )
         if machine.device != "cpu" and machine.gpus < context.gpus:
-            raise UserError(f"--gpus {context.gpus}: there are {machine.gpus} here")
+            raise UserError(
+                f"--gpus {context.gpus}: this machine has {counted(machine.gpus, 'GPU')}"
+            )
         if self.jobs is not None and self.jobs > 1:
             raise UserError(
                 f"--gpus {context.gpus} makes one run at a time; leave --jobs {self.jobs} out"
