@@ -145,6 +145,34 @@ def test_a_pool_without_rows_has_no_features(images: Tensor, passes: EncoderPass
     assert passes(Stack(images[0]), images[:0]).shape == (0, Stack.features)
 
 
+def test_dropout_above_the_encoder_is_that_of_the_whole_batch(images: Tensor) -> None:
+    outputs = []
+    for micro_batch in (None, 4):
+        trainer = trainer_for("bce", micro_batch=micro_batch)
+        trainer.model.network.dropout = nn.Dropout(0.5)
+        torch.manual_seed(1)
+        outputs.append(trainer.model.run(images)["features"])
+    assert 0.3 < (outputs[0] == 0).float().mean() < 0.7
+    assert torch.allclose(*outputs, atol=1e-6)
+
+
+def test_dropout_inside_the_encoder_is_the_same_when_a_piece_is_recomputed(images: Tensor) -> None:
+    class Scale(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(()))
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return nn.functional.dropout(inputs.flatten(1) * self.weight, training=True)
+
+    scale = Scale()
+    features = EncoderPass(4)(scale, images)
+    features.sum().backward()
+    # With a weight of 1, its gradient is the sum of what was kept.
+    assert scale.weight.grad is not None
+    assert torch.allclose(scale.weight.grad, features.sum())
+
+
 def test_pieces_keep_less_for_the_backward_pass(images: Tensor) -> None:
     encoder = Stack(images[0])
     whole = saved_bytes(lambda: encoder(images))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ssmlbench.checks.toy import spec_for, toy, toy_trainer
+from ssmlbench.core.errors import Diverged
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.inputs.encoders import Encoder
 from ssmlbench.inputs.splits import Inputs
@@ -136,6 +137,21 @@ def test_the_random_state_of_the_runs_own_gpu_is_put_back(monkeypatch: pytest.Mo
     assert calls == [(("state of", device), device)]
 
 
+def test_a_method_has_its_own_learning_rate_in_the_schedule() -> None:
+    class Quick(Plain):
+        def __init__(self, config: Any, labels: int):
+            super().__init__(config, labels)
+            self.offset = torch.nn.Parameter(torch.zeros(labels))
+
+        def parameter_groups(self, lr):  # type: ignore[no-untyped-def]
+            return [{"params": [self.offset], "lr": 10 * lr}]
+
+    trainer = trainer_of(Quick)
+    trainer.start_phase(0)
+    lr = trainer.spec.lr
+    assert [group["max_lr"] for group in trainer.optimiser.param_groups] == [lr, 10 * lr]
+
+
 # ------------------------------------------------------------------------------ several processes
 
 
@@ -229,6 +245,21 @@ def test_the_log_of_steps_keeps_no_graph() -> None:
     log = StepLog()
     log.add({"a": (weight * 2).sum()}, {"b": (weight * 3).sum()})
     assert not any(value.requires_grad for values in log._values.values() for value in values)
+
+
+def test_a_value_of_some_steps_is_averaged_over_all() -> None:
+    log = StepLog()
+    log.add({"a": torch.tensor(3.0)}, {"b": torch.tensor(5.0)})
+    log.add({"a": torch.tensor(1.0)}, {})
+    assert log.means(2) == {"loss_a": 2.0, "b": 2.5}
+
+
+def test_weights_that_are_not_finite_end_the_run_though_the_loss_is_finite() -> None:
+    log = StepLog()
+    log.add({"a": torch.tensor(1.0)}, {})
+    log.check_finite(1, log.means(1), weights=True)
+    with pytest.raises(Diverged, match="the weights are not finite in epoch 1"):
+        log.check_finite(1, log.means(1), weights=False)
 
 
 def test_every_weight_is_checked_to_be_finite() -> None:
