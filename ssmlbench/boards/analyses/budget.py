@@ -37,7 +37,7 @@ LEVELS = "0.05,0.1,0.2"
 """What is suggested as π or share."""
 
 
-class Budget(Analysis):
+class BudgetAnalysis(Analysis):
     """One metric over the labelled rows and over the seconds of training."""
 
     name = "budget"

@@ -41,7 +41,7 @@ SCALE, MARGIN = 20.0, 0.3
 """HML's s and m, for a method that has none."""
 
 
-class Correlation(Analysis):
+class CorrelationAnalysis(Analysis):
     """Corr(i, j) = σ(s cos(angle between w_i and w_j + m)), and Jaccard of the labels' rows."""
 
     name = "correlation"

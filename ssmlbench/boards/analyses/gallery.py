@@ -43,7 +43,7 @@ ScoredLabel = tuple[str, float, bool]
 """A label's name, its score and whether it is true."""
 
 
-class Gallery(Analysis):
+class GalleryAnalysis(Analysis):
     """Rows drawn by a seed, or those on which two methods differ most."""
 
     name = "gallery"

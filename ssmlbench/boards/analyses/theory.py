@@ -130,7 +130,7 @@ def minimised(
     return Errors(above, below, one_class=bool(np.isinf(cut)))
 
 
-class Theory(Analysis):
+class TheoryAnalysis(Analysis):
     """Closed forms over M and α, and a Monte-Carlo minimisation with intervals beside them."""
 
     name = "theory"

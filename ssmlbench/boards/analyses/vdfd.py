@@ -56,7 +56,7 @@ MOST_CHOSEN = 12
 """Labels of the second figure: by default, and at most."""
 
 
-class Vdfd(Analysis):
+class VdfdAnalysis(Analysis):
     """var_pos − var_neg of the angles to a label's prototype, in both manners."""
 
     name = "vdfd"
