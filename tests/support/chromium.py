@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -122,11 +121,6 @@ class Chromium:
     def click(self, x: float, y: float) -> None:
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-
-    def screenshot(self, file: Path, clip: dict[str, float] | None = None) -> None:
-        more = {"clip": {**clip, "scale": 1}, "captureBeyondViewport": True} if clip else {}
-        answer = self.send("Page.captureScreenshot", format="png", **more)
-        file.write_bytes(base64.b64decode(answer["data"]))
 
     @property
     def requests(self) -> list[str]:

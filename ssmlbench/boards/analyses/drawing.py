@@ -138,15 +138,14 @@ def whole_epochs(axes: Axes) -> None:
     axes.margins(x=0.1)
 
 
-def legend(*axes: Axes, columns: int = 2) -> None:
+def legend(*axes: Axes) -> None:
     """The names of all lines of the panels, once each, below the figure; long ones below each other."""
     handle_of: dict[str, Any] = {}
     for axis in axes:
         handles, labels = axis.get_legend_handles_labels()
         for label, handle in zip(labels, handles, strict=True):
             handle_of.setdefault(label, handle)
-    if any(len(name) > NAME_WIDTH for name in handle_of):
-        columns = 1
+    columns = 1 if any(len(name) > NAME_WIDTH for name in handle_of) else 2
     shown = short_names(list(handle_of), NAME_WIDTH if columns > 1 else 2 * NAME_WIDTH)
     cast("Figure", axes[0].figure).legend(
         list(handle_of.values()),
