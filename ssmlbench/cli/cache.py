@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ssmlbench.cli.options import warn
+from ssmlbench.cli.options import load_plugins
 from ssmlbench.core.console import Console
+from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -76,6 +77,15 @@ def _megabytes(folders: Iterable[ShardFolder]) -> float:
     return sum(folder.bytes for folder in folders) / 2**20
 
 
+def _check_known(dataset: str, cached: Iterable[str]) -> None:
+    """Raise a UserError unless there is a data set of this name: built in, installed or prepared."""
+    from ssmlbench.data.prepared import prepared_names
+
+    known = {*load_plugins(None).datasets, *prepared_names(), *cached}
+    if dataset not in known:
+        raise UserError(f"--dataset {dataset}: no such data set.{did_you_mean(dataset, known)}")
+
+
 @cache_app.command("clear")
 def clear_cache(
     dataset: Annotated[
@@ -90,8 +100,7 @@ def clear_cache(
     removed, busy, freed = 0, 0, 0.0
     folders = [*(() if decoded else cached_features()), *cached_images()]
     if dataset and not any(folder.belongs_to(dataset) for folder in folders):
-        known = {folder.about["dataset"] for folder in folders if folder.about}
-        warn([f"--dataset {dataset}: nothing of it is cached.{did_you_mean(dataset, known)}"])
+        _check_known(dataset, {folder.about["dataset"] for folder in folders if folder.about})
     for folder in folders:
         if (begun and folder.complete) or (dataset and not folder.belongs_to(dataset)):
             continue

@@ -51,9 +51,11 @@ def prepare_command(
     from ssmlbench.data import is_prepared
 
     console = Console()
-    adapter = adapter_of(name, plugin, from_, data_dir, own)
     if from_ is not None and not from_.exists():
         raise UserError(f"--from {from_}: no such folder")
+    adapter = adapter_of(name, plugin, from_, data_dir, own)
+    if from_ is not None:
+        check_from(adapter, from_)
     if is_prepared(adapter) and from_ is None:
         console.print(f"{adapter.name} is prepared already (--from FOLDER prepares it again)\n")
     task = prepare_shown(adapter, skip_bad, console, overwrite=from_ is not None)
@@ -118,7 +120,22 @@ def adapter_of(
 ) -> DatasetAdapter:
     """The adapter of a data set that was named on the command line."""
     plugins = load_plugins(plugin, data_options(own))
-    return plugins.datasets[plugins.data_set(name)](source, data_dir)
+    known = plugins.data_set(name)
+    cls = plugins.datasets[known]
+    plugins.check_data_options([known])
+    return cls(source, data_dir)
+
+
+def check_from(adapter: DatasetAdapter, folder: Path) -> None:
+    """Raise a UserError if the adapter would not read the folder of `--from`."""
+    if not adapter.layout:
+        raise UserError(f"--from {folder}: {adapter.name} has no raw folder; leave it out")
+    own = getattr(adapter, "raw_folder", None)
+    if own is not None and folder.resolve() != own().resolve():
+        raise UserError(
+            f"--from {folder}: {adapter.typed_name} is read where it lies, in {own()}; leave it out, or "
+            "name the other path instead"
+        )
 
 
 def _state(adapter: DatasetAdapter) -> tuple[str, str, str, str, str]:

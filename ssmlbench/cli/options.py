@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ssmlbench.runs.finished import Finished
 
 T = TypeVar("T")
+MOST_NUMBERS = 100_000
+"""Of a range such as `0-4`."""
 
 PluginFiles = Annotated[
     list[str] | None,
@@ -77,6 +79,8 @@ def _from_to(text: str) -> Iterable[str]:
         first, last = map(int, match.groups())
         if last < first:
             raise UserError(f"{text.strip()}: the first number must be the lower one")
+        if last - first >= MOST_NUMBERS:
+            raise UserError(f"{text.strip()}: at most {MOST_NUMBERS:,} numbers may be typed so")
         return map(str, range(first, last + 1))
     return (text.strip(),)
 
@@ -111,12 +115,16 @@ def load_plugins(files: list[str] | None, data_options: DataOptions | None = Non
 
 def key_values(texts: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
     """`["loss=bce"]` → {"loss": "bce"}."""
-    pairs = {}
+    pairs: dict[str, str] = {}
     for text in texts or ():
         key, equals, value = text.partition("=")
         if not equals:
             raise UserError(f"{option} {text}: expected key=value, e.g. {option} {example}")
-        pairs[key.strip()] = value.strip()
+        if pairs.setdefault(key.strip(), value.strip()) != value.strip():
+            raise UserError(
+                f"{option} {key.strip()} is given twice, with {pairs[key.strip()]} and with "
+                f"{value.strip()}; keep one"
+            )
     return pairs
 
 

@@ -56,15 +56,26 @@ def predict(
 ) -> None:
     """Write labels and probabilities of new rows with the model of a finished run."""
     from ssmlbench.boards.query import column_key
-    from ssmlbench.data.plain_inputs import plain_inputs
+    from ssmlbench.core.suggestions import one_of
+    from ssmlbench.data.plain_inputs import check_input, input_files, plain_inputs
     from ssmlbench.runs.choose import best_run, run_folder
     from ssmlbench.runs.execute import quieten
+    from ssmlbench.runs.model_card import USABLE_RULES
     from ssmlbench.runs.predict import OwnRows, check_out
     from ssmlbench.runs.saved_model import SavedModel
+    from ssmlbench.training.device import check_device_name
 
     if best == (run is not None):
         raise UserError("type either --run HASH, or --best for the best run")
-    check_out(out)
+    if not best and dataset is not None:
+        raise UserError("--dataset is for --best; --run names the run, and with it the data set")
+    one_of(decision, USABLE_RULES, "--decision")
+    check_device_name(device)
+    if input_ is not None:
+        check_input(input_)
+    elif column is not None:
+        raise UserError(f"--column {column} is for --input, which is not given")
+    check_out(out, [] if input_ is None else [input_])
     quieten()
     console = Console(stderr=True, quiet=quiet)
     roots = results or [Path("results")]
@@ -77,6 +88,8 @@ def predict(
         console.print_line(f"{folder}: {why}")
     model = SavedModel(folder, load_plugins(plugin), backbone, device)
     warn(model.notes)
+    if input_ is not None:
+        check_out(out, input_files(input_, model.card.kind))
     rows: Iterable[tuple[str, Any]] = (
         OwnRows(model)
         if input_ is None

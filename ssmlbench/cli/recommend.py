@@ -70,6 +70,7 @@ def recommend(
 ) -> None:
     """Compare learners on your labelled rows, train the winner on all of them, label the rest."""
     began = time.monotonic()  # the imports take their time too
+    from ssmlbench.data.user_files import UserFiles
     from ssmlbench.grid.dispatch import Dispatch, check_may_write
     from ssmlbench.grid.loggers import logger_names
     from ssmlbench.grid.recommend import CANDIDATES, LearnerSearch, TimeBudget
@@ -86,8 +87,10 @@ def recommend(
     plugins = load_plugins(plugin, data_options(own))
     name = plugins.data_set(dataset)
     out = out or Path(f"{name}-labels.csv")
-    check_out(out)  # now, not when the time is used up
     adapter = plugins.datasets[name]
+    own_files = adapter().source_files() if issubclass(adapter, UserFiles) else []
+    check_out(out, own_files)  # now, not when the time is used up
+    plugins.check_data_options([name])
     dispatch = Dispatch(RunContext(results.resolve(), device, keep_model=True), "local", jobs)
     dispatch.check()
     check_may_write(dispatch.context.results)

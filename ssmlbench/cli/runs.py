@@ -57,9 +57,12 @@ def list_runs(
         and (not datasets or one.dataset in datasets)
         and (not states or one.state in states)
     ]
-    warn(values_without_runs("--method", methods, map(_method, chosen), map(_method, every)))
+    unmet = values_without_runs("--method", methods, map(_method, chosen), map(_method, every))
     of_chosen, of_every = ((one.dataset for one in some) for some in (chosen, every))
-    warn(values_without_runs("--dataset", datasets, of_chosen, of_every))
+    unmet += values_without_runs("--dataset", datasets, of_chosen, of_every)
+    if unmet and not chosen:
+        raise UserError("; ".join(unmet))
+    warn(unmet)
     values = {run.folder: run for run in read_runs(_folders(results))}
     columns = ("id", "method", "data set", "regime", "seed", "state", "mAP")
     rows = [

@@ -5,8 +5,9 @@ This keeps `ssmlbench --help` fast, and no verb pays for the imports of another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -14,6 +15,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
+from ssmlbench.cli.typed_words import check_words
 from ssmlbench.core.errors import UserError
 
 USAGE_ERROR: type[Any] = typer.BadParameter.__bases__[0]
@@ -87,7 +89,22 @@ def load_verb(name: str) -> TyperCommand | TyperGroup:
         app.command(name)(found)
         command = typer.main.get_command(app)  # type: ignore[assignment]
     _escape_help([command])
+    _check_words_of([command])
     return command
+
+
+def _check_words_of(commands: Sequence[Any]) -> None:
+    """Let the commands look at the words typed for them before they parse them."""
+    for command in commands:
+        if inner := getattr(command, "commands", None):
+            _check_words_of(list(inner.values()))
+        else:
+            command.parse_args = partial(_parse_checked, command, command.parse_args)
+
+
+def _parse_checked(command: Any, parse: Callable[..., Any], context: Any, words: list[str]) -> Any:
+    check_words(command.params, words)
+    return parse(context, words)
 
 
 def _escape_help(commands: Sequence[Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.hyperparameters import TRUTH
 from ssmlbench.core.paths import from_home
 from ssmlbench.core.suggestions import one_of
 
@@ -98,12 +99,21 @@ class DataAddress:
 def _parse_query(query: str, text: str) -> dict[str, Any]:
     fields: dict[str, Any] = {option.name: option for option in dataclasses.fields(DataOptions)}
     values: dict[str, Any] = {}
-    for key, value in parse_qsl(query, keep_blank_values=True):
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
+    except ValueError:
+        raise UserError(f"data set {text}: expected option=value after `?`") from None
+    for key, value in pairs:
         name = key.replace("-", "_")
         one_of(name, tuple(fields), f"data set {text}: option")
+        if not value or name in values:
+            problem = "is given twice" if value else "is empty"
+            raise UserError(f"data set {text}: option {key} {problem}")
         kind = type(fields[name].default)
         try:
-            values[name] = value == "True" if kind is bool else kind(value)
+            values[name] = TRUTH[value.lower()] if kind is bool else kind(value)
+        except KeyError:
+            raise UserError(f"data set {text}: {key}={value}: must be true or false") from None
         except ValueError:
             raise UserError(f"data set {text}: {key}={value} is not a number") from None
     return values

@@ -19,6 +19,9 @@ from typing import Any, Literal
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
 
+TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+"""The words for true and false, in lower case."""
+
 
 @dataclass(frozen=True)
 class Between:
@@ -182,10 +185,9 @@ def _parse(text: str, kind: Any) -> Any:
             return None
         return _parse(text, next(a for a in args if a is not type(None)))
     if kind is bool:
-        truth = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-        if text.lower() not in truth:
+        if text.lower() not in TRUTH:
             raise ValueError("true or false")
-        return truth[text.lower()]
+        return TRUTH[text.lower()]
     if kind in (int, float):
         with suppress(ValueError):
             if (number := kind(text)) == number:  # not nan

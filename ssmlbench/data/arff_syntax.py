@@ -88,7 +88,7 @@ class ArffHeader:
     @property
     def meka_labels(self) -> list[str] | None:
         """The labels, if the relation's name counts them as MEKA does: -C 6, or -C -6 at the end."""
-        match = re.search(r"-C\s+(-?\d{1,6})\b", self.relation)
+        match = re.search(r"(?:^|[\s:])-C\s+(-?\d{1,6})\b", self.relation)
         count = int(match[1]) if match else 0
         if not count or abs(count) >= len(self.attributes):
             return None

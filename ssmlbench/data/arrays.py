@@ -187,11 +187,17 @@ def by_role(home: Path, found: Mapping[str, NDArray[Any]]) -> tuple[RoleArrays, 
     }
     for name, array in found.items():
         if re.sub(r"[_-]", "", name.lower()) in NAMES:
-            names = [str(value) for value in array.ravel()]
+            names = [v.decode() if isinstance(v, bytes) else str(v) for v in array.ravel().tolist()]
             continue
         words = re.split(r"[_-]", name.lower())
-        part = next((PART_OF[word] for word in words if word in PART_OF), "train")
+        named = [PART_OF[word] for word in words if word in PART_OF]
+        part = named[0] if named else "train"
         role = next((roles[word] for word in words if word in roles), "")
+        if not role and (named or {"mask", "idx", "index", "indices", "split"} & {*words}):
+            raise UserError(
+                f"data set {home}: array {name} is not read; to tell training from test rows, save them "
+                "as X_train, y_train, X_test and y_test, else rename it"
+            )
         if not role:
             continue
         if (role, part) in arrays:

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any
 
 from ssmlbench.core.data_options import DataOptions
@@ -30,6 +31,25 @@ SPLIT_COLUMNS = ("split",)
 TRANSLATION_COLUMN = "back_translation"
 INDEX_COLUMNS = ("", "Unnamed: 0", "__index_level_0__")
 """The names of pandas' column of row numbers, which holds neither inputs nor labels."""
+YES_OR_NO = (
+    "yes",
+    "no",
+    "y",
+    "n",
+    "t",
+    "f",
+    "on",
+    "off",
+    "ja",
+    "nein",
+    "wahr",
+    "falsch",
+    "vrai",
+    "faux",
+)
+"""Words for 1 and 0, in lower case, that are not read as such."""
+COUNTED, FEWEST_COUNTED = 100, 8
+"""Rows that are looked at to find a column that counts them, and the fewest that tell."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +102,14 @@ def choose_roles(table: Table, options: DataOptions, listed: Sequence[str]) -> R
         others = [c for c in columns if c not in known and c not in inputs]
         usual = {*TEXT_COLUMNS, *IMAGE_COLUMNS, *ID_COLUMNS}
         flags = flag_columns(table, [c for c in others if c not in usual])
+        if flags:
+            _check_words(table, [c for c in others if c not in flags])
+    used = [*inputs, *flags, *filter(None, (labels, split))]
+    if twice := next((c for c in used if used.count(c) > 1), ""):
+        raise UserError(
+            f"{table.file}: column {twice!r} is read as two of inputs, labels and split; name another "
+            "one with --text-column, --image-column, --vector-column, --label-column or --split-column"
+        )
     in_files = kind == "text" and names_texts(table, inputs[0])
     return Roles(kind, tuple(inputs), labels, tuple(flags), id_, split, translation, in_files)
 
@@ -129,12 +157,21 @@ def _listed_columns(table: Table, listed: Sequence[str]) -> list[str]:
     return there
 
 
+def _check_one_kind(options: DataOptions) -> None:
+    """Raise a UserError if columns of two kinds of inputs are named."""
+    kinds = ("text_column", "image_column", "vector_column")
+    if len(typed := [name for name in kinds if getattr(options, name)]) > 1:
+        first, second = (f"--{name.replace('_', '-')}" for name in typed[:2])
+        raise UserError(f"{first} and {second} are both given; a row has one input, so keep one")
+
+
 def _inputs(
     table: Table, options: DataOptions, known: set[str], has_labels: bool
 ) -> tuple[Kind, list[str]]:
     """The kind of the inputs, and their columns."""
     if not table.columns:
         raise UserError(f"{table.file}: no readable first row in it")
+    _check_one_kind(options)
     if options.text_column:
         return "text", [_one(options.text_column, "--text-column", (), table)]
     if options.image_column:
@@ -165,7 +202,35 @@ def _inputs(
             "type --text-column, --image-column or --vector-column, and --label-column"
             f"{hint if flags else ''}"
         )
+    if len(rest) > 1:
+        _check_counters(table, rest)
     return "vector", rest
+
+
+def _check_words(table: Table, columns: Sequence[str]) -> None:
+    """Raise a UserError for a column of yes and no beside labels of 0 and 1: it would not be a label."""
+    for column, value in first_values(table, columns).items():
+        if str(value).strip().lower() in YES_OR_NO:
+            raise UserError(
+                f"{table.file}: column {column!r} says {value!r}, and others 0 and 1; write it "
+                "as 0 and 1, or name the columns of labels with --label-column"
+            )
+
+
+def _check_counters(table: Table, columns: Sequence[str]) -> None:
+    """Raise a UserError if a column of numbers counts the rows: it would be a feature."""
+    rows = [r for _, r in islice(table.records(tuple(columns)), COUNTED) if isinstance(r, dict)]
+    for column in columns if len(rows) >= FEWEST_COUNTED else ():
+        values = [row.get(column) for row in rows]
+        if not is_number(first := values[0]):
+            continue
+        if all(
+            is_number(v) and plain_float(v) == plain_float(first) + k for k, v in enumerate(values)
+        ):
+            raise UserError(
+                f"{table.file}: column {column!r} counts the rows; name it `id`, or name the inputs with "
+                "--vector-column"
+            )
 
 
 def flag_columns(table: Table, columns: Sequence[str]) -> list[str]:

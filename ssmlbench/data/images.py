@@ -21,6 +21,10 @@ CHECKED_PIXELS = 64
 """Images are decoded to about this size, to see that they can be: a third of the cost for JPEG."""
 WHITE = (255, 255, 255, 255)
 SIXTEEN_BITS = 65535
+SCALED, WHITE_IS_ZERO = "ssmlbench: scaled transparency", "ssmlbench: white is zero"
+"""Marks among the facts that Pillow has about a file."""
+PHOTOMETRIC = 262
+"""The tag of a TIFF file that says what its numbers mean: 0 if zero is white."""
 
 
 def as_stored(content: bytes) -> tuple[bytes, str]:
@@ -32,6 +36,7 @@ def as_stored(content: bytes) -> tuple[bytes, str]:
     from PIL import Image
 
     with Image.open(io.BytesIO(content)) as image:
+        keep_levels(image)
         converted = conversion(image)
         if not converted:
             image.draft(image.mode, (CHECKED_PIXELS, CHECKED_PIXELS))
@@ -44,12 +49,30 @@ def as_stored(content: bytes) -> tuple[bytes, str]:
 def conversion(image: Image) -> str:
     """The conversion of an image, in words for the card; "" for 8-bit grey or RGB."""
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        return {"I": "32-bit grey", "F": "float grey"}.get(image.mode, "16-bit grey")
+        grey = {"I": "32-bit grey", "F": "float grey"}.get(image.mode, "16-bit grey")
+        grey += ", 0 is white" if WHITE_IS_ZERO in image.info else ""
+        return f"{grey}, with a transparent level" if "transparency" in image.info else grey
     if _has_alpha(image):
-        return "alpha"
+        return "alpha, of few levels of grey" if SCALED in image.info else "alpha"
     if image.mode in ("L", "RGB"):
         return ""
     return {"1": "black and white", "P": "palette"}.get(image.mode, image.mode)
+
+
+def keep_levels(image: Image) -> None:
+    """Keep what Pillow forgets about the levels of grey in a file. Called before the image is loaded.
+
+    The transparent level of a PNG file of 2 or 4 bits gets the scale of its pixels. Of a TIFF file,
+    Pillow turns 8 bits around if zero is white, and no others: `eight_bit` does.
+    """
+    level, bits = image.info.get("transparency"), {"L;2": 2, "L;4": 4}
+    tiles = getattr(image, "tile", ()) if image.format == "PNG" else ()
+    stored = tiles[0][3] if tiles else None
+    if isinstance(level, int) and isinstance(stored, str) and stored in bits:
+        image.info["transparency"] = level * 255 // (2 ** bits[stored] - 1)
+        image.info[SCALED] = True
+    if getattr(image, "tag_v2", {}).get(PHOTOMETRIC) == 0:
+        image.info[WHITE_IS_ZERO] = True
 
 
 def _has_alpha(image: Image) -> bool:
@@ -74,7 +97,12 @@ def eight_bit(image: Image) -> Image:
                 f"{values.min():g}..{values.max():g} are its values, expected 0..{top:g}; save it "
                 "with 8 or 16 bits"
             )
-        return Image.fromarray(np.round(values * (255 / top)).astype(np.uint8))
+        if WHITE_IS_ZERO in image.info:
+            values = top - values
+        grey = np.round(values * (255 / top)).astype(np.uint8)
+        if (level := image.info.get("transparency")) is not None:
+            grey[np.asarray(image) == level] = 255
+        return Image.fromarray(grey)
     if _has_alpha(image):
         coloured = image.convert("LA" if image.mode == "La" else image.mode).convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, WHITE), coloured).convert("RGB")

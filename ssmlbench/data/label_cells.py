@@ -23,6 +23,8 @@ ITEM = re.compile(
 )
 """One item of a list as Python or NumPy prints it; NumPy leaves the commas of an array out, and names
 the type of a value of its own: np.str_('a')."""
+BIT, BITS = re.compile("[01]"), re.compile(r"[01](?:\s*[;|,\s]\s*[01])+")
+"""0 or 1 for each label, joined as names are, or by spaces."""
 CLOSING = {"[": "]", "(": ")", "{": "}"}
 PRINTED_SET = re.compile(r"(?:frozenset|set)\((.*)\)", re.DOTALL)
 PRINTED = re.compile(r"\[|[({]\s*['\"]|\{.*:.*\}$|(?:frozenset|set|array|np\.\w+)\(", re.DOTALL)
@@ -42,6 +44,14 @@ def never_zero(name: str) -> UserError:
     return UserError(
         f"data set {name}: its labels are 1 and -1, and never 0; does -1 mean that a label does not "
         "apply, or that it is not known? type --empty-labels none or --empty-labels unknown"
+    )
+
+
+def counts_from(where: str, instead: str) -> UserError:
+    """The error for ids of labels that may count from 1, beside names that count from 0."""
+    return UserError(
+        f"{where}: ids of labels count from 0 in labels.txt, and no training row has 0; if they count "
+        f"from 1, {instead}"
     )
 
 
@@ -89,12 +99,20 @@ def not_a_list(value: Any) -> BadRow:
     return BadRow("", f"labels {str(value)[:40]!r} are not a list of names or ids")
 
 
-def multi_hot_width(cells: Iterable[Any]) -> int:
+def joined_by(cell: Any) -> list[str]:
+    """The separators in a cell of joined names."""
+    if not isinstance(cell, str) or _spelled(text := cell.strip()) is not None or not text:
+        return []
+    return re.findall(JOINED, text)
+
+
+def multi_hot_width(cells: Iterable[Any], where: str = "") -> int:
     """K, if the cells are lists of 0 and 1 with a place for each label; 0 if they are lists of ids.
 
-    All are then of one length, and in some of them a number occurs twice, as no id does.
+    All are then of one length, and in some of them a number occurs twice, as no id does. Lists of two
+    places may be either: a UserError, which starts with `where`.
     """
-    width, repeated = 0, False
+    width, repeated, orders = 0, False, set[str]()
     for cell in cells:
         if cell is None:
             continue
@@ -105,13 +123,21 @@ def multi_hot_width(cells: Iterable[Any]) -> int:
             return 0
         width = len(values)
         repeated = repeated or len(set(map(str, values))) < width
+        if width == 2 and len(orders) < 2:
+            orders.add(str(values))
+    if len(orders) == 2 and not repeated:
+        raise UserError(
+            f"{where}: labels are lists of 0 and 1, in both orders: two ids, or a 0 or 1 for each of two "
+            "labels? Write names of labels, or a column of 0 and 1 for each label"
+        )
     return width if repeated else 0
 
 
 def as_list(cell: Any) -> list[Any] | None:
     """The list in a cell, or the one that its text spells; None if there is none."""
     if isinstance(cell, str):
-        return _spelled(cell.strip())
+        text = cell.strip()
+        return [int(bit) for bit in BIT.findall(text)] if BITS.fullmatch(text) else _spelled(text)
     return cell if isinstance(cell, list) else None
 
 

@@ -14,7 +14,7 @@ from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, InputColumns, Row, numbered_lines
 from ssmlbench.data.columns import plain_float
-from ssmlbench.data.label_cells import meaning_of_empty
+from ssmlbench.data.label_cells import counts_from, meaning_of_empty
 from ssmlbench.data.records import check_encoding, check_plain
 from ssmlbench.data.table_source import SPLIT_NAMES, read_names
 from ssmlbench.data.user_files import PARTS, UserFiles
@@ -118,6 +118,7 @@ class LibsvmFiles(UserFiles):
         positions = {name: k for k, name in enumerate(numbers)}
         if self._listed:
             positions = {str(k): k for k in range(len(self._listed))}
+        ids, zero = 0, False
         for number, row in read_lines(file):
             where = self.where(file, number)
             if isinstance(row, BadRow):
@@ -134,7 +135,11 @@ class LibsvmFiles(UserFiles):
                 yield BadRow(where, f"unknown label {strange[0]!r}", "unknown label")
                 continue
             known = None if labels is None else tuple(positions[label] for label in labels)
+            ids += len(known or ())
+            zero = zero or 0 in (known or ())
             yield Row(vector, known, where=where)
+        if part == "train" and self._listed and ids and not zero:
+            raise counts_from(f"data set {self.home}", "leave labels.txt out")
 
 
 def svm_files(home: Path) -> dict[str, Path]:

@@ -28,7 +28,7 @@ from ssmlbench.data.columns import (
     names_texts,
 )
 from ssmlbench.data.hugging_face import is_saved, saved_tables
-from ssmlbench.data.images import eight_bit, upright
+from ssmlbench.data.images import eight_bit, keep_levels, upright
 from ssmlbench.data.libsvm import SUFFIXES, read_lines
 from ssmlbench.data.media import IMAGE_ENDINGS
 from ssmlbench.data.records import TABLES, Table, check_plain
@@ -53,19 +53,28 @@ def plain_inputs(
     column: the name of the column of inputs; without it, that of the data that the model learnt from
     or the usual names. Vectors whose numbers are in columns of their own are matched by name.
     """
-    path, learnt = from_home(path), learnt or InputColumns()
-    if not path.exists():
-        raise UserError(f"--input {path}: no such file or folder")
+    path, learnt = check_input(path), learnt or InputColumns()
     home = path if path.is_dir() else path.parent
     if path.is_dir() and is_saved(path):
         for table in saved_tables(path):
             yield from _table_rows(table, home, kind, column, learnt)
         return
-    for file in _files(path, kind):
+    for file in input_files(path, kind):
         yield from _rows_of(file, home, kind, column, learnt, whole_texts=path.is_dir())
 
 
-def _files(path: Path, kind: Kind) -> list[Path]:
+def check_input(path: Path) -> Path:
+    """The path without `~`; a UserError if there is nothing."""
+    if not (path := from_home(path)).exists():
+        raise UserError(f"--input {path}: no such file or folder")
+    return path
+
+
+def input_files(path: Path, kind: Kind) -> list[Path]:
+    """The files that inputs of a kind are read from; of a folder of `save_to_disk` none."""
+    path = from_home(path)
+    if path.is_dir() and is_saved(path):
+        return []
     endings = {
         "image": (*IMAGE_ENDINGS, *TABLES),
         "text": (".txt", *TABLES),
@@ -246,6 +255,7 @@ def read_image(source: Path | bytes, where: str = "") -> Any:
         check_plain(source)
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
+            keep_levels(image)
             image.load()
             return np.asarray(eight_bit(upright(image)))
     except Exception as error:  # Pillow's decoders raise a dozen kinds

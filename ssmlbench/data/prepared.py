@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from ssmlbench.core.errors import DamagedFile, UserError
@@ -22,6 +23,15 @@ def task_folders() -> list[Path]:
     """Every folder of a prepared data set in the cache, whole or damaged."""
     folders = (cache_root() / TASKS).glob("*/")
     return sorted(folder for folder in folders if folder.suffix != UNFINISHED)
+
+
+def prepared_names() -> set[str]:
+    """The names of the data sets in the cache; what cannot be read has none."""
+    names = set()
+    for folder in task_folders():
+        with suppress(FileNotFoundError, DamagedFile):
+            names.add(str(read_own_json(card_file(folder)).get("name")))
+    return names
 
 
 def prepared_task(name: str, fingerprint: str) -> Task:

@@ -127,7 +127,10 @@ class Csv(Table):
                     yield line, BadRow("", f"not a row of a table ({error}; {QUOTES})")
                     line = reader.line_num + 1
                     continue
-                if cells and len(cells) == len(header):
+                if len(cells) > 1 and [cells[0].removeprefix("\ufeff"), *cells[1:]] == header:
+                    again = "the names of the columns again, as if two files had been joined"
+                    yield line, BadRow("", again)
+                elif cells and len(cells) == len(header):
                     yield line, dict(zip(header, cells, strict=True))
                 elif cells:
                     yield line, BadRow("", f"{len(cells)} columns, expected {len(header)}")
@@ -162,12 +165,21 @@ class JsonLines(Table):
 
 def _json_record(line: str) -> TableRecord | BadRow:
     try:
-        record = json.loads(line)
+        record = json.loads(line, object_pairs_hook=_object)
     except ValueError as error:
         return BadRow("", f"not JSON ({error})")
     except RecursionError:
         return BadRow("", "not a row: its lists or objects are nested too deep")
     return record if isinstance(record, dict) else BadRow("", "not a JSON object")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> TableRecord:
+    """A JSON object; a ValueError if a name comes twice: readers take the first or the last value."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        twice = next(name for name, count in Counter(n for n, _ in pairs).items() if count > 1)
+        raise ValueError(f"{twice!r} comes twice in one object")
+    return record
 
 
 class Json(JsonLines):
@@ -183,7 +195,7 @@ class Json(JsonLines):
                 return
             text = first + opened.read()
         try:
-            listed = json.loads(text)
+            listed = json.loads(text, object_pairs_hook=_object)
         except (ValueError, RecursionError) as error:
             raise UserError(f"{self.file}: not JSON ({error})") from None
         for number, record in enumerate(_listed_records(listed, self.file), start=1):

@@ -45,6 +45,7 @@ class RowReader:
         self.finder = MediaFinder(folder, options.allow_outside)
         self._named = set[int]()  # hashes of the paths so far
         self._minus_one = self._zero = False  # whether a 0/1 cell had it
+        self._ids, self._id_zero = 0, False  # of labels: how many were read, and whether 0 was one
 
     def row(
         self, record: TableRecord, part: str, where: str, near: Path | None = None
@@ -89,6 +90,7 @@ class RowReader:
                 chosen.append(self.positions[value])
             elif self.by_position and value.isdecimal() and int(value) < len(self.positions):
                 chosen.append(int(value))
+                self._ids, self._id_zero = self._ids + 1, self._id_zero or int(value) == 0
             else:
                 return BadRow("", f"unknown label {value!r}", "unknown label")
         return tuple(chosen), ()
@@ -115,6 +117,11 @@ class RowReader:
             self._zero = sum(map(len, found)) < len(cells)
             self._minus_one = self._minus_one or any(map(is_minus_one, cells.values()))
         return found
+
+    @property
+    def never_id_zero(self) -> bool:
+        """Whether ids of labels were read, and 0 was none of them: they may count from 1."""
+        return self._ids > 0 and not self._id_zero
 
     @property
     def asks_for_minus_one(self) -> bool:
@@ -175,13 +182,25 @@ def listed_labels(
     return label_values(record[column], options.label_separator, options.empty_labels, where)
 
 
+def _mark(between: str) -> str:
+    """What stands between two numbers, without the spaces beside it."""
+    return between.strip() or " "
+
+
 def vector_of(record: TableRecord, columns: Sequence[str]) -> npt.NDArray[np.float32] | BadRow:
     """The vector of a record: a list in one column, or a number in each of several."""
     values: Any = [record.get(c) for c in columns]
     if len(columns) == 1 and not isinstance(values[0], int | float):
         values = values[0]
         if isinstance(values, str):
-            values = re.split(r"[\s,;]+", values.strip("[] \t\n"))
+            text = values.strip("[] \t\n")
+            values = re.split(r"[\s,;]+", text)
+            if len(set(map(_mark, re.findall(r"[\s,;]+", text)))) > 1:
+                return BadRow(
+                    "",
+                    f"column {columns[0]}: {text[:40]!r} has other marks between numbers; write one, and "
+                    "decimals with a point",
+                )
         if not isinstance(values, list):
             return BadRow("", f"no vector in column {columns[0]}")
     numbers = np.empty(len(values), dtype=np.float32)

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from pathlib import Path
 
+from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import numbered_lines
 from ssmlbench.data.records import TABLES, Table, check_plain, read_table
 from ssmlbench.data.text_files import bare_name, file_ending
@@ -56,6 +57,8 @@ class FileSource(TableSource):
         self.only = only_table(self.folder) if home.is_dir() else home
         if home.is_dir() and part_tables(self.folder, "train"):
             self.only = None
+        for part in PARTS:
+            _check_files(part_files(self.folder, part))
         others = any(part_tables(self.folder, part) for part in PARTS[1:])
         self.single = self.only is not None and not (home.is_dir() and others)
 
@@ -116,6 +119,17 @@ def only_table(folder: Path) -> Path | None:
     usual = [file for file in tables if bare_name(file).lower() in TABLE_NAMES]
     chosen = usual or tables
     return chosen[0] if len(chosen) == 1 else None
+
+
+def _check_files(files: list[Path]) -> None:
+    """Raise a UserError for files of a part that may be copies of one another, and not shards."""
+    whole = [file for file in files if re.fullmatch(r"[a-z]+", bare_name(file))]
+    if whole and len(files) > 1:
+        other = next(file for file in files if file != whole[0])
+        raise UserError(
+            f"data set {whole[0].parent}: {whole[0].name} or {other.name}? Move one away; shards are "
+            f"numbered: {bare_name(whole[0])}-0{file_ending(whole[0])}, {bare_name(whole[0])}-1…"
+        )
 
 
 def part_files(folder: Path, part: str) -> list[Path]:

@@ -20,7 +20,7 @@ from ssmlbench.data.columns import (
     first_values,
     unused_numbers,
 )
-from ssmlbench.data.label_cells import multi_hot_width, never_zero
+from ssmlbench.data.label_cells import counts_from, joined_by, multi_hot_width, never_zero
 from ssmlbench.data.media import MediaFinder, file_row, media_files
 from ssmlbench.data.records import TableRecord
 from ssmlbench.data.table_rows import RowReader, listed_labels
@@ -220,6 +220,7 @@ class TableFiles(UserFiles):
         found: set[str] = set()
         bad: BadRow | None = None
         forms: dict[type, str] = {}
+        marks: dict[str, str] = {}  # what stands between labels, and where it was seen first
         labels = self.roles.labels
         for part in self.parts():
             if part == "unlabelled":
@@ -232,8 +233,16 @@ class TableFiles(UserFiles):
                     bad = bad or BadRow(where, values.reason)
                 found.update(values if isinstance(values, list) else ())
                 raw = record.get(labels)
+                for mark in joined_by(raw) if not self.options.label_separator else ():
+                    marks.setdefault(mark, where)
                 for value in raw if isinstance(raw, list) else ():
                     forms.setdefault(type(value), where)
+        if len(marks) > 1:
+            (first, there), (second, here) = list(marks.items())[:2]
+            raise UserError(
+                f"data set {self.name}: {first!r} stands between labels in {there}, and {second!r} in "
+                f"{here}; type --label-separator {first!r} or --label-separator {second!r}"
+            )
         if int in forms and str in forms:
             raise UserError(
                 f"data set {self.name}: labels are ids in {forms[int]} and names in {forms[str]}; "
@@ -282,6 +291,8 @@ class TableFiles(UserFiles):
                 yield reader.row(record, part, where, near)
         if part == "train" and reader.asks_for_minus_one:
             raise never_zero(self.name)
+        if part == "train" and self.source.listed and reader.never_id_zero:
+            raise counts_from(f"data set {self.name}", "write the names instead of ids")
         for file in self._loose if part == "unlabelled" else ():
             path = file.relative_to(self.home).as_posix()
             yield file_row(reader.finder, path, self.roles.kind, None)
@@ -299,10 +310,11 @@ class TableFiles(UserFiles):
         if not self.roles.labels:
             return 0
         columns = (self.roles.labels, self.roles.split)
-        return multi_hot_width(
+        cells = (
             record.get(self.roles.labels)
             for part in self.parts()
             if part != "unlabelled"
             for record, _, _ in self._records(part, columns)
             if isinstance(record, dict)
         )
+        return multi_hot_width(cells, f"data set {self.name}")

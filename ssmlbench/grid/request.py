@@ -156,6 +156,7 @@ def requested_specs(
         check_precision(pick_device(device), precision or RunSpec.precision)
         check_fast(pick_device(device), request.fixed.get("fast", RunSpec.fast))
     planned = PlannedGrid.of(plugins, request)
+    plugins.check_data_options(planned.datasets)
     typed = dispatch.context.typed
     for spec in planned.specs():
         check(spec)

@@ -62,8 +62,8 @@ class Study:
         study = cls(base, {**fields, **free}, trials)
         if base.folds or base.judged_on == "nothing":
             raise UserError(
-                f"tune: data set {base.dataset} has no test rows, and trials would be chosen on rows "
-                "of the folds that judge the winner; add a test file"
+                f"tune: data set {base.dataset} has no test rows or --folds is typed, and trials would be "
+                "chosen on rows of the folds that judge the winner; add a test file, leave --folds out"
             )
         check_spec(study.spec(0))
         return study

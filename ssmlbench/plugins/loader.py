@@ -134,6 +134,17 @@ class Plugins:
             return typed
         return self._add_data(typed)
 
+    def check_data_options(self, names: Iterable[str]) -> None:
+        """Raise a UserError if there are options for own data and none of the data sets is own data."""
+        given = list(self.data_options.given) if self.data_options else []
+        names = list(names)
+        if given and not any(name in self.addresses for name in names):
+            flag = f"--{given[0].replace('_', '-')}"
+            raise UserError(
+                f"{flag} is for your own data, typed as a path; {', '.join(names)} would not read it; "
+                "leave it out"
+            )
+
     def sources(self, dataset: str, options: Sequence[str] = ()) -> Sources:
         """What a command for runs on a data set needs. options: more of it, as words."""
         files = tuple(file for file in self.files if file not in self.addresses.values())

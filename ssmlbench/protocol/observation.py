@@ -113,12 +113,18 @@ def _fold(labels: Labels, labelled: RowIndex, spec: RunSpec) -> tuple[RowIndex, 
     return np.delete(labelled, outside), labelled[outside]
 
 
-def _hold_out(labelled: RowIndex, seed: int) -> tuple[RowIndex, RowIndex]:
-    order = np.random.RandomState([seed, 1]).permutation(len(labelled))
-    count = max(1, round(VALIDATION_SHARE * len(labelled)))
-    if count >= len(labelled):
+def check_held_out(labelled: int) -> int:
+    """The number of labelled rows that are held out; a UserError if none would be left."""
+    count = max(1, round(VALIDATION_SHARE * labelled))
+    if count >= labelled:
         raise UserError(
             "--selection val and tune hold out labelled rows and need at least 2, there are "
-            f"{len(labelled)}; raise --pi"
+            f"{labelled}; raise --pi"
         )
+    return count
+
+
+def _hold_out(labelled: RowIndex, seed: int) -> tuple[RowIndex, RowIndex]:
+    order = np.random.RandomState([seed, 1]).permutation(len(labelled))
+    count = check_held_out(len(labelled))
     return labelled[order[count:]], labelled[order[:count]]

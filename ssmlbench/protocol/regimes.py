@@ -123,10 +123,7 @@ def _given(truth: Labels, number: float, split: str, seed: int) -> Drawn:
     whole, some = known.all(axis=1), known.any(axis=1)
     parts = (np.flatnonzero(rows) for rows in (whole, ~some, some & ~whole))
     labelled, unlabelled, partly = parts
-    if not len(labelled):
-        raise UserError(
-            "--regime given: no training row has all its labels known; at least a few must"
-        )
+    check_given(len(labelled))
     return Drawn(truth.copy(), labelled, unlabelled, partly)
 
 
@@ -143,14 +140,29 @@ def _every_row(labels: Labels) -> Drawn:
     return Drawn(labels, rows, rows[:0])
 
 
+def check_share(pi: float, rows: int) -> None:
+    """Raise a UserError if the share of the training rows is not one row."""
+    if int(pi * rows) < 1:
+        raise UserError(
+            f"--pi {pi:g} of {rows} training rows is not one row; the least is {1 / rows:g}"
+        )
+
+
+def check_given(labelled: int) -> None:
+    """Raise a UserError if no training row has all its labels known."""
+    if not labelled:
+        raise UserError(
+            "--regime given: no training row has all its labels known; at least a few must"
+        )
+
+
 def split_rows(truth: Labels, pi: float, split: str, seed: int) -> tuple[RowIndex, RowIndex]:
     """Labelled and unlabelled rows. `random` is the papers' draw: the first rows of a permutation."""
     import numpy as np
 
     n = len(truth)
+    check_share(pi, n)
     count = int(pi * n)
-    if count < 1:
-        raise UserError(f"--pi {pi:g} of {n} training rows is not one row; the least is {1 / n:g}")
     if split == "random" or count == n:
         order = np.random.RandomState(seed).permutation(n)
         return order[:count], order[count:]

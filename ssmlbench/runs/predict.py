@@ -65,10 +65,15 @@ def predict_rows(
     return done
 
 
-def check_out(out: Path) -> None:
-    """Raise a UserError unless predictions can be written to a file of this name."""
+def check_out(out: Path, read: Iterable[Path] = ()) -> None:
+    """Raise a UserError unless predictions can be written to a file of this name.
+
+    read: files of inputs, which must not be overwritten.
+    """
     if out.suffix not in WRITERS:
         raise UserError(f"--out {out}: expected a file that ends with {', '.join(WRITERS)}")
+    if out.exists() and any(file.exists() and out.samefile(file) for file in read):
+        raise UserError(f"--out {out}: the inputs are read from this file; choose another --out")
     check_output(out)
 
 

@@ -29,8 +29,8 @@ from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.plugins.source_lines import explain
-from ssmlbench.protocol.observation import check_folds
-from ssmlbench.protocol.regimes import REGIMES, Regime
+from ssmlbench.protocol.observation import check_folds, check_held_out
+from ssmlbench.protocol.regimes import REGIMES, Regime, check_given, check_share
 from ssmlbench.runs.recipes import DataTraits, Request, fitted_to_data, with_recipe
 
 STRONG_VIEWS = 4
@@ -125,6 +125,7 @@ def _for_data(
     card = task.card
     check_labels(card, REGIMES[spec.regime])
     labelled = _labelled_rows(spec, card)
+    _check_labelled(spec, card)
     check_label_count(method, config, card, labelled)
     spec = _as_given(dataclasses.replace(spec, data=card.fingerprint), method, card)
     if issubclass(method, Estimator):
@@ -192,6 +193,20 @@ def _set_scaling(typed: dict[str, Any], encoder: type[Encoder], on_vectors: bool
             )
     if typed.get("rotate_columns") and typed["scaling"] != "standard":
         raise UserError("--rotate-columns rotates scaled columns; add --scaling standard")
+
+
+def _check_labelled(spec: RunSpec, card: Card) -> None:
+    """Raise a UserError if too few training rows are labelled: a run would fail after it has begun."""
+    regime, rows = REGIMES[spec.regime], card.rows["train"]
+    try:
+        if regime.as_given:
+            check_given(card.labelled["train"])
+        if regime.splits_rows:
+            check_share(spec.regime_number or 0.0, rows)
+            if spec.selection == "val":
+                check_held_out(regime.labelled_count(rows, spec.regime_number))
+    except UserError as error:
+        raise UserError(f"data set {card.name}: {error}") from None
 
 
 def _labelled_rows(spec: RunSpec, card: Card) -> int:
@@ -304,13 +319,15 @@ def _configs(method: type[Method | Estimator], texts: Mapping[str, str]) -> tupl
 def _settings_of(
     method: type[Method | Estimator], settings: Mapping[str, str], plugins: Plugins
 ) -> dict[str, str]:
-    """The settings meant for this method: `key=…`, and `method.key=…` without the name."""
-    own = {}
+    """The settings meant for this method: `key=…`, and `method.key=…`, which wins, without the name."""
+    for_all, own = {}, {}
     for key, text in settings.items():
         owner, dot, rest = key.rpartition(".")
-        if not dot or plugins.methods[owner] is method:
+        if not dot:
+            for_all[rest] = text
+        elif plugins.methods[owner] is method:
             own[rest] = text
-    return own
+    return {**for_all, **own}
 
 
 def _set_tuning(typed: dict[str, Any], encoder: type[Encoder]) -> None:

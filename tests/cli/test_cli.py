@@ -16,6 +16,17 @@ Call = Callable[..., "subprocess.CompletedProcess[str]"]
 RUN = ("run", "--method", "bce", "--dataset", "typed", "--pi", "0.05", "--epochs", "1")
 
 
+def run_with(*words: str) -> tuple[str, ...]:
+    """RUN with other values of some of its options, then what RUN does not have."""
+    run, rest = list(RUN), list[str]()
+    for flag, value in zip(words[::2], words[1::2], strict=True):
+        if flag in run:
+            run[run.index(flag) + 1] = value
+        else:
+            rest += [flag, value]
+    return (*run, *rest)
+
+
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """What is typed to have the data set of RUN: a plugin in a folder that no test looks at."""
@@ -30,14 +41,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [
-        ((*RUN, "--method", "bbma"), "Did you mean bbam"),
-        ((*RUN, "--dataset", "multidigit"), "Did you mean multidigits"),
+        (run_with("--method", "bbma"), "Did you mean bbam"),
+        (run_with("--dataset", "multidigit"), "Did you mean multidigits"),
         ((*RUN, "--regime", "semy"), "Did you mean semi"),
-        ((*RUN, "--pi", "0"), "(0, 1]"),
-        ((*RUN, "--pi", "2"), "(0, 1]"),
-        ((*RUN, "--pi", "few"), "--pi few: must be numbers, one or several, e.g. --pi 0.05,0.1"),
-        ((*RUN, "--method", "cap", "--set", "los=bce"), "Did you mean loss"),
-        ((*RUN, "--method", "cap", "--set", "loss"), "expected key=value"),
+        (run_with("--pi", "0"), "(0, 1]"),
+        (run_with("--pi", "2"), "(0, 1]"),
+        (run_with("--pi", "few"), "--pi few: must be numbers, one or several, e.g. --pi 0.05,0.1"),
+        (run_with("--method", "cap", "--set", "los=bce"), "Did you mean loss"),
+        (run_with("--method", "cap", "--set", "loss"), "expected key=value"),
         (
             (*RUN, "--regime", "full"),
             "--pi is for --regime semi, not for --regime full; leave it out",
@@ -99,7 +110,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
 def test_a_mistake_in_a_process_of_its_own_is_one_line_too(
     ssmlbench_process: Call, tiny: tuple[str, str]
 ) -> None:
-    made = ssmlbench_process(*RUN, *tiny, "--method", "bbma")
+    made = ssmlbench_process(*run_with("--method", "bbma"), *tiny)
     assert made.returncode == 2
     assert len(made.stderr.strip().splitlines()) == 1
 
@@ -126,7 +137,7 @@ def test_a_read_only_results_folder_is_told_at_once(
 def test_a_grid_is_shown_made_compared_and_not_made_again(
     ssmlbench: Call, tiny: tuple[str, str]
 ) -> None:
-    grid = (*RUN, *tiny, "--method", "bce,cap", "--pi", "0.05,0.1", "--jobs", "2")
+    grid = (*run_with("--method", "bce,cap", "--pi", "0.05,0.1", "--jobs", "2"), *tiny)
     dry = ssmlbench(*grid, "--dry-run")
     assert "0 done, 4 to make" in dry.stdout
     made = ssmlbench(*grid)
@@ -193,7 +204,7 @@ def test_a_new_method_works_as_written(
     assert made.returncode == 0
     assert (tmp_path / "my_method.py").is_file()
     assert ssmlbench("new", "method", "my-method").returncode == 2  # nothing is overwritten
-    run = ssmlbench(*RUN, *tiny, "--plugin", "my_method.py", "--method", "my-method")
+    run = ssmlbench(*run_with("--method", "my-method"), *tiny, "--plugin", "my_method.py")
     assert run.returncode == 0
     assert "mAP" in run.stdout
 

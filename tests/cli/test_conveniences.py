@@ -221,7 +221,7 @@ def test_failed_runs_are_deleted_together(results: Path) -> None:
     assert len(ids(results)) == 4
 
 
-@pytest.mark.parametrize("typed", ["zzzz", ""])
+@pytest.mark.parametrize("typed", ["zzzz", " "])
 def test_an_id_that_is_none(results: Path, typed: str) -> None:
     said = runs("show", typed, "--results", results)[1]
     assert f"`ssmlbench runs list --results {results}` shows the ids" in said

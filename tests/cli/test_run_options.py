@@ -84,7 +84,7 @@ def test_a_wrong_value_of_every_option_is_one_line_in_plain_words(
     several = "must be whole numbers" if option.kind is int else "must be numbers"
     for typed in ("ten", "", *(["1.5"] if option.kind is int else [])):
         expected = several if option.axis else expected
-        said = f"{option.flag} is empty" if option.axis and not typed else expected
+        said = expected if typed else f"{option.flag} is empty"
         with pytest.raises((UserError, USAGE_ERROR)) as found:
             parsed(option.flag, typed)
         error = found.value

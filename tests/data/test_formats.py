@@ -212,8 +212,8 @@ def test_lists_of_zeros_and_ones_are_not_ids(tmp_path: Path) -> None:
         assert read(tmp_path / f"{n}.jsonl").truth("train").tolist() == [[0, 1, 0], [1, 1, 0]]
     put(tmp_path / "tuples.csv", 'text,labels\na,"(0, 1, 0)"\nb,"(1, 1, 0)"\n')
     assert read(tmp_path / "tuples.csv").truth("train").tolist() == [[0, 1, 0], [1, 1, 0]]
-    put(tmp_path / "ids.jsonl", '{"text": "a", "labels": [0, 1]}\n{"text": "b", "labels": [1, 0]}')
-    assert read(tmp_path / "ids.jsonl").truth("train").tolist() == [[1, 1], [1, 1]]
+    put(tmp_path / "ids.jsonl", '{"text": "a", "labels": [0, 1]}\n{"text": "b", "labels": [1]}')
+    assert read(tmp_path / "ids.jsonl").truth("train").tolist() == [[1, 1], [0, 1]]
 
 
 # Names of labels ------------------------------------------------------------------------------

@@ -1,0 +1,49 @@
+"""Words of a command that the parser accepts and that are mistakes: empty ones, lists given twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ssmlbench.core.errors import UserError
+
+
+def check_words(parameters: Sequence[Any], words: Sequence[str]) -> None:
+    """Raise a UserError for a word that is empty, or a list such as --method that is given twice.
+
+    The parser would take an empty path for the working folder, and drop all lists but the last. Of other
+    options the last one counts, as usual: a script may append its own.
+    parameters: of the command that the words belong to.
+    """
+    from ssmlbench.core.spec import OPTIONS
+
+    options = {
+        flag: own
+        for own in parameters
+        for flag in (*own.opts, *own.secondary_opts)
+        if flag.startswith("-")
+    }
+    given: dict[str, str] = {}  # what was typed for a list
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            break
+        flag, equals, value = word.partition("=")
+        option = options.get(flag)
+        if option is None:
+            if not word:
+                raise UserError("an argument is empty; leave it out, or type a value")
+            continue
+        if option.is_flag:
+            continue
+        typed = value if equals else next(rest, None)
+        if typed is None:  # the parser reports it
+            return
+        if not typed:
+            raise UserError(f"{flag} is empty; leave it out, or type a value")
+        is_list = option.name in OPTIONS and OPTIONS[option.name].axis and not option.multiple
+        if is_list and given.setdefault(flag, typed) != typed:
+            raise UserError(
+                f"{flag} is given twice, with {given[flag]} and with {typed}; type it once, with commas "
+                f"between several values: {flag} {given[flag]},{typed}"
+            )
