@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ssmlbench.boards.baseline import paired_difference
+from ssmlbench.boards.board import Difference
 from ssmlbench.boards.bootstrap import bootstrap
 from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.csv_files import export, read_exported
@@ -265,3 +267,14 @@ def test_with_bootstrap_both_rows_are_judged_on_the_same_resampled_rows(tmp_path
     assert low < means[0] - means[1] < high
     # A row less itself does not move, whichever rows are drawn.
     assert bootstrap(ours, ["map"], draws=100, baseline=ours)["map"] == pytest.approx((0, 0))
+
+
+def test_differences_are_paired_by_seed_with_a_t_interval() -> None:
+    ours, base = {0: 0.5, 1: 0.6, 2: 0.9, 7: 0.1}, {0: 0.4, 1: 0.6, 2: 0.7}
+    difference = paired_difference(ours, base)
+    assert difference is not None
+    test = stats.ttest_rel([0.5, 0.6, 0.9], [0.4, 0.6, 0.7]).confidence_interval(0.95)
+    assert (difference.mean, difference.seeds) == (pytest.approx(0.1), 3)
+    assert difference.interval == (pytest.approx(test.low), pytest.approx(test.high))
+    assert paired_difference({0: 1.0, 1: 2.0}, {0: 1.0, 1: 1.0}) == Difference(0.5, 2)
+    assert paired_difference({0: 1.0}, {1: 1.0}) is None
