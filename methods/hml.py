@@ -135,7 +135,7 @@ class Hml(Method):
         return (trust * bce(logits, targets)).sum(1).mean()
 
     def entry_margins(self, margin: Tensor, targets: Tensor) -> Tensor:
-        """M for the training entries that it shifts, 0 for the others."""
+        """The margin m of the training entries that it shifts, 0 for the others."""
         sides = {"positives": targets, "negatives": 1 - targets}
         side = sides.get(self.config.margin_on)
         return margin if side is None else margin * side

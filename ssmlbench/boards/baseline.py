@@ -44,7 +44,7 @@ def add_differences(board: Board, runs: Runs, query: Query) -> None:
 
 
 def compared_metric(board: Board) -> Column | None:
-    """MAP where it is a column, else the first metric; None on a board of costs alone."""
+    """The metric of the differences: mAP if it is a column, else the first one; None if all are costs."""
     metrics = [metric for metric in board.metrics if metric.key not in COSTS]
     return next((m for m in metrics if m.key == "map"), metrics[0] if metrics else None)
 

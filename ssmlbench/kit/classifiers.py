@@ -90,7 +90,7 @@ class MultiLabelEstimator(Estimator):
 
 
 def positive_probabilities(classifier: Any, features: Features, labels: int) -> Scores:
-    """N × `labels` of a fitted classifier, whichever way it returns them."""
+    """The N × `labels` probabilities of a fitted classifier, whichever way it returns them."""
     found = classifier.predict_proba(features)
     if isinstance(found, list):  # one N × 2 array for each label
         return np.stack([label[:, 1] for label in found], axis=1)

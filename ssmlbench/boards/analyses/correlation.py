@@ -131,7 +131,7 @@ def cluster_order(similarity: Values) -> list[int]:
 
 
 def scale_and_margin(run: Finished) -> tuple[float, float]:
-    """S and m of a run's method: HML's, where it has no angular margin."""
+    """The scale s and the margin m of a run's method; HML's defaults if it has no angular margin."""
     config = run.spec.config
     scale = config.get("scale", SCALE)
     margin = config.get("margin", MARGIN) if run.spec.method == "hml" else MARGIN
