@@ -124,8 +124,8 @@ def pool_weight(ratio: float | None, labelled: Batch, unlabelled: Batch) -> floa
 
 Predict = Callable[[str, str, tuple[str, ...]], Outputs]
 """(model, view, names of the outputs wanted) → outputs over all rows."""
-Pieces = Callable[[str, str], Iterator[tuple[int, Outputs]]]
-"""(model, view) → the outputs of all rows, a batch at a time with the position of its first row."""
+FeatureBatches = Callable[[str, str], Iterator[tuple[int, Tensor]]]
+"""(model, view) → the features of all rows, a batch at a time with the position of its first row."""
 
 
 class RowOutputs:
@@ -172,25 +172,29 @@ class Pool(RowOutputs):
     """
 
     def __init__(
-        self, observed: Tensor, prior: Tensor, predict: Predict, pieces: Pieces | None = None
+        self,
+        observed: Tensor,
+        prior: Tensor,
+        predict: Predict,
+        feature_batches: FeatureBatches | None = None,
     ):
         super().__init__(len(observed), predict)
         self.observed = observed
         self.prior = prior
-        self._pieces = pieces
+        self._feature_batches = feature_batches
 
     def put_features(self, whole: Tensor | None, start: int, rows: int, model: str) -> Tensor:
         """Copy the weak view's features into `whole` from row `start` on; None: make it, `rows` × D."""
         kept = self._outputs.get((model, "weak"), {})
-        if self._pieces is None or "features" in kept:
-            pieces = iter([(0, self.features(model))])
+        if self._feature_batches is None or "features" in kept:
+            batches = iter([(0, self.features(model))])
         else:
-            pieces = ((at, part["features"]) for at, part in self._pieces(model, "weak"))
-        for at, part in pieces:
+            batches = self._feature_batches(model, "weak")
+        for at, part in batches:
             if whole is None:
                 whole = part.new_empty((rows, *part.shape[1:]))
             whole[start + at : start + at + len(part)] = part
-        assert whole is not None  # a pool without rows has one empty piece
+        assert whole is not None  # a pool without rows has one empty batch
         return whole
 
 

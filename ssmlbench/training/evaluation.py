@@ -140,8 +140,12 @@ class Scorer:
         view: str,
         purpose: tuple[object, ...],
         watch: Watch | None = None,
+        features_only: bool = False,
     ) -> Iterator[tuple[int, Outputs]]:
-        """Yield, for each batch of rows, the position of its first row and all outputs of a network."""
+        """Yield, for each batch of rows, the position of its first row and all outputs of a network.
+
+        features_only: the features alone.
+        """
         network = self.model.named(model)
         if view not in inputs.views:
             raise no_such_view(view, inputs.views)
@@ -159,7 +163,7 @@ class Scorer:
         was_training = network.training
         network.eval()
         for number, (batch,) in enumerate(self.transfer.ahead(batches)):
-            outputs = self.model.predict(network, batch[view])
+            outputs = self.model.predict(network, batch[view], features_only)
             if watch is not None:
                 watch(number * size, outputs)
             yield number * size, outputs
@@ -220,16 +224,18 @@ class Evaluator(Scorer):
             watch = self.recorder.watch(name, model, view)
             return self.predict(model, self.run_data.train, rows, view, purpose, outputs, watch)
 
-        def pieces(model: str, view: str) -> Iterator[tuple[int, Outputs]]:
+        def features(model: str, view: str) -> Iterator[tuple[int, Tensor]]:
             purpose = ("pool views", name, view, self.progress.epoch)
-            watch = self.recorder.watch(name, model, view)
-            return self.passes(model, self.run_data.train, rows, view, purpose, watch)
+            watch = self.recorder.watch(name, model, view)  # it reads logits too
+            train, features_only = self.run_data.train, watch is None
+            passes = self.passes(model, train, rows, view, purpose, watch, features_only)
+            return ((start, outputs["features"]) for start, outputs in passes)
 
         return Pool(
             torch.from_numpy(observation.labels[rows]).to(device),
             (prior.float() if device.type == "mps" else prior).to(device),
             predict,
-            pieces,
+            features,
         )
 
     def select(self) -> None:

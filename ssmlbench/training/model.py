@@ -23,6 +23,14 @@ from ssmlbench.training.out_of_memory import suppress_out_of_memory
 from ssmlbench.training.processes import SharedPass, share_statistics
 
 
+class NoHead(nn.Module):
+    """In the place of a head: no outputs."""
+
+    def forward(self, features: Tensor) -> Outputs:
+        """Return nothing beside the features, which the network adds."""
+        return {}
+
+
 class Model:
     """A method's network on top of an encoder, and the exponential moving average of its weights."""
 
@@ -81,8 +89,13 @@ class Model:
         return self.outputs(self.averaged_network, inputs)
 
     @torch.no_grad()
-    def predict(self, network: Network, inputs: Tensor) -> Outputs:
-        """Outputs of a network without gradients; in smaller pieces if memory does not suffice."""
+    def predict(self, network: Network, inputs: Tensor, features_only: bool = False) -> Outputs:
+        """Outputs of a network without gradients; in smaller pieces if memory does not suffice.
+
+        features_only: without the head, whose outputs nobody reads.
+        """
+        if features_only:
+            network = Network(network.encoder, network.projection, NoHead(), network.dropout)
         while True:
             with suppress_out_of_memory(self.device):
                 return self._outputs_of_pass(network, inputs)

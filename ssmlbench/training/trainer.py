@@ -6,6 +6,7 @@ It knows no method and no data set. Batches come from batching.py, scores from e
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from ssmlbench.core.errors import ContractError, UserError
 from ssmlbench.core.events import EpochEnded, Notify, Resumed, Warned
+from ssmlbench.core.freed_memory import freed_memory_kept
 from ssmlbench.core.seeds import stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.encoders import Encoder
@@ -65,9 +67,9 @@ class Trainer:
         self.context = context
         self.method = method.to(context.device)
         self.warmup_epochs = spec.warmup_epochs if method.warm_up else 0
-        has_weights = any(True for _ in encoder.parameters())  # false for fixed features
-        encoding = _encoding(context, has_weights)
-        if spec.compile and not has_weights:
+        self.trains_encoder = any(True for _ in encoder.parameters())  # false for fixed features
+        encoding = _encoding(context, self.trains_encoder)
+        if spec.compile and not self.trains_encoder:
             raise UserError("--compile: heads on fixed features have no encoder to compile")
         self.model = Model(spec, method, encoder, context.device, encoding, self._warn)
         # Whether a step that ran out of memory is repeated. With several processes it is not: the
@@ -96,7 +98,11 @@ class Trainer:
         is written first.
         """
         try:
-            self._train()
+            # A step of an encoder on a CPU makes the same large tensors as the one before. Of fixed
+            # features the large tensors are those of whole pools: gaps between kept ones cost memory.
+            keep = self.trains_encoder and self.context.device.type == "cpu"
+            with freed_memory_kept() if keep else nullcontext():
+                self._train()
         except KeyboardInterrupt:
             if self.writer is not None:
                 self.writer.write()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -404,3 +406,41 @@ def test_outputs_of_a_pool_are_the_same_in_one_batch_and_in_several(view: str) -
     assert len(whole) == len(rows) * (4 if view == "plain-patches" else 1)
     for batch_rows in (23, 12, 5, 1):
         assert torch.allclose(patches(batch_rows), whole, atol=1e-6)
+
+
+def test_features_of_both_pools_are_computed_without_the_head() -> None:
+    cls = Plugins().methods["bbam"]
+    trainer, _ = toy_trainer(cls, toy("vector"), spec_for(cls, "semi"))
+    pools, calls = trainer.pools, []
+    trainer.model.network.head.register_forward_hook(lambda *_: calls.append(1))
+    joined = pools.features("raw")
+    assert not calls
+    pools.forget()
+    parts = [pool.features("raw") for pool in (pools.labelled, pools.unlabelled)]
+    assert calls
+    assert torch.equal(joined, torch.cat(parts))
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("image", True), ("vector", False)])
+def test_freed_memory_is_kept_while_an_encoder_trains(
+    monkeypatch: pytest.MonkeyPatch, kind: str, kept: bool
+) -> None:
+    inside: list[bool] = []
+    open_now = []
+
+    @contextmanager
+    def block() -> Iterator[None]:
+        open_now.append(1)
+        yield
+        open_now.clear()
+
+    def step(*_: object) -> None:
+        inside.append(bool(open_now))
+
+    monkeypatch.setattr("ssmlbench.training.trainer.freed_memory_kept", block)
+    cls = Plugins().methods["bce"]
+    trainer, _ = toy_trainer(cls, toy(kind), spec_for(cls, "semi"))
+    trainer.model.network.register_forward_hook(step)
+    trainer.train()
+    assert set(inside) == {kept}
+    assert not open_now
