@@ -16,6 +16,7 @@ from ssmlbench.checks.toy import spec_for, toy, toy_trainer
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.training.processes import (
     Processes,
+    SharedJudge,
     SharedPass,
     _with_summed_gradients,
     share_statistics,
@@ -37,6 +38,91 @@ def test_gradients_of_processes_are_summed_and_not_averaged(
     alone, summed = gradients
     for own, total in zip(alone, summed, strict=True):
         assert torch.allclose(total, 3 * own)
+
+
+def test_a_process_has_the_gradient_of_its_own_rows_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process computes the whole loss: its rows' gradient is there, and must not be multiplied."""
+
+    def gather(parts: list[Tensor], own: Tensor) -> None:
+        for part in parts:
+            part.copy_(own)
+
+    monkeypatch.setattr(dist, "all_gather", gather)
+    monkeypatch.setattr(dist, "all_reduce", lambda tensor: tensor)
+    rows, encoder = torch.randn(6, 4), nn.Linear(4, 2)
+    features = SharedPass(Processes(1, 3))(encoder, rows)
+    assert len(features) == 6
+    own = [1, 4]  # every third row, from the second
+    weights = torch.randn(6, 2)
+    (features * weights).sum().backward()
+    found = encoder.weight.grad
+    assert found is not None
+    assert torch.allclose(found, weights[own].T @ rows[own])
+
+
+def test_gradients_keep_the_layout_of_their_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fused optimisers read weight and gradient in memory order."""
+    monkeypatch.setattr(dist, "all_reduce", lambda tensor: tensor.mul_(2))
+    images, there = torch.randn(2, 3, 5, 5), torch.channels_last
+    encoder = nn.Conv2d(3, 4, 3).to(memory_format=there)
+    gradients = []
+    for shared in (encoder, _with_summed_gradients(encoder)):
+        encoder.zero_grad()
+        shared(images.to(memory_format=there)).square().sum().backward()
+        assert encoder.weight.grad is not None
+        gradients.append(encoder.weight.grad)
+    assert gradients[1].stride() == gradients[0].stride() == encoder.weight.stride()
+    assert torch.allclose(gradients[1], 2 * gradients[0])
+
+
+def test_every_tensor_gets_the_values_of_the_first_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broadcast(own: Tensor, src: int) -> None:
+        assert src == 0
+        own.copy_(first.pop(0))
+
+    there = torch.channels_last
+    sent: list[Tensor] = [
+        torch.randn(2, 3, 4, 4).to(memory_format=there),
+        torch.tensor(7),
+        torch.tensor([True, False]),
+        torch.randn(4).bfloat16(),
+    ]
+    first = [value.contiguous().reshape(-1).view(torch.uint8) for value in sent]
+    monkeypatch.setattr(dist, "broadcast", broadcast)
+    own = [torch.zeros_like(value) for value in sent]
+    assert own[0].is_contiguous(memory_format=there)
+    Processes(1, 2).broadcast([*own, torch.empty(0), torch.zeros(1).expand(3)])
+    assert all(torch.equal(a, b) for a, b in zip(own, sent, strict=True))
+    assert not first
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_only_the_first_process_asks_the_judge_and_all_have_its_answer(
+    monkeypatch: pytest.MonkeyPatch, answer: bool
+) -> None:
+    shown: list[Tensor] = []
+
+    def broadcast(value: Tensor, src: int) -> None:
+        shown.append(value.clone())
+        value.fill_(int(answer))
+
+    asked: list[str] = []
+
+    class Judging:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *given: asked.append(name) or answer
+
+    monkeypatch.setattr(dist, "broadcast", broadcast)
+    for rank in (0, 1):
+        judge = SharedJudge(Processes(rank, 2), Judging(), torch.device("cpu"))  # type: ignore[arg-type]
+        assert judge.is_best(1, None) is answer
+        judge.grade(1, None, None)
+        judge.hand_in(1, None, None)
+        judge.record(1, None, None, None)
+        judge.hand_in_weights(None)
+        judge.save(1)
+    assert asked == ["is_best", "grade", "hand_in", "record", "hand_in_weights", "save"]
+    assert shown[0].item() == int(answer)
 
 
 def test_shared_normalisation_is_that_of_one_process_with_all_rows(
