@@ -58,7 +58,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (run_one, local):
         monkeypatch.setattr(module, "can_be_sealed", lambda plugins: False)
-    monkeypatch.setattr(run_one, "get_ready", lambda: None)
+    monkeypatch.setattr(run_one, "start_fork_server", lambda: None)
 
 
 @pytest.fixture

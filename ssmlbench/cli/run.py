@@ -92,11 +92,11 @@ def command_of(
 ) -> GridCommand:
     """The command that makes the runs and prints. fresh: whether some runs are certainly unfinished."""
     from ssmlbench.grid.dispatch import check_may_write
-    from ssmlbench.grid.run_one import get_ready
+    from ssmlbench.grid.run_one import start_fork_server
 
     devices_of_a_run(where)  # before anything is started
     if fresh and engine["engine"] == "local" and not where.dry_run:
-        get_ready()  # it imports torch at the same time as this process
+        start_fork_server()  # it imports torch at the same time as this process
     from ssmlbench.runs.execute import quieten
 
     quieten()

@@ -90,7 +90,7 @@ def run_one(spec: RunSpec, plugins: Plugins, context: RunContext, notify: Notify
         sealed.stop()
 
 
-def get_ready() -> None:
+def start_fork_server() -> None:
     """Start the process from which runs are forked, so that its imports are done in time."""
     from ssmlbench.runs.fork_server import fork_server
 

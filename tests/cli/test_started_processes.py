@@ -17,7 +17,7 @@ def test_a_process_is_started_beforehand_only_where_runs_are_left_for_sure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, methods: str, started: int
 ) -> None:
     calls = []
-    monkeypatch.setattr(run_one, "get_ready", lambda: calls.append(methods))
+    monkeypatch.setattr(run_one, "start_fork_server", lambda: calls.append(methods))
     (tmp_path / "toy" / "semi-0.1" / "bce" / "0-abc").mkdir(parents=True)
     words = ["run", "--method", methods, "--dataset", "no-such-data", "--results", str(tmp_path)]
     assert CliRunner().invoke(app, words).exit_code != 0

@@ -296,7 +296,7 @@ def test_another_copy_ends_and_starts_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ssmlbench: Any
 ) -> None:
     under_torchrun(monkeypatch, 2, 2, 1)
-    monkeypatch.setattr("ssmlbench.grid.run_one.get_ready", lambda: pytest.fail("started"))
+    monkeypatch.setattr("ssmlbench.grid.run_one.start_fork_server", lambda: pytest.fail("started"))
     ended = ssmlbench("run", "--method", "bce", "--dataset", "multidigits", "--results", tmp_path)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     assert not list(tmp_path.rglob("spec.json"))

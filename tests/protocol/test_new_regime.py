@@ -82,7 +82,7 @@ from ssmlbench.grid import run_one
 from ssmlbench.grid.engines import local
 for module in (run_one, local):  # runs in this process: it has the new fields already
     module.can_be_sealed = lambda plugins: False
-run_one.get_ready = lambda: None
+run_one.start_fork_server = lambda: None
 for words in (
     "run --grid grid.toml --device cpu --jobs 1 --quiet",
     "run --grid grid.toml --device cpu --jobs 1 --quiet --regime noisy --noise 0.1 --skipped-rows 7",
