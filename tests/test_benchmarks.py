@@ -114,7 +114,8 @@ def test_bench_features_of_an_encoder(bench: Bench, dots: Plugins, capsys: Any) 
 
 
 def test_bench_encoding(bench: Bench) -> None:
-    assert bench("encoding").gain("resnet18", rows=2, size=32, rounds=1) > 0
+    for training in (False, True):
+        assert bench("encoding").gain("resnet18", 2, 32, 1, training) > 0
 
 
 def test_bench_heads(bench: Bench, plugins: Plugins) -> None:
