@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -172,6 +173,25 @@ def test_numbers_stand_under_their_own_seed_where_another_run_has_no_scores(tmp_
             ),
         }[name]
         assert seed[key] == pytest.approx(value)
+
+
+@pytest.mark.parametrize("name", ["labels", "scores"])
+def test_scores_of_one_run_at_a_time_are_in_memory(
+    results: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Those of all runs of a cell do not fit: 20,000 rows × 3,000 labels are 240 MB a run."""
+    read, known, most = StoredScores.read, list[weakref.ref[StoredScores]](), 0
+
+    def counted(folder: Path) -> StoredScores:
+        nonlocal most
+        scores = read(folder)
+        known.append(weakref.ref(scores))
+        most = max(most, sum(one() is not None for one in known))
+        return scores
+
+    monkeypatch.setattr(StoredScores, "read", counted)
+    assert analyses_by_name()[name].find(cells(results), Query(), {})
+    assert most <= 2, most  # one that is read while the last one is still named
 
 
 def test_a_damaged_diagnostics_file_is_left_out_and_named(tmp_path: Path) -> None:

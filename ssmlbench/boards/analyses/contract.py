@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -199,18 +199,33 @@ RunsWithDiagnostics = Mapping[str, Sequence[tuple[Finished, Diagnostics]]]
 
 
 def with_scores(cell: RunCell) -> tuple[ScoredRuns, Missing]:
-    """The runs of each row with their stored test scores; runs without any are recorded as missing."""
+    """The runs of each row with their stored test scores; runs without any are recorded as missing.
+
+    All scores are in memory together: for a few runs.
+    """
     scored: dict[str, list[tuple[Finished, StoredScores]]] = {}
-    missing = Missing("scores.safetensors")
+    missing = without_scores()
+    for name, run, scores in scored_runs(cell, missing):
+        scored.setdefault(name, []).append((run, scores))
+    return scored, missing
+
+
+def without_scores() -> Missing:
+    """The record of the runs that have no test scores."""
+    return Missing("scores.safetensors")
+
+
+def scored_runs(
+    cell: RunCell, missing: Missing | None = None
+) -> Iterator[tuple[str, Finished, StoredScores]]:
+    """Each run with its row and its stored test scores, one at a time; notes runs without any."""
     for name, runs in cell.rows.items():
         for run in runs:
             try:
-                scores = StoredScores.read(run.folder)
+                yield name, run, StoredScores.read(run.folder)
             except (OSError, ValueError) as error:
-                missing.note(name, run.folder, error)
-            else:
-                scored.setdefault(name, []).append((run, scores))
-    return scored, missing
+                if missing is not None:
+                    missing.note(name, run.folder, error)
 
 
 def with_diagnostics(cell: RunCell, array: str) -> tuple[RunsWithDiagnostics, Missing]:
@@ -257,10 +272,9 @@ def label_names(cell: RunCell, labels: int) -> list[str]:
             diagnostics = read_diagnostics(run)
             if diagnostics is not None and len(diagnostics.label_names) == labels:
                 return diagnostics.label_names
-    for scored in with_scores(cell)[0].values():
-        for _, scores in scored:
-            if len(scores.label_names) == labels:
-                return scores.label_names
+    for _, _, scores in scored_runs(cell):
+        if len(scores.label_names) == labels:
+            return scores.label_names
     return [str(number) for number in range(labels)]
 
 

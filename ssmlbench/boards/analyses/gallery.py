@@ -15,13 +15,13 @@ from ssmlbench.boards.analyses.contract import (
     Findings,
     Option,
     RunCell,
-    ScoredRuns,
     cells_with,
     label_names,
     left_out,
     no_scores,
+    scored_runs,
     table,
-    with_scores,
+    without_scores,
 )
 from ssmlbench.boards.analyses.drawing import panels
 from ssmlbench.boards.query import Query
@@ -74,7 +74,10 @@ class GalleryAnalysis(Analysis):
             cells = cells_with(cells, pair, f"--differ {options['differ']}")
         findings = []
         for cell in cells:
-            stored, missing = with_scores(cell)
+            missing = without_scores()
+            stored: dict[str, StoredScores] = {}  # of each method's first seed
+            for row, _, one in scored_runs(cell, missing):
+                stored.setdefault(row, one)
             if stored:
                 findings.append(_of_cell(cell, stored, pair, options, missing.text))
         if not findings:
@@ -99,7 +102,11 @@ class ShownRow:
 
 
 def _of_cell(
-    cell: RunCell, stored: ScoredRuns, pair: Sequence[str], options: Mapping[str, Any], lost: str
+    cell: RunCell,
+    stored: Mapping[str, StoredScores],
+    pair: Sequence[str],
+    options: Mapping[str, Any],
+    lost: str,
 ) -> Findings:
     firsts = _first_scores(cell, stored, pair)
     methods = list(pair) or list(firsts)[:MOST_METHODS]
@@ -137,13 +144,13 @@ def _of_cell(
 
 
 def _first_scores(
-    cell: RunCell, stored: ScoredRuns, pair: Sequence[str]
+    cell: RunCell, stored: Mapping[str, StoredScores], pair: Sequence[str]
 ) -> dict[str, StoredScores]:
     """The scores of each method's first seed, of the methods with the same test rows as the first.
 
     pair: the only methods that count, if any.
     """
-    firsts = {row: runs[0][1] for row, runs in stored.items() if not pair or row in pair}
+    firsts = {row: one for row, one in stored.items() if not pair or row in pair}
     truth = next(iter(firsts.values())).truth
     # Each fold of --regime given has its own test rows.
     firsts = {row: one for row, one in firsts.items() if np.array_equal(one.truth, truth)}

@@ -18,8 +18,9 @@ from ssmlbench.boards.analyses.contract import (
     mean_text,
     no_scores,
     read_diagnostics,
+    scored_runs,
     table,
-    with_scores,
+    without_scores,
 )
 from ssmlbench.boards.analyses.drawing import (
     dot_rows,
@@ -102,27 +103,26 @@ def label_f1(predicted: NDArray[np.bool_], truth: NDArray[np.bool_]) -> Values:
 
 
 def _of_cell(cell: RunCell, decision: str) -> Findings | None:
-    stored, missing = with_scores(cell)
-    if not stored:
+    truth = next((one.truth for _, _, one in scored_runs(cell)), None)
+    if truth is None:
         return None
-    truth = next(iter(stored.values()))[0][1].truth
     counts, source = _train_counts(cell, truth)
     groups, names = frequency_groups(counts), label_names(cell, truth.shape[1])
+    missing = without_scores()
     records: list[dict[str, Any]] = []
     summaries: dict[str, list[dict[str, float]]] = {}
     precisions: dict[str, list[Values]] = {}
-    for row, scores in stored.items():
-        for run, one in scores:
-            per_label, summary = _judge(one, decision, groups)
-            summaries.setdefault(row, []).append(summary)
-            precisions.setdefault(row, []).append(per_label["average_precision"])
-            for k, name in enumerate(names):
-                values = {key: float(column[k]) for key, column in per_label.items()}
-                facts = {"method": row, "seed": run.spec.seed, "label": name, "group": groups[k]}
-                records.append({**facts, "frequency": float(counts[k]), **values})
-            records.append(
-                {"method": row, "seed": run.spec.seed, "label": "", "group": "all", **summary}
-            )
+    for row, run, one in scored_runs(cell, missing):
+        per_label, summary = _judge(one, decision, groups)
+        summaries.setdefault(row, []).append(summary)
+        precisions.setdefault(row, []).append(per_label["average_precision"])
+        for k, name in enumerate(names):
+            values = {key: float(column[k]) for key, column in per_label.items()}
+            facts = {"method": row, "seed": run.spec.seed, "label": name, "group": groups[k]}
+            records.append({**facts, "frequency": float(counts[k]), **values})
+        records.append(
+            {"method": row, "seed": run.spec.seed, "label": "", "group": "all", **summary}
+        )
     headers = ["method", *(f"mAP {group}" for group in GROUPS), "VCA of labels", "VCA of ±"]
     body = []
     for row, by_seed in summaries.items():

@@ -12,14 +12,14 @@ from ssmlbench.boards.analyses.contract import (
     Analysis,
     Findings,
     RunCell,
-    ScoredRuns,
     label_names,
     left_out,
     mean_text,
     no_scores,
+    scored_runs,
     table,
     with_diagnostics,
-    with_scores,
+    without_scores,
 )
 from ssmlbench.boards.analyses.drawing import finish, legend, panels
 from ssmlbench.boards.query import Query
@@ -54,9 +54,8 @@ class ScoresAnalysis(Analysis):
         """The test scores of each cell, and its training entries where runs recorded them."""
         findings: list[Findings] = []
         for cell in cells:
-            stored, missing = with_scores(cell)
-            if stored:
-                findings.append(_test_scores(cell, stored, missing.text))
+            if tested := _test_scores(cell):
+                findings.append(tested)
             if training := _training_entries(cell):
                 findings.append(training)
         if not findings:
@@ -85,18 +84,23 @@ def distances(scores: NDArray[Any], truth: NDArray[np.bool_]) -> Values:
     return by_label
 
 
-def _test_scores(cell: RunCell, stored: ScoredRuns, lost: str) -> Findings:
-    names = label_names(cell, next(iter(stored.values()))[0][1].truth.shape[1])
-    apart = {
-        row: [distances(one.scores, one.truth) for _, one in runs] for row, runs in stored.items()
-    }
-    densities = {row: _score_histograms([one for _, one in runs]) for row, runs in stored.items()}
-    label_records = [
-        record
-        for row, runs in stored.items()
-        for (run, one), by_label in zip(runs, apart[row], strict=True)
-        for record in _label_records(row, run.spec.seed, one, by_label, names)
-    ]
+def _test_scores(cell: RunCell) -> Findings | None:
+    """The test scores of a cell's runs, read one after the other; None if there are none."""
+    missing = without_scores()
+    names: list[str] = []
+    apart: dict[str, list[Values]] = {}
+    densities: dict[str, dict[str, NDArray[Any]]] = {}
+    label_records: list[dict[str, Any]] = []
+    for row, run, one in scored_runs(cell, missing):
+        names = names or label_names(cell, one.truth.shape[1])
+        by_label = distances(one.scores, one.truth)
+        apart.setdefault(row, []).append(by_label)
+        label_records += _label_records(row, run.spec.seed, one, by_label, names)
+        so_far = densities.setdefault(row, {})
+        for entries, counts in _score_histograms(one).items():
+            so_far[entries] = so_far.get(entries, 0) + counts
+    if not apart:
+        return None
     density_records = [
         record
         for row, by_class in densities.items()
@@ -112,8 +116,8 @@ def _test_scores(cell: RunCell, stored: ScoredRuns, lost: str) -> Findings:
         "Between the test scores of a label's positives and negatives, averaged over labels with both. It "
         "grows with separation and with the spread of the scores: compare methods whose scores mean "
         "the same.",
-        lost,
-        left_out(stored, MOST_PANELS),
+        missing.text,
+        left_out(apart, MOST_PANELS),
     )
     return Findings(
         "scores",
@@ -176,15 +180,13 @@ def _test_figure(where: str, densities: Mapping[str, Mapping[str, NDArray[Any]]]
     return figure
 
 
-def _score_histograms(runs: Sequence[StoredScores]) -> dict[str, NDArray[Any]]:
-    """Histograms of the scores of positives and of negatives, all labels and runs together."""
-    histograms: dict[str, NDArray[Any]] = {}
-    for name, positive in (("positives", True), ("negatives", False)):
-        parts = (one.scores[one.truth == positive] for one in runs)
-        histograms[name] = np.sum(
-            [np.histogram(p, HISTOGRAM_BINS, (0, 1))[0] for p in parts], axis=0
-        )
-    return histograms
+def _score_histograms(one: StoredScores) -> dict[str, NDArray[Any]]:
+    """Histograms of the scores of positives and of negatives, all labels together."""
+    classes = {"positives": one.truth, "negatives": ~one.truth}
+    return {
+        name: np.histogram(one.scores[entries], HISTOGRAM_BINS, (0, 1))[0]
+        for name, entries in classes.items()
+    }
 
 
 def _histogram_records(
