@@ -187,7 +187,7 @@ def by_role(home: Path, found: Mapping[str, NDArray[Any]]) -> tuple[RoleArrays, 
     }
     for name, array in found.items():
         if re.sub(r"[_-]", "", name.lower()) in NAMES:
-            names = [v.decode() if isinstance(v, bytes) else str(v) for v in array.ravel().tolist()]
+            names = label_texts(home, name, array)
             continue
         words = re.split(r"[_-]", name.lower())
         named = [PART_OF[word] for word in words if word in PART_OF]
@@ -208,6 +208,14 @@ def by_role(home: Path, found: Mapping[str, NDArray[Any]]) -> tuple[RoleArrays, 
             listed = ", ".join(found) or "nothing"
             raise UserError(f"data set {home}: no array called {called}; there is {listed}")
     return arrays, names
+
+
+def label_texts(home: Path, name: str, array: NDArray[Any]) -> list[str]:
+    """The names of the labels; bytes are UTF-8."""
+    try:
+        return [v.decode() if isinstance(v, bytes) else str(v) for v in array.ravel().tolist()]
+    except UnicodeDecodeError:
+        raise UserError(f"data set {home}: {name} is not UTF-8; save the names as texts") from None
 
 
 def check_shapes(home: Path, arrays: RoleArrays) -> None:

@@ -167,6 +167,9 @@ def test_arrays_that_tell_training_from_test_rows_are_refused(tmp_path: Path) ->
             rows(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", **arrays, label_names=np.array([b"cat", b"dog"]))
     assert adapter(tmp_path / "a.npz").label_names() == ["cat", "dog"]
+    np.savez(tmp_path / "a.npz", **arrays, label_names=np.array([b"cat", b"\xff"]))
+    with pytest.raises(UserError, match="label_names is not UTF-8"):
+        adapter(tmp_path / "a.npz")
 
 
 def png(width: int, height: int, depth: int, lines: list[bytes], transparent: int) -> bytes:
