@@ -6,6 +6,7 @@ One module for each verb or group of verbs; verbs.py lists them.
 from __future__ import annotations
 
 import io
+import os
 import sys
 import warnings
 from typing import Annotated
@@ -39,6 +40,7 @@ def main() -> None:
     After Ctrl-C the parser itself ends with exit code 130.
     """
     _write_any_character()
+    _ignore_zero_width()
     try:
         with warnings.catch_warnings(), fixed_environment():
             show_plainly()
@@ -64,6 +66,12 @@ def _write_any_character() -> None:
         if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in UTF_8:
             encoding = stream.encoding if stream.isatty() else "utf-8"
             stream.reconfigure(encoding=encoding, errors="replace")
+
+
+def _ignore_zero_width() -> None:
+    """Forget a width of 0, which some terminals without a window have: nothing would be printed."""
+    if os.environ.get("COLUMNS", "1").strip("0 ") == "":
+        del os.environ["COLUMNS"]
 
 
 def _version(wanted: bool) -> None:

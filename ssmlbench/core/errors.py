@@ -66,6 +66,8 @@ DISK_ERRORS = (
     errno.EFBIG,
     errno.ESTALE,
     errno.ENAMETOOLONG,
+    errno.ENOTDIR,
+    errno.ELOOP,
 )
 """Errors of a disk or file system: the user can fix them, they are no bugs of ours."""
 
@@ -81,6 +83,10 @@ def disk_error(error: OSError) -> str:
     again = "give the same command again"
     if error.errno == errno.ENAMETOOLONG:
         return f"{where[:60]}… is too long for the name of a file; write a shorter one"
+    if error.errno == errno.ENOTDIR:
+        return f"{where}: a part of this path is a file, and no folder; choose another path"
+    if error.errno == errno.ELOOP:
+        return f"{where}: its links lead in a circle; choose another path"
     if error.errno == errno.ESTALE:
         return f"{where}: {error.strerror}; {again}"
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

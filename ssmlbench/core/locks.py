@@ -18,15 +18,26 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
+from ssmlbench.core.errors import UserError
 from ssmlbench.core.keep_alive import FRESH_SECONDS, FUTURE_SECONDS, KeepAlive, is_fresh
 
 POLL_SECONDS = 0.05
 LEASE = ".lease."
 NO_FLOCK = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+WAYS = ("flock", "lease")
+"""Values of SSMLBENCH_LOCKS, the default first."""
 
 
 class Busy(Exception):
     """Another process holds the lock."""
+
+
+def _way() -> str:
+    """How locks are held: SSMLBENCH_LOCKS. A misspelt `lease` would let two machines hold one lock."""
+    way = os.environ.get("SSMLBENCH_LOCKS") or WAYS[0]
+    if way not in WAYS:
+        raise UserError(f"SSMLBENCH_LOCKS={way}: must be {' or '.join(WAYS)}")
+    return way
 
 
 class Lock:
@@ -39,7 +50,7 @@ class Lock:
 
     def acquire(self, wait: bool = True) -> None:
         """Hold the lock; without `wait`, `Busy` is raised if another process has it."""
-        if os.environ.get("SSMLBENCH_LOCKS") != "lease":
+        if _way() != "lease":
             try:
                 self._descriptor = _flocked(self.path, wait)
                 return

@@ -19,6 +19,21 @@ def printable(text: str) -> str:
     )
 
 
+def valid_text(text: str) -> str:
+    r"""The text, if it can be encoded; bytes of a name of a file that are not UTF-8 as `\xe9`.
+
+    Python keeps such bytes as lone surrogates, which no file of text can hold.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        try:
+            return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+        except UnicodeEncodeError:  # a surrogate that is no byte, as `\\ud800` in JSON
+            return text.encode(errors="backslashreplace").decode()
+    return text
+
+
 def error_text(error: BaseException) -> str:
     """The text of an exception, not too long for a line. The text of a plugin's may be missing."""
     try:

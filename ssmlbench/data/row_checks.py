@@ -13,6 +13,7 @@ import numpy as np
 
 from ssmlbench.core.counts import counted
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.plain_text import valid_text
 from ssmlbench.data.adapter import BadRow, DatasetAdapter, Kind, Row
 from ssmlbench.data.images import as_stored, png_of_array
 from ssmlbench.data.label_lists import LabelList, knowledge, label_list
@@ -179,7 +180,7 @@ class RowChecker:
             if len(stored.input) != self._width:
                 reason = f"a vector of {len(stored.input)} numbers, others have {self._width}"
                 return BadRow(where, reason, "vector of another length")
-        return StoredRow(stored, labels, row.id or where, row.back_translation)
+        return StoredRow(stored, labels, valid_text(row.id or where), row.back_translation)
 
     def notes(self) -> list[str]:
         """Lines for the card."""

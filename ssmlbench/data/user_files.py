@@ -41,7 +41,7 @@ class UserFiles(DatasetAdapter):
     def named(cls, home: Path, options: DataOptions, **fields: Any) -> type[Self]:
         """Build a class of this kind with the name of its path; a file's ending is left out."""
         name = safe_name(home.with_name(bare_name(home)) if home.is_file() else home)
-        own = {"name": name, "home": home, "options": options}
+        own = {"__module__": cls.__module__, "name": name, "home": home, "options": options}
         own["drop_leaks"] = options.drop_leaks
         return type(cls.__name__, (cls,), {**own, **fields})
 

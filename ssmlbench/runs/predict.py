@@ -14,6 +14,7 @@ import numpy as np
 from ssmlbench.core.csv_cells import CsvWriter, is_formula
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import atomic_output, check_output
+from ssmlbench.core.plain_text import valid_text
 from ssmlbench.core.suggestions import one_of
 from ssmlbench.data.prepared import NotPrepared, prepared_task
 from ssmlbench.protocol.decisions import decide
@@ -57,7 +58,7 @@ def predict_rows(
                 ids, raws = zip(*chunk, strict=True)
                 scores = model.scores(raws) if score is None else score(raws)
                 parameters = model.card.rule_parameters
-                write(ids, decide(scores, decision, parameters=parameters), scores)
+                write(list(map(valid_text, ids)), decide(scores, decision, parameters=parameters), scores)
                 done += len(chunk)
                 report(done)
         if not done:
