@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,6 +85,21 @@ def test_the_page_claims_nothing_that_the_device_cannot_show(plugins: Plugins) -
     texts = [page._about_methods(), page._about_speed()]
     assert not any("waits" in text for text in texts), "torch shows waits on CUDA alone"
     assert "the highest of this process so far" in texts[1]
+
+
+def test_every_number_about_a_gpu_is_named(
+    plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = SimpleNamespace(total_memory=15 * 2**30, major=7, minor=5)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: about)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    report = GpuReport(plugins, Subject.of(torch.device("cuda")), names=["bce"])
+    facts = report.facts()
+    assert facts["device"] == "Tesla T4, 15.0 GiB, compute capability 7.5"
+    assert facts["GPUs"] == "2"
+    assert facts["precisions"] == "float16, float32 (the first is the default)"
+    assert "tensors took on the device" in report._about_speed()
 
 
 def test_a_step_that_waits_is_a_line_that_differs(

@@ -75,14 +75,16 @@ class GpuReport:
         device, found = self.subject.device, {"device": self.subject.name}
         if device.type == "cuda":
             about = torch.cuda.get_device_properties(device)
-            found["device"] += f", {about.total_memory / 2**30:.1f} GB, {about.major}.{about.minor}"
+            found["device"] += (
+                f", {about.total_memory / 2**30:.1f} GiB, compute capability {about.major}.{about.minor}"
+            )
             found["GPUs"] = str(torch.cuda.device_count())
             found["CUDA"] = f"{torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"
         else:
             found["sizes"] = (
                 "small, since this is not CUDA: the parts work, their speed says nothing"
             )
-        found["precisions"] = ", ".join(precisions_of(device))
+        found["precisions"] = f"{', '.join(precisions_of(device))} (the first is the default)"
         found["cores"] = f"{core_count()} ({platform.machine()}, {platform.system()})"
         found["versions"] = (
             f"ssmlbench {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
@@ -144,9 +146,9 @@ class GpuReport:
         )
         if self.subject.sees_waits:
             text += " The state is `differs` where a step waits for the device."
-        if self.subject.device.type != "cuda":
-            text += " Memory: the highest of this process so far, earlier parts included."
-        return text
+        if self.subject.device.type == "cuda":
+            return f"{text} Memory: the most that tensors took on the device in training."
+        return f"{text} Memory: the highest of this process so far, earlier parts included."
 
 
 _ABOUT_PRECISION = (
