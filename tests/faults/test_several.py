@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +29,7 @@ from ssmlbench.grid.resources import Machine
 from ssmlbench.grid.run_one import run_one
 from ssmlbench.grid.torchrun import Copies
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs import several
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
@@ -213,6 +220,66 @@ def test_of_several_that_ended_the_one_is_named_that_did_not_only_lose_its_conne
         "its process 2 of 3 failed: gloo: Connection closed by peer"
     )
     assert first_cause([]) == ""
+
+
+def waits(file: int) -> None:
+    """Say that it has begun, and wait."""
+    os.write(file, b"begun")
+    time.sleep(600)
+
+
+def test_a_follower_leaves_sigterm_to_the_process_that_saves() -> None:
+    begun, begins = os.pipe()
+    follower = Follower(1, 2, lambda rank: waits(begins))
+    assert os.read(begun, 5) == b"begun"
+    os.kill(follower.pid, signal.SIGTERM)
+    assert follower.reason(wait=0.3) == ""
+    assert not follower.ended()
+    os.kill(follower.pid, signal.SIGKILL)
+    assert "was killed (SIGKILL)" in follower.reason(wait=600)
+
+
+def test_a_follower_ends_with_the_process_that_it_follows() -> None:
+    begun, begins = os.pipe()
+    leader = os.fork()
+    if leader == 0:
+        Follower(1, 2, lambda rank: waits(begins))
+        time.sleep(600)
+    os.close(begins)
+    assert os.read(begun, 5) == b"begun"
+    os.kill(leader, signal.SIGKILL)
+    os.waitpid(leader, 0)
+    assert select.select([begun], [], [], 60)[0]
+    assert os.read(begun, 5) == b"", "the follower has the other end open"
+
+
+def test_processes_meet_at_a_new_file_and_are_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old one, of a run that was killed, names processes that are gone."""
+    rendezvous = tmp_path / ".rendezvous"
+    rendezvous.write_text("old")
+    watched = threading.Event()
+
+    @contextmanager
+    def connected(rank: int, count: int, device: str, file: Path) -> Iterator[Processes]:
+        assert file == rendezvous
+        assert not file.exists()
+        file.write_text("new")
+        yield Processes(rank, count)
+
+    monkeypatch.setattr(Processes, "connected", connected)
+    monkeypatch.setattr(several, "train_run", lambda *given: given[-1].count)
+    monkeypatch.setattr(several, "_watch", lambda others, fail: watched.set())
+    monkeypatch.setattr(several, "Follower", lambda rank, count, work: SimpleNamespace(
+        rank=rank, expected=False, reason=lambda wait=0.0: ""
+    ))  # fmt: skip
+    context = RunContext(tmp_path, "cpu", gpus=3)
+    assignment: Any = SimpleNamespace(context=context, checkpoint_file=tmp_path / "checkpoint")
+    nothing: Any = None
+    assert several.train_together(assignment, nothing, nothing, nothing, nothing) == 3
+    assert watched.wait(60)
+    assert not rendezvous.exists()
 
 
 def test_a_process_that_a_plugin_waited_for_is_told_too() -> None:

@@ -17,6 +17,7 @@ from ssmlbench.inputs.views.randaugment import (
     Augmentation,
     augment_rows,
 )
+from tests.support.simulated_device import SimulatedDevice
 
 MOVES = ("shear_x", "shear_y", "translate_x", "translate_y", "rotate")
 HALF_WAY = 0.03
@@ -103,6 +104,21 @@ def test_the_device_sees_the_augmentation_that_the_cpu_sees(name: str, flips: bo
     assert float(different) < (0.02 if name.startswith("strong") else 1e-9)
     other = view.on_device(images, view.draw(len(images), seeded(6)))
     assert float((on_device != other).float().mean()) > 0.2
+
+
+def test_views_are_applied_on_a_device_without_a_wait_and_with_the_bits_of_the_batch() -> None:
+    images, view = photographs(12, 16, 16), natural_views(flips=True)["strong"]
+    assert isinstance(view, DrawnView)
+    drawn = view.draw(len(images), seeded(5))
+    with SimulatedDevice() as sim:
+        there = images.to(sim.device)
+        before = sim.traffic.copied()
+        seen = view.on_device(there, drawn)
+        traffic = sim.traffic.since(before)
+        found = seen.cpu()
+    assert not traffic.waits
+    assert not traffic.to_host
+    assert torch.equal(found, view.on_device(images, drawn))
 
 
 @pytest.mark.parametrize("size", [(2, 9), (16, 16), (61, 40)], ids=str)

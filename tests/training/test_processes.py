@@ -60,6 +60,25 @@ def test_a_process_has_the_gradient_of_its_own_rows_once(monkeypatch: pytest.Mon
     assert torch.allclose(found, weights[own].T @ rows[own])
 
 
+def test_a_weight_that_is_not_used_has_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one of zeros it would decay, as it does not in one process."""
+    monkeypatch.setattr(dist, "all_reduce", lambda tensor: tensor)
+
+    class HalfUsed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.unused = nn.Linear(2, 2), nn.Linear(2, 2)
+
+        def forward(self, rows: Tensor) -> Tensor:
+            found: Tensor = self.used(rows)
+            return found
+
+    encoder = HalfUsed()
+    _with_summed_gradients(encoder)(torch.ones(1, 2)).sum().backward()
+    assert encoder.used.weight.grad is not None
+    assert encoder.unused.weight.grad is None
+
+
 def test_gradients_keep_the_layout_of_their_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fused optimisers read weight and gradient in memory order."""
     monkeypatch.setattr(dist, "all_reduce", lambda tensor: tensor.mul_(2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ssmlbench.kit.losses import bce
 from ssmlbench.kit.method import Method
 from ssmlbench.training import batching
 from ssmlbench.training.checkpoint import Checkpoint
+from ssmlbench.training.device import peak_memory, reset_peak_memory
 from ssmlbench.training.out_of_memory import StepBackup
 from ssmlbench.training.processes import Processes
 from ssmlbench.training.step_log import StepLog
@@ -271,3 +273,14 @@ def test_every_weight_is_checked_to_be_finite() -> None:
             weight.fill_(np.nan)
             assert not trainer.model.has_finite_weights()
             weight.copy_(before)
+
+
+def test_the_peak_of_memory_is_that_of_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, object]] = []
+    for name in ("reset_peak_memory_stats", "max_memory_allocated"):
+        call = partial(lambda name, device: calls.append((name, device)) or 3 * 2**20, name)
+        monkeypatch.setattr(torch.cuda, name, call)
+    device = torch.device("cuda", 1)
+    reset_peak_memory(device)
+    assert peak_memory(device) == 3
+    assert calls == [("reset_peak_memory_stats", device), ("max_memory_allocated", device)]
