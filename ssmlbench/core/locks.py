@@ -75,6 +75,14 @@ class Lock:
             self._lease.release()
             self._lease = None
 
+    @property
+    def lost(self) -> bool:
+        """Whether the file was deleted or moved meanwhile: another process may hold the lock too.
+
+        A lease that another process took over does not count: this one was suspended.
+        """
+        return self._descriptor is not None and not _is_at(self._descriptor, self.path)
+
     def __enter__(self) -> Self:
         self.acquire()
         return self

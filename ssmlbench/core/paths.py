@@ -18,8 +18,11 @@ def builtin_root() -> Path:
 def cache_root() -> Path:
     """The folder of prepared data and caches: SSMLBENCH_CACHE, or the user's cache folder."""
     chosen = variable("SSMLBENCH_CACHE")
-    if chosen:
-        return Path(chosen)
+    return Path(chosen) if chosen else usual_cache_root()
+
+
+def usual_cache_root() -> Path:
+    """The folder of prepared data and caches where SSMLBENCH_CACHE is not set."""
     try:
         return Path(variable("XDG_CACHE_HOME") or Path.home() / ".cache") / "ssmlbench"
     except RuntimeError:

@@ -9,10 +9,11 @@ import sysconfig
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from ssmlbench.core.path_meanings import path_meanings
 from ssmlbench.core.paths import builtin_root, cache_root
-from ssmlbench.core.sealed_files import TASKS
+from ssmlbench.core.sealed_files import LOCK, TASKS
 
 CODE = (".py", ".pyc", ".pth", ".so", ".pyd", ".dylib")
 STORED = (".json", ".csv", ".safetensors")
@@ -28,6 +29,7 @@ CHANGES = {
     "os.truncate": (0,),
     "os.chmod": (0,),
     "os.chown": (0,),
+    "sqlite3.connect": (0,),
 }
 """Audit events, and which of their arguments are paths that they change. `open` says it by its flags."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -55,6 +57,7 @@ def changed_path(
     start = os.path.realpath(Path(sys.prefix) / "pyvenv.cfg")
     later = tuple(_folder(cache_root() / name) for name in READ_LATER)
     later += (_folder(sysconfig.get_path("scripts")),)
+    lock = os.path.join(os.path.realpath(own), LOCK) if own else ""  # noqa: PTH118
     of_runs, of_run = (_folder(place) if place else "" for place in (results, own))
     changes, writing, meanings, fsdecode = dict(CHANGES), WRITING, path_meanings(), os.fsdecode
     is_a, integer, split = isinstance, int, os.path.split
@@ -67,6 +70,8 @@ def changed_path(
             numbers = changes.get(event, ())
         for number in numbers:
             path = arguments[number]
+            if event == "sqlite3.connect":
+                path = database_file(path)
             if path is None or (event == "open" and is_a(path, integer)):  # it is open already
                 continue
             for place in meanings(path):
@@ -78,7 +83,7 @@ def changed_path(
         if place.startswith(codes):
             return place.endswith(code_endings)
         if of_runs and place.startswith(of_runs):
-            is_ours = place.startswith(of_run)
+            is_ours = place.startswith(of_run) and place != lock
             return not is_ours and (event != "open" or place.endswith(stored))
         return place.startswith(later) or place == start or is_module(place)
 
@@ -90,6 +95,14 @@ def changed_path(
         return folder in imported_from and name.endswith(code_endings)
 
     return changed
+
+
+def database_file(database: Any, decode: Callable[[str], str] = unquote) -> Any:
+    """The path in what `sqlite3.connect` is given, which may be a URI; None: it is in memory."""
+    text = f"{database}"
+    if text in {"", ":memory:"}:
+        return None
+    return decode(text[5:].partition("?")[0]) if text.startswith("file:") else database
 
 
 def _folder(path: Path | str) -> str:

@@ -14,6 +14,8 @@ HOLDS_LABELS = ("scores.safetensors", "diagnostics.safetensors")
 """Files of finished runs with test labels, and with the frequencies of hidden ones."""
 HOLDS_RESULTS = ("result.json", "computed.json", "judgements.safetensors")
 """Files of any run that reveal something about test labels or hidden ones."""
+LOCK = ".lock"
+"""The file in a run's folder that is held while the run is made."""
 SEALED = "labels are sealed"
 PROTECTED = "no plugin may change it"
 """Why a plugin is refused a file."""

@@ -196,6 +196,8 @@ class Judge:
 
     def hand_in(self, epoch: int, train_scores: Any, scores: Any) -> None:
         """Keep the scores of an epoch, and fit the decision rules on those of the training rows."""
+        if not 1 <= epoch <= max(1, self.spec.epochs):
+            raise RunFailed(f"{self.spec.method} handed in scores of epoch {epoch}; there is none")
         name, labels = self.spec.method, self.observation.labels.shape[1]
         rows = len(self.observation.labelled) + len(self.observation.unlabelled)
         fitted_on = checked_scores(train_scores, (rows, labels), name)

@@ -75,7 +75,7 @@ def judge_run(
     if folder.finished:
         return AlreadyDone()
     try:
-        with folder.claim(lambda: notify(Waiting("another process makes it"))):
+        with folder.claim(lambda: notify(Waiting("another process makes it"))) as lock:
             if folder.finished:
                 return AlreadyDone()
             notify(Started())
@@ -83,10 +83,23 @@ def judge_run(
                 notify(Warned(f"{damage}; the run is repeated"))
             folder.drop_leftovers()
             before = folder.result_stamp()
+
+            def train_alone(assignment: Assignment, judge: Judge, notify: Notify) -> TrainingReport:
+                report = train(assignment, judge, notify)
+                if lock.lost:  # scores hold test labels, and another process may train here
+                    raise RunStopped(
+                        "its lock was deleted while it trained, so that another process may make it too"
+                    )
+                folder.drop_leftovers()
+                write_json(folder.spec_file, spec.as_dict())
+                return report
+
             try:
                 write_json(folder.spec_file, spec.as_dict())
                 with Heartbeat(folder, spec.epochs, notify) as heartbeat:
-                    result = _make_run(spec, open_data(), context, folder, train, heartbeat.notify)
+                    result = _make_run(
+                        spec, open_data(), context, folder, train_alone, heartbeat.notify
+                    )
             except Exception:
                 folder.drop_result_since(before)  # a plugin may have forged one
                 if not folder.finished and not folder.checkpoint_file.exists():

@@ -31,6 +31,7 @@ from ssmlbench.core.files import (
 from ssmlbench.core.locks import Lock, acquire_with_notice, held_if_free
 from ssmlbench.core.names import is_path_part
 from ssmlbench.core.plain_text import error_text, one_line
+from ssmlbench.core.sealed_files import LOCK
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.schema import is_damaged, is_of_folder
 
@@ -130,7 +131,7 @@ class RunFolder:
     @property
     def lock_file(self) -> Path:
         """Held by the process that makes the run."""
-        return self.path / ".lock"
+        return self.path / LOCK
 
     @property
     def finished(self) -> bool:
@@ -167,7 +168,8 @@ class RunFolder:
     def drop_leftovers(self) -> None:
         """Delete what an earlier attempt judged. For the holder of an unfinished run, before training.
 
-        Training may read this folder, and files of scores hold test labels, half-written ones too.
+        Training may read this folder, and files of scores hold test labels, half-written ones too. After
+        training, what a plugin put in the place of the judge's files.
         """
         kept = (self.checkpoint_file, self.weights_file, self.model_file)
         unfinished = self.path.glob(f".*{PART}")
@@ -203,7 +205,7 @@ class RunFolder:
         return _recorded_files(self.result_file, status.st_ino, status.st_mtime_ns, status.st_size)
 
     @contextmanager
-    def claim(self, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def claim(self, waits: Callable[[], None] = lambda: None) -> Iterator[Lock]:
         """Hold the run for this process; the lock of a killed process is free at once.
 
         waits: called once, if another process holds it and this one has to wait.
@@ -217,7 +219,7 @@ class RunFolder:
                 "with --results"
             ) from None
         try:
-            yield
+            yield lock
         finally:
             lock.release(remove=True)
             self.remove_empty_folders()

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import threading
 from multiprocessing.connection import Connection
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from ssmlbench.core.errors import (
     disk_error,
 )
 from ssmlbench.core.events import Event
-from ssmlbench.core.plain_text import error_text, shorten
+from ssmlbench.core.history_columns import JUDGED
+from ssmlbench.core.plain_text import error_text, one_line, printable, shorten
 from ssmlbench.kit.estimator import Uses
 from ssmlbench.protocol.diagnostics import Float32Array, Mask
 from ssmlbench.protocol.judge import Judge
@@ -44,6 +46,19 @@ EVENTS = {
     )
 }
 """The events that training may send."""
+FIELDS: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "bool": (bool,),
+    "str": (str,),
+    "float | None": (int, float, NoneType),
+    "Mapping[str, float]": (dict,),
+}
+"""What JSON has for the declared type of an event's field."""
+NUMBER = (int, float)
+MOST = 1 << 53
+"""Larger counts are no counts."""
+NEEDED = {"epoch": (int,), "phase": (str,), "seconds": NUMBER, "peak_memory_mb": NUMBER}
+"""Columns that every row of a history has."""
 FAILURES: dict[str, type[Exception]] = {
     cls.__name__: cls for cls in (Diverged, RunStopped, RunFailed, UserError)
 }
@@ -201,7 +216,7 @@ def _act(message: dict[str, Any], pipe: Connection, judge: Judge) -> Event | Tra
             judge.save(int(message["epoch"]))
             _answer(pipe, b"saved")
         case "event":
-            return EVENTS[message["event"]](**message["values"])
+            return _event(EVENTS[message["event"]], message["values"])
         case "report":
             return _report(message)
         case "failure":
@@ -211,24 +226,64 @@ def _act(message: dict[str, Any], pipe: Connection, judge: Judge) -> Event | Tra
     return None
 
 
+def _event(kind: type[Event], values: dict[str, Any]) -> Event:
+    """The event with these values, if they have the declared types: displays rely on them."""
+    for field in dataclasses.fields(kind):
+        if field.name in values:
+            _check(values[field.name], FIELDS[str(field.type)], field.name)
+    texts = {name: shorten(value) for name, value in values.items() if isinstance(value, str)}
+    return kind(**{**values, **texts})
+
+
+def _check(value: Any, types: tuple[type, ...], name: str) -> None:
+    """Raise a ValueError unless the value has one of the types, and numbers are within bounds."""
+    if not isinstance(value, types) or (isinstance(value, int) and abs(value) > MOST):
+        raise ValueError(f"{name} is {shorten(repr(value))}")
+    if isinstance(value, dict):
+        for key, number in value.items():
+            _check(number, NUMBER, key)
+
+
+def _history(rows: Any) -> list[dict[str, Any]]:
+    """The rows of a history, if training can have written them: not those of the judge."""
+    _check(rows, (list,), "history")
+    for row in rows:
+        for name, types in NEEDED.items():
+            _check(row[name], types, name)
+        for name, value in row.items():
+            if name in JUDGED or not name.isprintable():
+                raise ValueError(f"history has a column {shorten(repr(name))}")
+            _check(value, (*NUMBER, str, NoneType), name)
+    if not rows:
+        raise ValueError("history has no row")
+    return [dict(row) for row in rows]
+
+
+def _plain(value: Any) -> str:
+    return printable(one_line(shorten(str(value))))
+
+
 def _report(message: dict[str, Any]) -> TrainingReport:
+    for name, least in (("steps", 0), ("threads", 1), ("micro_batch", 1)):
+        if (count := message[name]) is not None and not least <= int(count) <= MOST:
+            raise ValueError(f"{name} is {shorten(repr(count))}")
     trained = Trained(
         int(message["steps"]),
-        [dict(row) for row in message["history"]],
+        _history(message["history"]),
         None,
-        str(message["precision"]),
-        [str(note) for note in message["notes"]],
+        _plain(message["precision"]),
+        [_plain(note) for note in message["notes"]],
         None if message["micro_batch"] is None else int(message["micro_batch"]),
     )
     uses: Uses = "both pools" if message["uses"] == "both pools" else "labelled rows"
     return TrainingReport(
         trained,
-        str(message["device"]),
+        _plain(message["device"]),
         int(message["threads"]),
         uses,
-        str(message["model_declined"]),
-        [str(name) for name in message["nondeterministic"]],
-        str(message["gpu"]),
+        _plain(message["model_declined"]),
+        [_plain(name) for name in message["nondeterministic"]],
+        _plain(message["gpu"]),
     )
 
 

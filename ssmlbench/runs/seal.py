@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
+from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import PART
 from ssmlbench.core.path_meanings import can_list_open_files, path_meanings
-from ssmlbench.core.paths import cache_root
-from ssmlbench.core.protected_files import CHANGES, changed_path
+from ssmlbench.core.paths import cache_root, usual_cache_root
+from ssmlbench.core.protected_files import CHANGES, changed_path, database_file
 from ssmlbench.core.sealed_files import (
     CARD,
     HOLDS_LABELS,
@@ -46,11 +46,17 @@ PATHS = {
     "sqlite3.connect": 1,
 }
 """Audit events, and how many of their first arguments are paths that are looked at."""
+LISTINGS = frozenset(("os.listdir", "os.scandir"))
+"""Audit events that list a folder."""
+RUN_DEPTH = 4
+"""The folders between a results folder and a file of a run."""
 MEMORY = frozenset(("mem", "root", "cwd", "fd", "map_files"))
 WRITTEN = ("features", "decoded")
 """The folders of the cache that a training process writes to."""
-MOST_ENTRIES = 10_000
-"""So many files of a raw folder are looked at for links to other folders."""
+MOST_ENTRIES, MOST_LINKS = 10_000, 1_000
+"""So many files of a raw folder are looked at for links to other folders, and so many links are sealed."""
+IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+"""Links to such files are sealed in the raw folder itself, not below it: they may be many."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,9 @@ def _copies(source: str) -> list[Path]:
     from huggingface_hub import constants
 
     places = [cache_root() / INDEX, cache_root() / "hub"]
+    with suppress(UserError):  # a user without a home
+        if _real(usual_cache_root()) != _real(cache_root()):
+            places += [usual_cache_root() / TASKS, usual_cache_root() / INDEX]
     hub, folder = Path(constants.HF_HUB_CACHE), Path(source)
     if folder.is_relative_to(hub):  # its files are links to the repository's `blobs`
         places.append(hub / folder.relative_to(hub).parts[0])
@@ -103,14 +112,19 @@ def _copies(source: str) -> list[Path]:
 
 
 def _linked_from(raw_folder: str) -> list[Path]:
-    """The links in the raw folder, whose targets are sealed too."""
+    """The links in the raw folder and below it, whose targets are sealed too."""
     links: list[Path] = []
-    if raw_folder:
-        with suppress(OSError), os.scandir(raw_folder) as entries:
-            for _, entry in zip(range(MOST_ENTRIES), entries, strict=False):
-                if entry.is_symlink():
-                    links.append(Path(entry.path))
-    return links
+    seen = 0
+    for folder, folders, files in os.walk(raw_folder) if raw_folder else ():
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            below = folder != raw_folder and name.lower().endswith(IMAGES)
+            if not below and path.is_symlink():
+                links.append(path)
+        seen += len(folders) + len(files)
+        if seen > MOST_ENTRIES or len(links) > MOST_LINKS:
+            break
+    return links[:MOST_LINKS]
 
 
 def _inode(file: Path) -> tuple[int, int] | None:
@@ -135,7 +149,9 @@ def set_tripwire(
     """
     # What the hook uses is bound here and below: what a plugin puts into modules is not used. Nor are
     # built-in functions, which a plugin can replace.
+    needed = list(needed)
     is_sealed, paths, programs = _sealed(places, needed), dict(PATHS), frozenset(PROGRAMS)
+    lists_labels, listings = _lists_labels(places, needed), LISTINGS
     roots, meanings, separator = places.roots(), path_meanings(), os.sep
     results, own = f"{places.results}{separator}", f"{places.own}{separator}"
     changed = changed_path(results=places.results, own=places.own)
@@ -144,10 +160,13 @@ def set_tripwire(
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in paths:
             for path in arguments[: paths[event]]:
-                if is_sealed(_file_of(path) if event == "sqlite3.connect" else path):
+                if is_sealed(database_file(path) if event == "sqlite3.connect" else path):
                     refuse(f"tried to open {path}: {sealed}")
                 if event == "os.rename" and not may_move(path):
                     refuse(f"tried to move {path}: {sealed}")
+        elif event in listings:
+            if lists_labels(arguments[0]):
+                refuse(f"tried to list {arguments[0]}: {sealed}")
         elif event == "ssmlbench.truth":
             refuse(f"tried to read the labels in {arguments[0]}: {sealed}")
         elif event == "ssmlbench.adapter":
@@ -206,13 +225,41 @@ def _sealed(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[Any], boo
     return sealed
 
 
+def _lists_labels(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[Any], bool]:
+    """The function that tells whether a folder, if listed, names labels: one below the raw folder.
+
+    The raw folder itself may be one that Python imports from, and so may the working folder.
+    """
+    raw, meanings, separator, here = places.raw, path_meanings(), os.sep, os.curdir
+    open_places = frozenset((*map(_real, needed), _real(here)))
+    open_folders = tuple(f"{place}{separator}" for place in open_places)
+    above_open = frozenset(str(above) for place in open_places for above in Path(place).parents)
+
+    def lists_labels(path: Any) -> bool:
+        if not raw:
+            return False
+        for place in meanings(here if path is None else path):
+            if not place.startswith(raw + separator) or f"{separator}." in place[len(raw) :]:
+                continue  # hidden folders hold no rows
+            is_open = place in open_places or place.startswith(open_folders)
+            if not is_open and place not in above_open:
+                return True
+        return False
+
+    return lists_labels
+
+
 def _sealed_place(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[str], bool]:
     """The function that tells whether a real path is sealed, by its folder, its name or its inode."""
     raw, tasks, results, inodes = places.raw, places.tasks, places.results, places.inodes
     own, copies = ("self", "thread-self", str(os.getpid())), places.copies
     copied = tuple(f"{place}{os.sep}" for place in copies)
-    inside_raw = [place for path in needed if (place := _real(path)).startswith(f"{raw}{os.sep}")]
+    opened = [_real(path) for path in needed]
+    inside_raw = [place for place in opened if place.startswith(f"{raw}{os.sep}")]
     open_places, open_folders = frozenset(inside_raw), tuple(f"{p}{os.sep}" for p in inside_raw)
+    open_runs = [place for place in opened if place.startswith(f"{results}{os.sep}")]
+    readable, readable_folders = frozenset(open_runs), tuple(f"{p}{os.sep}" for p in open_runs)
+    depth = RUN_DEPTH
     basename, stat, separator, memory = os.path.basename, os.stat, os.sep, MEMORY
     sealed_in_tasks, holds_labels, holds_results = in_tasks, HOLDS_LABELS, HOLDS_RESULTS
     part, own_run = PART, places.own  # training writes unfinished files to its run's folder
@@ -226,8 +273,12 @@ def _sealed_place(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[str
             return parts[2] not in own and not memory.isdisjoint(parts[3:])
         if name in holds_labels or place in copies or place.startswith(copied):
             return True
-        if place.startswith(results + separator) and name.endswith(holds_results):
-            return True
+        if place.startswith(results + separator):
+            if name.endswith(holds_results):
+                return True
+            of_run = place[len(results) + 1 :].count(separator) >= depth
+            if of_run and place not in readable and not place.startswith(readable_folders):
+                return True  # models and histories of other runs were made with other labels
         if name.endswith(part) and place.startswith(results + separator):
             return not place.startswith(own_run + separator)
         if raw and place.startswith(raw + separator):
@@ -252,12 +303,6 @@ def places_to_read() -> list[Path]:
 
     models = [constants.HF_HOME, constants.HF_HUB_CACHE, hub.get_dir()]
     return [*map(Path, models), Path(sys.base_prefix), *(cache_root() / name for name in WRITTEN)]
-
-
-def _file_of(database: Any) -> Any:
-    """The path in what `sqlite3.connect` is given, which may be a URI."""
-    text = str(database)
-    return unquote(text[5:].partition("?")[0]) if text.startswith("file:") else database
 
 
 def _program(arguments: tuple[Any, ...]) -> str:

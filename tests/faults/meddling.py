@@ -39,12 +39,12 @@ def desk():
 
 
 def own_folder():
-    (spec,) = (f for f in stolen().rglob("spec.json") if "meddler" in f.parts)
+    (spec,) = (f for f in (stolen() / "results").rglob("spec.json") if "meddler" in f.parts)
     return spec.parent
 
 
 def other_run():
-    (result,) = (f for f in stolen().rglob("result.json") if "bce" in f.parts)
+    (result,) = (f for f in (stolen() / "results").rglob("result.json") if "bce" in f.parts)
     return result.parent
 
 

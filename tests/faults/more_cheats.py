@@ -66,7 +66,7 @@ def by_torch_load():
 def by_safetensors_of_another_run():
     from safetensors import safe_open
 
-    (file, *_) = stolen().rglob("scores.safetensors")
+    (file, *_) = (stolen() / "results").rglob("scores.safetensors")
     with safe_open(file, "numpy") as opened:
         return opened.get_tensor("truth")
 
@@ -356,20 +356,22 @@ def by_execveat_of_a_script():
 
 def by_moved_run():
     """Another run's folder under another name."""
-    (file, *_) = stolen().rglob("result.json")
+    (file, *_) = (stolen() / "results").rglob("result.json")
     file.parent.rename(stolen() / "moved-run")
     return json.loads((stolen() / "moved-run" / "result.json").read_text())
 
 
 def by_linked_run():
-    (file, *_) = stolen().rglob("result.json")
+    (file, *_) = (stolen() / "results").rglob("result.json")
     (stolen() / "linked-run").symlink_to(file.parent)
     return json.loads((stolen() / "linked-run" / "result.json").read_text())
 
 
 def by_own_folder_moved():
     """The judge would write into the folder that takes its place."""
-    (spec, *_) = (f for f in stolen().rglob("*") if f.is_dir() and f.parent.name == "cheat")
+    (spec, *_) = (
+        f for f in (stolen() / "results").rglob("*") if f.is_dir() and f.parent.name == "cheat"
+    )
     spec.rename(spec.with_name("elsewhere"))
     raise LookupError
 

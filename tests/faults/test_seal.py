@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -33,7 +35,7 @@ from ssmlbench.runs.kernel_lock import kernel_can_lock
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.seal import SealedPlaces
 from ssmlbench.runs.sealed_run import SealedRequest
-from tests.faults import meddling, more_cheats, rarer_ways
+from tests.faults import later_ways, meddling, more_cheats, rarer_ways
 
 WRONG_SCORES = (
     "one NaN",
@@ -134,6 +136,15 @@ def outcomes(
     (folder / "elsewhere.csv").write_text("labels")
     (folder / "raw").mkdir()
     (folder / "raw" / "labels.csv").symlink_to(folder / "elsewhere.csv")
+    (folder / "raw" / "test" / "cat").mkdir(parents=True)
+    (folder / "raw" / "test" / "cat" / "1.txt").write_text("a text")
+    for place in ("storage", "raw/annotations"):
+        (folder / place).mkdir()
+    (folder / "storage" / "annotations.csv").write_text("labels")
+    (folder / "raw" / "annotations" / "test.csv").symlink_to(folder / "storage/annotations.csv")
+    other_labels = folder / "usual" / "ssmlbench" / "tasks" / "noise-v1.8" / "labels"
+    other_labels.mkdir(parents=True)
+    shutil.copy(task / "labels" / "test.arrow", other_labels)
     (folder / "made-before").hardlink_to(task / "labels" / "test.arrow")
     (folder / "results-logs" / "tensorboard").mkdir(parents=True)
     (folder / "results-logs" / "tensorboard" / "events.1").write_text("map 0.4")
@@ -148,6 +159,7 @@ def outcomes(
     request = SealedRequest(own, task, files, context, str(folder / "raw"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STOLEN", str(folder))
+        patch.setenv("XDG_CACHE_HOME", str(folder / "usual"))
         found: dict[str, dict[str, list[str]]] = json.loads(in_child(partial(steal_all, request)))
     index.unlink()
     (folder / "made-before").unlink()
@@ -179,7 +191,7 @@ def steal_all(request: SealedRequest) -> str:
     noted: list[str] = []
     sealed_run._seal(request, SimpleNamespace(alarm=lambda: tried.append, note=noted.append))  # type: ignore[arg-type]
     found = {}
-    ways = {**cheats().STEALS, **more_cheats.WAYS, **rarer_ways.WAYS, **CHANGES}
+    ways = {**cheats().STEALS, **more_cheats.WAYS, **rarer_ways.WAYS, **later_ways.WAYS, **CHANGES}
     for name, steal in sorted(ways.items(), key=lambda item: _takes_the_watch_apart(item[0])):
         if name in FINDS_NOTHING:
             continue
@@ -204,8 +216,10 @@ def cheats() -> Any:
     return sys.modules[Plugins([CHEATS]).methods["cheat"].__module__]
 
 
-CHANGES = {**meddling.CHANGES, **rarer_ways.CHANGES}
-OTHERS = (more_cheats.WAYS.keys() | rarer_ways.WAYS.keys()) - {
+CHANGES = {**meddling.CHANGES, **rarer_ways.CHANGES, **later_ways.CHANGES}
+OTHERS = (more_cheats.WAYS.keys() | rarer_ways.WAYS.keys() | later_ways.WAYS.keys()) - {
+    *later_ways.REFUSED_BY_THE_KERNEL,
+    *later_ways.HIDES_ITS_ERROR,
     *rarer_ways.REFUSED_BY_THE_KERNEL,
     *rarer_ways.HIDES_ITS_ERROR,
     *more_cheats.REFUSED_BY_THE_KERNEL,
@@ -265,12 +279,19 @@ def test_a_race_is_lost(outcomes: dict[str, dict[str, list[str]]], how: str) -> 
     assert "PermissionError" in outcomes[how]["errors"][0]
 
 
-@pytest.mark.parametrize("how", [*more_cheats.HIDES_ITS_ERROR, *rarer_ways.HIDES_ITS_ERROR])
+@pytest.mark.parametrize(
+    "how",
+    [
+        *more_cheats.HIDES_ITS_ERROR,
+        *rarer_ways.HIDES_ITS_ERROR,
+        *later_ways.HIDES_ITS_ERROR,
+    ],
+)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_attempt_is_reported_whatever_becomes_of_its_error(
     outcomes: dict[str, dict[str, list[str]]], how: str
 ) -> None:
-    assert "tried to open" in outcomes[how]["tried"][0]
+    assert re.match("tried to (open|list)", outcomes[how]["tried"][0])
 
 
 @pytest.mark.skipif(not kernel_can_lock(), reason="this kernel has no Landlock")
@@ -280,6 +301,7 @@ def test_an_attempt_is_reported_whatever_becomes_of_its_error(
         *REFUSED_BY_THE_KERNEL,
         *more_cheats.REFUSED_BY_THE_KERNEL,
         *rarer_ways.REFUSED_BY_THE_KERNEL,
+        *later_ways.REFUSED_BY_THE_KERNEL,
     ],
 )
 def test_the_kernel_refuses_labels_to_native_code_and_other_programs(

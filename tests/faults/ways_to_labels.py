@@ -88,7 +88,7 @@ def from_card():
 def from_other_runs():
     from safetensors.numpy import load
 
-    (file, *_) = Path(os.environ["STOLEN"]).rglob("scores.safetensors")
+    (file, *_) = Path(os.environ["STOLEN"], "results").rglob("scores.safetensors")
     return load(file.read_bytes())["truth"].astype(float)
 
 
@@ -101,18 +101,18 @@ def from_judges_memory():
 
 
 def from_results():
-    (file, *_) = Path(os.environ["STOLEN"]).rglob("result.json")
+    (file, *_) = Path(os.environ["STOLEN"], "results").rglob("result.json")
     return json.loads(file.read_text())
 
 
 def from_unfinished_scores():
     """What a judge left that was killed while it wrote the scores of another run."""
-    (file,) = Path(os.environ["STOLEN"]).rglob(".scores.safetensors.*.part")
+    (file,) = Path(os.environ["STOLEN"], "results").rglob(".scores.safetensors.*.part")
     return np.frombuffer(file.read_bytes(), dtype=np.uint8)
 
 
 def judgements() -> Path:
-    (file,) = Path(os.environ["STOLEN"]).rglob(".*judgements.safetensors")
+    (file,) = Path(os.environ["STOLEN"], "results").rglob(".*judgements.safetensors")
     return file
 
 
@@ -223,7 +223,7 @@ def own_earlier_scores():
     """What an attempt before this one left in the folder of this run."""
     from safetensors.numpy import load_file
 
-    (file,) = (f for f in Path(os.environ["STOLEN"]).rglob("scores.safetensors"))
+    (file,) = (f for f in Path(os.environ["STOLEN"], "results").rglob("scores.safetensors"))
     return load_file(file)["truth"].astype(float)
 
 
