@@ -74,6 +74,19 @@ def test_where_it_cannot_be_compiled_the_run_says_so_once_and_goes_on(
     assert same_bits(train(CAP, toy("image"), spec()), found)
 
 
+def test_a_lack_of_memory_is_no_reason_to_run_uncompiled() -> None:
+    """The pass is made again in smaller pieces, by the compiled encoder."""
+
+    def without_memory(encoder: nn.Module) -> Tensor:
+        raise torch.OutOfMemoryError("simulated: out of memory")
+
+    compiled, encoder = CompiledEncoders(pytest.fail), nn.Identity()
+    compiled._compiled[encoder] = encoder  # as after a first pass
+    with pytest.raises(torch.OutOfMemoryError):
+        compiled.run(encoder, without_memory)
+    assert compiled._works
+
+
 def test_heads_on_fixed_features_have_nothing_to_compile() -> None:
     with pytest.raises(UserError, match="no encoder to compile"):
         train(CAP, toy("vector"), spec(compile=True))

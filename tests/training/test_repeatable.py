@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,6 +59,18 @@ def _restored() -> Iterator[None]:
 def test_on_cuda_only_kernels_that_repeat_themselves_are_left() -> None:
     make_repeatable(None, CUDA)
     assert {name for name, on in flags().items() if on} == {"deterministic", "math"}
+
+
+def test_cublas_gets_a_workspace_of_fixed_size_unless_one_was_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without it, torch's deterministic algorithms warn of every matrix product on CUDA."""
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    for chosen, expected in ((None, ":4096:8"), (":16:8", ":16:8")):
+        if chosen:
+            monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", chosen)
+        make_repeatable(None, CUDA)
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == expected
 
 
 def test_fast_allows_every_kernel() -> None:
