@@ -63,17 +63,22 @@ class GradientStep:
         )
         if self._scaler is None:
             return list(found)
-        scale = self._scaler.get_scale()
+        scale = self._scale(loss.device)
         return [None if g is None else g / scale for g in found]
 
     def add(self, gradients: Sequence[Tensor | None]) -> None:
         """Add true gradients to `.grad`, in the scale that `.grad` is in."""
-        scale = self._scaler.get_scale() if self._scaler else 1.0
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             if gradient is None:
                 continue
-            scaled = gradient if scale == 1 else gradient * scale
+            scaled = gradient if self._scaler is None else gradient * self._scale(gradient.device)
             parameter.grad = scaled if parameter.grad is None else parameter.grad + scaled
+
+    def _scale(self, device: torch.device) -> Tensor:
+        """The scale of the loss, on a device; `GradScaler.get_scale` would wait for the device."""
+        assert self._scaler is not None
+        scale: Tensor = self._scaler.scale(torch.ones((), device=device))
+        return scale
 
     @contextmanager
     def moved(self, shifts: Sequence[Tensor | None]) -> Iterator[None]:

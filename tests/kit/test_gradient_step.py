@@ -7,6 +7,7 @@ from torch import nn
 
 from ssmlbench.kit.gradient_step import GradientStep
 from ssmlbench.kit.pools import Forward
+from tests.support.simulated_device import SimulatedDevice
 
 
 def test_a_pass_with_moved_weights_leaves_weights_and_statistics_as_they_were() -> None:
@@ -47,6 +48,20 @@ def test_gradients_are_true_ones_whatever_the_scale_of_the_loss() -> None:
     assert used.grad.item() == 8 * (1 + 6)  # in one scale
     update.apply(torch.optim.SGD([used, unused], lr=0.25))
     assert used.item() == 3 - 0.25 * 7
+
+
+def test_the_scale_is_not_read_back_from_the_device() -> None:
+    with SimulatedDevice() as sim:
+        weight = nn.Parameter(torch.tensor([3.0]).to(sim.device))
+        update, _ = scaled_step(weight)
+        before = sim.traffic.copied()
+        update.add(update.gradients(weight.square().sum()))
+        traffic = sim.traffic.since(before)
+        assert weight.grad is not None
+        gradient = weight.grad.cpu()
+    assert not traffic.waits
+    assert not traffic.to_host
+    assert gradient.item() == 8 * 6
 
 
 def test_true_gradients_are_added_to_those_that_are_there() -> None:
