@@ -6,7 +6,10 @@ import io
 import re
 from pathlib import Path
 
+from rich.console import Group
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 import ssmlbench
 from ssmlbench.core.console import Console
@@ -32,6 +35,23 @@ def test_brackets_are_no_markup() -> None:
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     kept = ("[bold] ", "[/title]", "[red]", "label [/x]", "[/x] and [bold]y", "out[x]/")
     assert all(text in shown for text in kept)
+
+
+def test_no_text_reaches_the_terminal_as_an_escape_sequence() -> None:
+    """Of a plugin's docstring, an error, a label: in lines, tables, and what is printed as it is."""
+    evil = "\x1b[2Jx\x07\u202e\udce9\x9b1m"
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    table = Table(evil, title=evil, caption=evil)
+    table.add_row(Text(evil, style="bold"))
+    console.print(table)
+    console.print(Group(Text(evil), Padding(Text(evil), 1)))
+    console.print(evil, style="red")
+    console.print_line(f"{evil}\n{evil}")
+    console.out(evil, highlight=False)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert shown.count("[2Jx") == 10
+    own = re.sub("\x1b\\[[0-9;]*m", "", shown)  # Rich's styles
+    assert not re.search("[\x1b\x07\u202e\x9b\ud800-\udfff]", own)
 
 
 def test_every_verb_writes_to_this_console() -> None:
