@@ -279,6 +279,21 @@ def plain_float(value: Any) -> float:
     return float(value)
 
 
+def check_names(
+    table: Table, here: Sequence[str] | None, first: Table, there: Sequence[str] | None
+) -> None:
+    """Raise a UserError if two tables give the ids of labels different names: one id, two labels."""
+    if here and there and list(here) != list(there):
+        k = next(
+            k for k in range(max(len(here), len(there))) if here[k : k + 1] != there[k : k + 1]
+        )
+        names = [(named[k] if k < len(named) else "no label") for named in (here, there)]
+        raise UserError(
+            f"{table.file}: label {k} is {names[0]}, in {first.name} it is {names[1]}; give both the same "
+            "names in the same order, or write names instead of ids"
+        )
+
+
 def check_columns(table: Table, first: Table, roles: Roles, labelled: bool, all_: bool) -> None:
     """Raise a UserError unless a table has the columns of the first one, of the same types.
 
@@ -298,6 +313,8 @@ def check_columns(table: Table, first: Table, roles: Roles, labelled: bool, all_
                 f"{table.file}: column {column!r} holds {here}, in {first.name} it holds {there}; "
                 "write both in one form"
             )
+    if labelled and roles.labels and table is not first:
+        check_names(table, table.label_names(roles.labels), first, first.label_names(roles.labels))
     if all_ and labelled and table.strict and first.strict:
         ours, theirs = (set(t.columns) - roles.optional for t in (table, first))
         for column in sorted(ours ^ theirs):

@@ -300,9 +300,15 @@ class TableFiles(UserFiles):
     @cached_property
     def _declared(self) -> list[str]:
         """The names in labels.txt, or those that the format has; ids of labels count from 0 in them."""
-        if self.source.listed or not self.roles.labels:
+        if not self.roles.labels:
             return self.source.listed
-        return self.source.first.label_names(self.roles.labels) or []
+        named = self.source.first.label_names(self.roles.labels) or []
+        if self.source.listed and named and self.source.listed != named:
+            raise UserError(
+                f"{self.source.first.file}: its labels are {', '.join(named[:3])}…, those of labels.txt "
+                f"are {', '.join(self.source.listed[:3])}…; leave labels.txt out"
+            )
+        return self.source.listed or named
 
     @cached_property
     def _multi_hot(self) -> int:

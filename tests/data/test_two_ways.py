@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import datasets
 from ssmlbench.core.data_options import DataAddress, DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, DatasetAdapter, Row
@@ -87,6 +88,22 @@ def test_what_can_be_read_in_two_ways_is_refused(
         rows(home, **options)
     assert named in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_one_id_with_two_names_is_refused(tmp_path: Path) -> None:
+    """Files of Hugging Face's library name the ids of labels, each for itself."""
+    for part, names in (("train", ["p", "q"]), ("test", ["q", "p"])):
+        features = {"text": datasets.Value("string"), "labels": datasets.ClassLabel(names=names)}
+        rows_ = {"text": ["x", "y"], "labels": [0, 1]}
+        data = datasets.Dataset.from_dict(rows_, features=datasets.Features(features))
+        data.to_parquet(tmp_path / f"{part}.parquet")
+    with pytest.raises(UserError, match=r"label 0 is q, in train.parquet it is p"):
+        list(adapter(tmp_path).rows("test"))
+    (tmp_path / "test.parquet").unlink()
+    assert rows(tmp_path) == [("x", ["p"]), ("y", ["q"])]
+    (tmp_path / "labels.txt").write_text("q\np\n")
+    with pytest.raises(UserError, match=r"leave labels.txt out"):
+        rows(tmp_path)
 
 
 def test_what_the_remedies_say_is_read(tmp_path: Path) -> None:
