@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ssmlbench.checks.toy import spec_for, toy, toy_trainer
+from ssmlbench.checks.toy import spec_for, toy, toy_trainer, train
 from ssmlbench.core.errors import Diverged
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.inputs.encoders import Encoder
@@ -27,6 +27,7 @@ from ssmlbench.training.processes import Processes
 from ssmlbench.training.step_log import StepLog
 from ssmlbench.training.trainer import Trainer
 from tests.support.simulated_device import SimulatedDevice
+from tests.training.test_simulated_device import Killed, killed_after
 
 
 class Plain(Method):
@@ -172,6 +173,20 @@ def test_only_the_first_process_writes_and_none_repeats_a_step(rank: int, tmp_pa
         again = Trainer(trainer.spec, trainer.method, encoder, run_data, context)
     assert not again.retries
     assert (again.writer is not None) == (rank == 0)
+
+
+@pytest.mark.parametrize(("judged", "continues_after"), [(2, 2), (1, 0)])
+def test_a_state_that_the_judge_does_not_know_is_not_continued(
+    tmp_path: Path, judged: int, continues_after: int
+) -> None:
+    """Its file may be lost: the epochs that it has not judged are trained again, with all others."""
+    cls, data = Plain, toy("vector")
+    spec = spec_for(cls, "semi", epochs=3, warmup_epochs=1)
+    with pytest.raises(Killed):
+        train(cls, data, spec, folder=tmp_path, notify=killed_after(3))
+    trainer, _ = toy_trainer(cls, data, spec, folder=tmp_path)
+    trainer.evaluator.run_data.judged_epochs = judged
+    assert trainer._resume() == continues_after
 
 
 # ------------------------------------------------------------------------------ batches
