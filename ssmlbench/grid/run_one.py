@@ -174,6 +174,7 @@ class SealedRun:
         self.pipe = None
 
     def _start(self) -> None:
+        from ssmlbench.data.label_folders import LabelFolders
         from ssmlbench.plugins.watch import attempts_of
         from ssmlbench.runs.execute import open_task
         from ssmlbench.runs.fork_server import fork_server
@@ -197,6 +198,7 @@ class SealedRun:
             source=task.card.source,
             unlike_published=task.unlike_published,
             gpu=self._gpu,
+            label_folders=issubclass(self._plugins.datasets[self.spec.dataset], LabelFolders),
             verified=verified_files(),
         )
         try:

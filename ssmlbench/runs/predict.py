@@ -58,7 +58,11 @@ def predict_rows(
                 ids, raws = zip(*chunk, strict=True)
                 scores = model.scores(raws) if score is None else score(raws)
                 parameters = model.card.rule_parameters
-                write(list(map(valid_text, ids)), decide(scores, decision, parameters=parameters), scores)
+                write(
+                    list(map(valid_text, ids)),
+                    decide(scores, decision, parameters=parameters),
+                    scores,
+                )
                 done += len(chunk)
                 report(done)
         if not done:

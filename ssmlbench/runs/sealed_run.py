@@ -61,6 +61,7 @@ class SealedRequest:
         str, ...
     ] = ()  # from the data set's plugin, which the judge does not load
     gpu: str | None = None  # the CUDA_VISIBLE_DEVICES of the training process
+    label_folders: bool = False  # the raw files lie in folders that are named after their labels
     verified: frozenset[tuple[object, ...]] = frozenset()  # files whose checksums were compared
 
     @property
@@ -208,5 +209,9 @@ def _seal(request: SealedRequest, reports: SealReports) -> None:
     places = SealedPlaces.of(request.source, results, request.task_folder, run_folder)
     if not lock_labels(places, needed, request.scratch) and kernel_can_lock():
         reports.note("trained without the kernel's lock: too many files lie beside sealed ones")
+    if request.label_folders and request.plugin_files:
+        reports.note(
+            "could ask for files by the names of their folders, the labels: names are not sealed"
+        )
     why = " (--compile starts a compiler)" if request.spec.compile else ""
     set_tripwire(places, needed, reports.alarm(), lambda text: reports.note(f"{text}{why}"))

@@ -519,6 +519,7 @@ def test_the_folder_of_a_run_is_there_before_the_kernel_locks(
         plugin_files=(),
         scratch=tmp_path,
         task_folder=tmp_path,
+        label_folders=False,
     )
     there = []
     folder = RunFolder.of(context.results, spec).path
@@ -570,3 +571,22 @@ def test_own_data_may_lie_above_the_folders_that_a_run_reads(
 
     assert isinstance(last_event(""), Done)
     assert "labels are sealed" in getattr(last_event(str(data)), "text", "")
+
+
+@pytest.mark.parametrize("method", ["thief", "bce"])
+def test_a_plugin_that_trains_on_label_folders_is_noted(tmp_path: Path, method: str) -> None:
+    """Whether a file of a name exists in the folder of a label can be asked without opening it."""
+    for number in range(24):
+        file = (
+            tmp_path / "mine" / ("test" if number % 3 else ".") / "ab"[number % 2] / f"{number}.txt"
+        )
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"text number {number}")
+    (tmp_path / "thief.py").write_text(THIEF)
+    plugins = Plugins([tmp_path / "thief.py"])
+    fields = {"dataset": plugins.data_set(str(tmp_path / "mine")), "pi": 0.5, "epochs": 2}
+    spec = resolve(plugins, {}, method=method, backbone="tfidf", freeze=True, **fields)
+    context = RunContext(tmp_path / "results", "cpu", 1)
+    assert isinstance(run_one(spec, plugins, context, lambda event: None), Done)
+    notes = json.loads(RunFolder.of(context.results, spec).result_file.read_text())["notes"]
+    assert any("names are not sealed" in note for note in notes) == (method == "thief")

@@ -86,9 +86,15 @@ def test_a_damaged_file_is_named_and_made_again(
     check_damage(world, name, DAMAGE[number % len(DAMAGE)], sound[name], number)
 
 
+def is_damage(name: str, fault: str) -> bool:
+    """Not so: a user's folder under the name of `--out`, which is an error of its own."""
+    return fault != "delete" and (name, fault) != ("predictions", "folder instead")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", sorted(FAULTS.keys() - {"delete"}))
-@pytest.mark.parametrize("name", sorted(STAGES))
+@pytest.mark.parametrize(
+    ("name", "fault"), [(n, f) for n in sorted(STAGES) for f in sorted(FAULTS) if is_damage(n, f)]
+)
 def test_every_damage(world: World, sound: dict[str, Any], name: str, fault: str) -> None:
     seed = int(os.environ.get("FAULT_SEED", "0"))
     check_damage(world, name, fault, sound[name], seed)
