@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -13,6 +14,8 @@ from ssmlbench.core.paths import from_home
 from ssmlbench.core.suggestions import one_of
 
 EMPTY_LABELS = ("none", "unknown")
+BYTES = "surrogateescape"
+"""Bytes of a typed name that are not UTF-8 are kept, as in other words of a command."""
 
 
 def _option(default: Any, help_: str) -> Any:
@@ -85,7 +88,8 @@ class DataAddress:
         """Parse an address. An existing path with a `?` in its name is a path."""
         options = defaults or DataOptions()
         path, mark, query = text.rpartition("?")
-        if not mark or from_home(text).exists():
+        # Of `os.path`: a text with many options is too long for the name of a file, which is no error.
+        if not mark or os.path.exists(from_home(text)):  # noqa: PTH110
             return cls(text, options)
         return cls(path, dataclasses.replace(options, **_parse_query(query, text)))
 
@@ -93,14 +97,14 @@ class DataAddress:
     def text(self) -> str:
         """The text that `parse` reads."""
         given = self.options.given
-        return f"{self.path}?{urlencode(given)}" if given else self.path
+        return f"{self.path}?{urlencode(given, errors=BYTES)}" if given else self.path
 
 
 def _parse_query(query: str, text: str) -> dict[str, Any]:
     fields: dict[str, Any] = {option.name: option for option in dataclasses.fields(DataOptions)}
     values: dict[str, Any] = {}
     try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True, errors=BYTES)
     except ValueError:
         raise UserError(f"data set {text}: expected option=value after `?`") from None
     for key, value in pairs:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ssmlbench.core.data_options import DataAddress
+from ssmlbench.core.data_options import DataAddress, DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.resolve import planned_run
@@ -99,6 +99,12 @@ def test_switches_of_an_address_are_read_as_words_for_true_and_false() -> None:
     for query in ("drop-leaks", "holdout=", "holdout=0.1&holdout=0.2", "drop-leaks=on-off"):
         with pytest.raises(UserError):
             DataAddress.parse(f"a?{query}")
+
+
+def test_an_address_may_be_longer_than_the_name_of_a_file() -> None:
+    columns = ",".join(f"label {k}" for k in range(100))
+    address = DataAddress("mine.csv", DataOptions(label_column=columns))
+    assert DataAddress.parse(address.text) == address
 
 
 def test_a_setting_of_one_method_wins_over_that_of_all_whatever_the_order(plugins: Plugins) -> None:

@@ -10,7 +10,7 @@ import json
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -28,12 +28,14 @@ from ssmlbench.core.checksums import FIELD, UNSTAMPED, stamp, with_checksum
 from ssmlbench.core.data_options import DataAddress, DataOptions
 from ssmlbench.core.errors import DamagedFile, RunFailed, UserError
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.data.adapter import BadRow, Row
+from ssmlbench.data.adapter import BadRow, DatasetAdapter, Row
 from ssmlbench.data.arff_syntax import Attribute, read_values
 from ssmlbench.data.label_cells import flag, label_values, multi_hot_width
 from ssmlbench.data.label_lists import label_list
 from ssmlbench.data.libsvm import SparseRow, read_line
 from ssmlbench.data.plain_inputs import plain_inputs
+from ssmlbench.data.row_checks import RowChecker, StoredRow
+from ssmlbench.data.table_rows import vector_of
 from ssmlbench.data.task import card_file, read_card
 from ssmlbench.data.user_data import data_class
 from ssmlbench.grid.queue_file import read_queues
@@ -200,6 +202,40 @@ def saved_file(name: str) -> Target:
     )
 
 
+class Pictures(DatasetAdapter):
+    """A data set of images, for its rows alone."""
+
+    name = "pictures"
+    kind = "image"
+
+    def label_names(self) -> list[str]:
+        return ["a"]
+
+    def rows(self, split: str) -> Iterator[Row | BadRow]:
+        yield from ()
+
+
+PICTURES = Pictures()
+
+
+def pictures() -> list[bytes]:
+    """Small images of several modes and formats."""
+    from PIL import Image
+
+    found = []
+    for mode, kind in (
+        ("I;16", "TIFF"),
+        ("RGBA", "PNG"),
+        ("P", "GIF"),
+        ("L", "JPEG"),
+        ("1", "PNG"),
+    ):
+        content = io.BytesIO()
+        Image.new(mode, (3, 2)).save(content, kind)
+        found.append(content.getvalue())
+    return found
+
+
 # ------------------------------------------------------- parts of such files, without the files
 
 
@@ -210,6 +246,27 @@ def read_cell(content: bytes, _: Path) -> None:
     assert values is None or isinstance(values, BadRow) or all(isinstance(v, str) for v in values)
     assert multi_hot_width([text]) >= 0
     flag(text)
+
+
+def read_vector(content: bytes, _: Path) -> None:
+    """The cell of a table that has a vector."""
+    vector = vector_of({"vector": content.decode(errors="surrogateescape")}, ["vector"])
+    assert isinstance(vector, BadRow) or vector.dtype == np.float32
+
+
+def read_address(content: bytes, _: Path) -> None:
+    """A path with options, as grid files and other processes have it: its text means the same."""
+    text = content.decode(errors="surrogateescape")
+    if "\0" in text or len(text) > 200:  # no file has such a name
+        return
+    address = DataAddress.parse(text)
+    assert DataAddress.parse(address.text) == address or not address.options.given
+
+
+def read_picture(content: bytes, _: Path) -> None:
+    """An image of a data set."""
+    row = RowChecker(PICTURES, 1).checked(Row(content, (0,)), "train", "row 1")
+    assert isinstance(row, BadRow | StoredRow)
 
 
 def read_arff_rows(content: bytes, _: Path) -> None:
@@ -452,6 +509,7 @@ CELLS = (
     b"x;y", b"['x', 'y']", b'["x", "y"]', b"[0 1]", b"('x', 'y')", b"{'x'}", b"set()", b"1.0", b"-1", b"",
     b"array(['x', 'y'], dtype=object)", b"[np.str_('x'), np.int64(1)]", b"(other)", b"a|b,c", b"[]",
 )  # fmt: skip
+ADDRESSES = (b"mine?holdout=0.2&drop-leaks=True", b"./a b", b"hf:a/b@c?id-column=%41")
 ARFF_ROWS = b"1,0.5,red\n?,-1e3,'light blue'\n{0 1,2 'it\\'s'}\n{}\n0,1,\"light blue\"\n"
 RUN_PATH = "toy/semi-0.1/bce/0-abc"
 SCORES = np.full((8, 2), 0.5, np.float32).tobytes()
@@ -526,6 +584,9 @@ TARGETS: dict[str, Target] = {
     "model": Target(read_model, as_json(MODEL)),
     "board": Target(read_board, small_board),
     "cell": Target(read_cell, fixed(*CELLS)),
+    "vector": Target(read_vector, fixed(b"[0.5, 1e3]", b"1;2;3", b"[1. 2.\n 3.]")),
+    "address": Target(read_address, fixed(*ADDRESSES)),
+    "picture": Target(read_picture, pictures),
     "arff-rows": Target(read_arff_rows, fixed(ARFF_ROWS)),
     "svm-row": Target(read_svm_row, fixed(b"1,3 1:0.5 3:1 qid:4", b" 2:7", b"3.0 1:-1e-2")),
     "scores": Target(
