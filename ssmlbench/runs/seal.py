@@ -231,7 +231,8 @@ def _lists_labels(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[Any
     The raw folder itself may be one that Python imports from, and so may the working folder.
     """
     raw, meanings, separator, here = places.raw, path_meanings(), os.sep, os.curdir
-    open_places = frozenset((*map(_real, needed), _real(here)))
+    opened = (*map(_real, needed), _real(here))  # those above the raw folder open nothing in it
+    open_places = frozenset(place for place in opened if place.startswith(f"{raw}{separator}"))
     open_folders = tuple(f"{place}{separator}" for place in open_places)
     above_open = frozenset(str(above) for place in open_places for above in Path(place).parents)
 

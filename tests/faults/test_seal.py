@@ -27,7 +27,7 @@ from ssmlbench.grid import run_one as run_one_module
 from ssmlbench.grid.run_one import run_one
 from ssmlbench.plugins import watch
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.runs import sealed_run
+from ssmlbench.runs import seal, sealed_run
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import open_task
 from ssmlbench.runs.folder import RunFolder
@@ -345,6 +345,19 @@ def test_a_run_that_is_made_again_says_which_file_was_damaged(make: Make) -> Non
     assert again.finished
     (warned,) = (event for event in events if isinstance(event, Warned) and "damaged" in event.text)
     assert "history.csv" in warned.text
+
+
+def test_folders_of_labels_below_a_folder_that_python_imports_from_are_not_listed(
+    tmp_path: Path,
+) -> None:
+    """Data are often below the working folder, of which Python imports."""
+    for name in ("raw/test/cat", "raw/plugins/parts", "raw/.hidden"):
+        (tmp_path / name).mkdir(parents=True)
+    places = SealedPlaces.of(str(tmp_path / "raw"), tmp_path / "results", tmp_path)
+    lists_labels = seal._lists_labels(places, [tmp_path, tmp_path / "raw" / "plugins" / "parts"])
+    assert lists_labels(tmp_path / "raw" / "test" / "cat")
+    for name in ("", "raw", "raw/plugins", "raw/plugins/parts", "raw/.hidden"):
+        assert not lists_labels(str(tmp_path / name))
 
 
 def test_trials_are_sealed_with_the_results_they_lie_in(tmp_path: Path) -> None:
