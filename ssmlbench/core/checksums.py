@@ -286,6 +286,8 @@ def stat_of(file: Path) -> os.stat_result:
         raise
     except OSError as error:
         raise _unreadable(file, error) from None
+    except ValueError:  # a null byte or half a character in a name that a record lists
+        raise DamagedFile(file, "no file has such a name") from None
 
 
 def _stat(file: Path) -> os.stat_result:
