@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -114,16 +115,16 @@ def _copies(source: str) -> list[Path]:
 def _linked_from(raw_folder: str) -> list[Path]:
     """The links in the raw folder and below it, whose targets are sealed too."""
     links: list[Path] = []
-    seen = 0
-    for folder, folders, files in os.walk(raw_folder) if raw_folder else ():
-        for name in (*folders, *files):
-            path = Path(folder, name)
-            below = folder != raw_folder and name.lower().endswith(IMAGES)
-            if not below and path.is_symlink():
-                links.append(path)
-        seen += len(folders) + len(files)
-        if seen > MOST_ENTRIES or len(links) > MOST_LINKS:
-            break
+    folders, seen = [raw_folder] if raw_folder else [], 0
+    for folder in folders:  # it grows
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in islice(entries, MOST_ENTRIES - seen):
+                seen += 1
+                an_image = folder != raw_folder and entry.name.lower().endswith(IMAGES)
+                if entry.is_symlink() and not an_image:
+                    links.append(Path(entry.path))
+                elif entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
     return links[:MOST_LINKS]
 
 
