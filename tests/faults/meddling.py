@@ -191,6 +191,19 @@ def puts_a_fifo_in_place_of_its_history():
     os.mkfifo(own_folder() / "history.csv")
 
 
+def deletes_its_lock_in_libc():
+    """Another process could then make the same run in the same folder."""
+    assert ctypes.CDLL(None).unlink(os.fsencode(own_folder() / ".lock")) == 0
+
+
+def puts_files_in_place_of_the_judges():
+    import pyarrow as pa
+
+    for name in ("computed.json", "diagnostics.safetensors", "scores.safetensors"):
+        with pa.OSFile(str(own_folder() / name), "wb") as out:
+            out.write(b'{"forged": 1}')
+
+
 CHANGES = {
     deed.__name__: deed
     for deed in (

@@ -43,6 +43,7 @@ OUTCOMES = {
     "forges what grids remember": PROTECTED,
     "links its files to another run": SEALED,
     "puts a folder in place of its history": "Is a directory",
+    "deletes its lock in libc": "its lock was deleted while it trained",
     "logs what the judge logs": "not the method's; choose another name",
     "lies about its scores": "are not all numbers in [0, 1]",
     "lies about its array": "are not all numbers in [0, 1]",
@@ -50,6 +51,7 @@ OUTCOMES = {
 """What is done, and what the failed run says."""
 NO_USE = {
     "puts a fifo in place of its history": True,
+    "puts files in place of the judges": True,
     "takes the judges descriptors": kernel_can_lock(),
 }
 """The run is made as ever, where the kernel keeps processes apart."""
@@ -111,6 +113,8 @@ def test_what_is_of_no_use_changes_no_number(make: Make, how: str) -> None:
     assert isinstance(last, Done), last
     assert last.map == honest.map
     assert json.loads(folder.result_file.read_text())["metrics"]
+    for file in folder.path.iterdir():
+        assert b"forged" not in file.read_bytes(), file
 
 
 def test_every_way_to_meddle_is_tried(plugins: Plugins) -> None:
