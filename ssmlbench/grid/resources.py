@@ -89,6 +89,22 @@ def threads_wanted(
     return [threads_of(spec, plugins, context) for spec in specs]
 
 
+def check_encoder_options(specs: Sequence[RunSpec], plugins: Plugins, context: RunContext) -> None:
+    """Raise a UserError for options of trained encoders that no run reads, or that a run cannot follow."""
+    from ssmlbench.runs.train import on_fixed_features
+
+    fixed = [on_fixed_features(spec, plugins) for spec in specs]
+    if context.gpus > 1 and any(fixed):
+        raise UserError("--gpus: heads on fixed features train on one device; leave it out")
+    given = {
+        "--micro-batch": context.micro_batch is not None,
+        "--checkpoint-activations": context.checkpoint_activations,
+    }
+    for option, is_given in given.items():
+        if is_given and fixed and all(fixed):
+            raise UserError(f"{option}: heads on fixed features train no encoder; leave it out")
+
+
 def lanes(
     machine: Machine,
     specs: Sequence[RunSpec],
@@ -103,8 +119,7 @@ def lanes(
     """
     from ssmlbench.runs.train import on_fixed_features
 
-    if context.gpus > 1 and any(on_fixed_features(spec, plugins) for spec in specs):
-        raise UserError("--gpus: heads on fixed features train on one device; leave it out")
+    check_encoder_options(specs, plugins, context)
     heads: list[RunSpec] = []
     if context.device == "auto" and machine.heads_on_cores and jobs_per_gpu is None:
         heads = [spec for spec in specs if on_fixed_features(spec, plugins)]

@@ -82,6 +82,17 @@ def test_several_gpus_for_heads_are_refused_before_a_run_starts(heads: int) -> N
         lanes(machine, specs(heads, 1), PLUGINS, context)
 
 
+@pytest.mark.parametrize("option", [{"micro_batch": 8}, {"checkpoint_activations": True}])
+def test_options_of_trained_encoders_are_refused_where_none_is_trained(
+    option: dict[str, Any],
+) -> None:
+    context, machine = RunContext(Path("unused"), "cpu", **option), Machine("cpu", 2, 0)
+    assert lanes(machine, specs(1, 1), PLUGINS, context)  # one run reads it
+    assert lanes(machine, [], PLUGINS, context)
+    with pytest.raises(UserError, match="--.*: heads on fixed features train no encoder"):
+        lanes(machine, specs(2, 0), PLUGINS, context)
+
+
 def test_there_is_nothing_to_compile_for_a_head_on_fixed_features() -> None:
     base: dict[str, Any] = {"method": "bce", "dataset": "multidigits", "pi": 0.1, "compile": True}
     assert resolve(PLUGINS, {}, **base).compile
