@@ -89,7 +89,7 @@ def test_options_of_trained_encoders_are_refused_where_none_is_trained(
     context, machine = RunContext(Path("unused"), "cpu", **option), Machine("cpu", 2, 0)
     assert lanes(machine, specs(1, 1), PLUGINS, context)  # one run reads it
     assert lanes(machine, [], PLUGINS, context)
-    with pytest.raises(UserError, match="--.*: heads on fixed features train no encoder"):
+    with pytest.raises(UserError, match=r"--.*: heads on fixed features train no encoder"):
         lanes(machine, specs(2, 0), PLUGINS, context)
 
 
