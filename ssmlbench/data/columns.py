@@ -279,7 +279,7 @@ def plain_float(value: Any) -> float:
     return float(value)
 
 
-def check_names(
+def check_same_labels(
     table: Table, here: Sequence[str] | None, first: Table, there: Sequence[str] | None
 ) -> None:
     """Raise a UserError if two tables give the ids of labels different names: one id, two labels."""
@@ -314,7 +314,7 @@ def check_columns(table: Table, first: Table, roles: Roles, labelled: bool, all_
                 "write both in one form"
             )
     if labelled and roles.labels and table is not first:
-        check_names(table, table.label_names(roles.labels), first, first.label_names(roles.labels))
+        check_same_labels(table, table.label_names(roles.labels), first, first.label_names(roles.labels))
     if all_ and labelled and table.strict and first.strict:
         ours, theirs = (set(t.columns) - roles.optional for t in (table, first))
         for column in sorted(ours ^ theirs):

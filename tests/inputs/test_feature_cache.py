@@ -229,7 +229,10 @@ def test_cache_list_and_clear(ssmlbench: Callable[..., Any], tiny: Plugins) -> N
     assert "begun" in listed
     assert "removed 1," in ssmlbench("cache", "clear", "--begun").stdout
     assert len(cached_features()) == 3
-    assert "removed 0," in ssmlbench("cache", "clear", "--dataset", "other").stdout
+    assert "removed 0," in ssmlbench("cache", "clear", "--dataset", "multidigits").stdout
+    refused = ssmlbench("cache", "clear", "--dataset", "other")
+    assert refused.returncode == 2
+    assert "no such data set" in refused.stderr
     assert "removed 3," in ssmlbench("cache", "clear").stdout
     assert not cached_features()
 

@@ -164,9 +164,9 @@ def test_every_batch_of_a_pass_draws_views_of_its_own(
     trainer, seen = trainer_for(tmp_path), []
     trainer.model.batch_rows, predict = 4, trainer.model.predict
 
-    def watched(network: Any, inputs: torch.Tensor) -> Any:
+    def watched(network: Any, inputs: torch.Tensor, *rest: Any) -> Any:
         seen.append(inputs.clone())
-        return predict(network, inputs)
+        return predict(network, inputs, *rest)
 
     monkeypatch.setattr(trainer.model, "predict", watched)
     inputs, same_row = trainer.evaluator.run_data.train, np.zeros(8, dtype=np.int64)
