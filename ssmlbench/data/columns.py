@@ -314,7 +314,9 @@ def check_columns(table: Table, first: Table, roles: Roles, labelled: bool, all_
                 "write both in one form"
             )
     if labelled and roles.labels and table is not first:
-        check_same_labels(table, table.label_names(roles.labels), first, first.label_names(roles.labels))
+        check_same_labels(
+            table, table.label_names(roles.labels), first, first.label_names(roles.labels)
+        )
     if all_ and labelled and table.strict and first.strict:
         ours, theirs = (set(t.columns) - roles.optional for t in (table, first))
         for column in sorted(ours ^ theirs):
