@@ -3,7 +3,7 @@
 With atheris (coverage-guided, `pip install atheris`) where it is installed, else with hypothesis. What
 breaks a parser is written to --found: put it into tests/fuzz/corpus/TARGET, and mend the parser. The
 contents that atheris found worth keeping stay there too, and the next call goes on from them; each
-call adds its lines to record.csv.
+call adds its lines to record.csv. --keep adds both to tests/fuzz/kept, for other machines.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.fuzz.kept import add_time, keep, kept_contents
+
 CORPUS = Path(__file__).with_name("corpus")
 INPUT_SECONDS = 20
 """One input may take so long."""
@@ -33,6 +35,7 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--found", type=Path, default=Path("fuzz-found"))
+    parser.add_argument("--keep", action="store_true")
     typed = parser.parse_args()
     found = typed.found.absolute()
     guided = find_spec("atheris") is not None
@@ -49,6 +52,10 @@ def main() -> int:
         show(line)
         with (found / "record.csv").open("a") as record:
             record.write(f"{line}\n")
+        if typed.keep:
+            grown = (found / f"{name}-corpus").glob("*")
+            keep(name, [file.read_bytes() for file in grown])
+            add_time(name, round(spent), counts(text)[0])
         if failed:
             broken.append(name)
             show("\n".join(text.splitlines()[-30:]))
@@ -117,7 +124,7 @@ def with_atheris(name: str, seconds: int, found: Path) -> None:
     for folder in (seeds, grown, scratch / "work"):
         folder.mkdir(parents=True, exist_ok=True)
     tokens = {token for token in TOKENS if len(token) < 60}
-    for number, content in enumerate(target.seeds()):
+    for number, content in enumerate([*target.seeds(), *kept_contents(name)]):
         (seeds / str(number)).write_bytes(content)
         tokens.update(re.findall(rb"[@<]?\w{2,30}", content))
     words.write_text("".join(f'"{escaped(token)}"\n' for token in sorted(tokens)))

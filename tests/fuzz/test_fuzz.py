@@ -15,17 +15,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.__main__ import CORPUS
+from tests.fuzz.kept import FOLDER, MOST_BYTES, add_time, keep, kept_contents, times
 from tests.fuzz.rounds import fuzz_for, fuzz_round, try_content
 from tests.fuzz.targets import TARGETS
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "20"))
 """Of the slow test, for each kind of file."""
+KEPT_TRIED = 20
+"""Kept contents that the default tests try, of each kind."""
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_damaged_file_is_a_clear_error(name: str, tmp_path: Path) -> None:
-    for file in sorted((CORPUS / name).glob("*")):
-        try_content(TARGETS[name], file.read_bytes(), tmp_path)
+    kept = kept_contents(name)
+    sample = kept[:: len(kept) // KEPT_TRIED + 1]
+    for content in [*(file.read_bytes() for file in (CORPUS / name).glob("*")), *sample]:
+        try_content(TARGETS[name], content, tmp_path)
     fuzz_round(TARGETS[name], 15, tmp_path, 0)
 
 
@@ -43,8 +48,29 @@ def test_many_damaged_files_are_clear_errors(name: str, tmp_path: Path) -> None:
     assert fuzz_for(TARGETS[name], SECONDS, tmp_path, seed=7)
 
 
-def test_every_folder_of_the_corpus_has_a_target() -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_kept_content_is_read_or_a_clear_error(name: str, tmp_path: Path) -> None:
+    for content in kept_contents(name):
+        try_content(TARGETS[name], content, tmp_path)
+
+
+def test_what_is_kept_adds_up(tmp_path: Path) -> None:
+    keep("csv", [b"bb", b"a"], tmp_path)
+    keep("csv", [b"c", b"a", b"x" * MOST_BYTES], tmp_path)
+    assert kept_contents("csv", tmp_path) == [b"a", b"c", b"bb"]
+    before = (tmp_path / "csv.zip").read_bytes()
+    keep("csv", [], tmp_path)
+    assert (tmp_path / "csv.zip").read_bytes() == before
+    add_time("csv", 60, 1000, tmp_path)
+    add_time("csv", 5, 10, tmp_path)
+    assert times(tmp_path) == {"csv": (65, 1010)}
+
+
+def test_everything_in_the_corpus_has_a_target() -> None:
     assert {folder.name for folder in CORPUS.iterdir()} <= TARGETS.keys()
+    assert {file.stem for file in FOLDER.glob("*.zip")} <= TARGETS.keys()
+    assert times().keys() <= TARGETS.keys()
 
 
 json_values: Any = st.recursive(
