@@ -54,8 +54,8 @@ class DataOptions:
             raise UserError(
                 f"--holdout {self.holdout:g}: expected a share of the rows below 1, e.g. 0.2"
             )
-        if self.holdout_seed < 0:
-            raise UserError(f"--holdout-seed {self.holdout_seed}: expected 0 or more")
+        if not 0 <= self.holdout_seed < 2**32:  # of NumPy
+            raise UserError(f"--holdout-seed {self.holdout_seed}: expected 0 to {2**32 - 1:,}")
 
     @property
     def given(self) -> dict[str, Any]:

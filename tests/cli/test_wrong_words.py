@@ -37,6 +37,7 @@ def mine(tmp_path: Path) -> Path:
         (f"{RUN} --results=", "--results is empty"),
         (f"{RUN} --set loss=bce --set loss=asl", "--set loss is given twice"),
         (f"{RUN} --seed 0-99999999999", "at most 100,000 numbers"),
+        (f"{RUN} --holdout 0.2 --holdout-seed 4294967296", "expected 0 to 4,294,967,295"),
         (f"{RUN} --text-column labels", "'labels'"),
         (f"{RUN} --text-column text --image-column labels", "are both given"),
         (f"{RUN} --split-column labels", "'labels'"),
