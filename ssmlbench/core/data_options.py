@@ -107,8 +107,10 @@ def _parse_query(query: str, text: str) -> dict[str, Any]:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True, errors=BYTES)
     except ValueError:
         raise UserError(f"data set {text}: expected option=value after `?`") from None
-    for key, value in pairs:
+    for key, escaped in pairs:
         name = key.replace("-", "_")
+        # A typed byte beside one written as %DE: together they may be a character.
+        value = escaped.encode(errors=BYTES).decode(errors=BYTES)
         one_of(name, tuple(fields), f"data set {text}: option")
         if not value or name in values:
             problem = "is given twice" if value else "is empty"
