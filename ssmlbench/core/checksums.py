@@ -110,11 +110,20 @@ def verify_beside(
         file = record.parent / name
         if needed is not None and name not in needed and not os.path.lexists(file):
             continue
+        if not _are_facts(facts):
+            raise DamagedFile(record, f"it does not say what {name!r} holds")
         status = _stat(file)
         if status.st_size != facts["bytes"]:
             raise DamagedFile(file, f"it has {status.st_size:,} bytes, not {facts['bytes']:,}")
         if status.st_mtime_ns > written:
             verify_file(file, facts, record)
+
+
+def _are_facts(facts: object) -> bool:
+    """Whether a record says of a file what `file_facts` says."""
+    if not isinstance(facts, Mapping):
+        return False
+    return isinstance(facts.get("bytes"), int) and isinstance(facts.get("sha256"), str)
 
 
 # ------------------------------------------------------------------------------------------ places
