@@ -189,17 +189,17 @@ def flush(path: Path) -> None:
 def write_atomically(file: Path, content: str | bytes, durable: bool = True) -> None:
     """Write text (UTF-8) or bytes to a file, whole or not at all; durable as in `atomic`."""
     with atomic(file, durable) as unfinished:
-        unfinished.write_bytes(
-            valid_text(content).encode() if isinstance(content, str) else content
-        )
+        unfinished.write_bytes(_encoded(content))
 
 
 def write_output(file: Path, content: str | bytes) -> None:
     """Write text (UTF-8) or bytes to a user's output file, as `atomic_output`."""
     with atomic_output(file) as unfinished:
-        unfinished.write_bytes(
-            valid_text(content).encode() if isinstance(content, str) else content
-        )
+        unfinished.write_bytes(_encoded(content))
+
+
+def _encoded(content: str | bytes) -> bytes:
+    return valid_text(content).encode() if isinstance(content, str) else content
 
 
 def write_json(file: Path, values: Mapping[str, Any], durable: bool = True) -> None:

@@ -120,9 +120,8 @@ def opened(content: bytes, least: int | None = None) -> Image:
     image = Image.open(io.BytesIO(content))
     if least is not None:
         image.draft(image.mode, (least, least))
-    image.decodermaxblock = max(
-        image.decodermaxblock, len(content)
-    )  # in one piece: a tenth less time
+    # Decoding in one piece takes a tenth less time.
+    image.decodermaxblock = max(image.decodermaxblock, len(content))
     image.load()
     return upright(image)
 
