@@ -1,18 +1,18 @@
 """A data set and a method that cheats in the way its hyper-parameter names. A plugin file of the tests."""
 
 import gc
-import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from ssmlbench.api import DatasetAdapter, Method, PublishedStatistics, Row, bce, option
-from tests.faults import native_ways, ways_to_labels
+from tests.faults.attacks import catalogue
+from tests.faults.attacks.judge_messages import desk
+from tests.faults.attacks.places import LABELS, TEST_ROWS, matrix, stolen
+from tests.faults.attacks.results_and_raw_data import own_earlier_scores
 from tests.faults.misdeeds import DEEDS, WRONG_SCORES
-from tests.faults.ways_to_labels import LABELS, TEST_ROWS, matrix, own_earlier_scores
 
 
 class Noise(DatasetAdapter):
@@ -35,7 +35,7 @@ def from_adapter():
     return matrix([row.labels for row in Noise().rows("test")])
 
 
-STEALS = {**ways_to_labels.STEALS, **native_ways.STEALS, "from_adapter": from_adapter}
+STEALS = {**catalogue.STEALS, "from_adapter": from_adapter}
 
 
 class Cheat(Method):
@@ -58,11 +58,9 @@ class Cheat(Method):
 
     def ask_twice(self):
         """Asks for a second bit of an epoch."""
-        from ssmlbench.runs.messages import JudgePipe
-
-        (desk,) = (value for value in gc.get_objects() if type(value) is JudgePipe)
+        judge = desk()
         for _ in range(2):
-            desk.is_best(1, np.full((TEST_ROWS, LABELS), 0.5, np.float32))
+            judge.is_best(1, np.full((TEST_ROWS, LABELS), 0.5, np.float32))
 
     def to_judge(self, content, two_way_only=False):
         """Write to every pipe that this process has, or not to those of one way, as the seal's is."""
@@ -84,5 +82,5 @@ class Cheat(Method):
             try:
                 return torch.from_numpy(steal()).float()
             except BaseException as error:  # it hides that it tried
-                (Path(os.environ["STOLEN"]) / "why").write_text(repr(error))
+                (stolen() / "why").write_text(repr(error))
         return logits.sigmoid()

@@ -5,10 +5,11 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
+
+from tests.faults.attacks.places import stolen
 
 
 def forge(native=False):
@@ -17,8 +18,7 @@ def forge(native=False):
 
     from ssmlbench.core.checksums import with_checksum
 
-    root = Path(os.environ["STOLEN"])
-    (spec,) = (f for f in root.rglob("spec.json") if "cheat" in f.parts)
+    (spec,) = (f for f in stolen().rglob("spec.json") if "cheat" in f.parts)
     metrics = {"threshold": {"default": {"map": 1.0}}}
     forged = with_checksum({"version": 3, "spec": json.loads(spec.read_text()), "metrics": metrics})
     file, content = spec.with_name("result.json"), json.dumps(forged).encode()

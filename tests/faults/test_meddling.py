@@ -18,6 +18,8 @@ from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.kernel_lock import kernel_can_lock
 from ssmlbench.runs.resolve import resolve
+from tests.faults.attacks import file_changes, interpreter, judge_messages, other_processes
+from tests.faults.attacks.file_changes import CHANGES
 
 HERE = Path(__file__).parent
 SEALED, PROTECTED = "labels are sealed", "no plugin may change it"
@@ -39,10 +41,9 @@ OUTCOMES = {
     "renames code into the tool": PROTECTED,
     "changes another method": PROTECTED,
     "changes another result": SEALED,
-    "changes another history": PROTECTED,
+    "changes another history": SEALED,
     "forges what grids remember": PROTECTED,
     "links its files to another run": SEALED,
-    "puts a folder in place of its history": "Is a directory",
     "deletes its lock in libc": "its lock was deleted while it trained",
     "logs what the judge logs": "not the method's; choose another name",
     "lies about its scores": "are not all numbers in [0, 1]",
@@ -51,6 +52,7 @@ OUTCOMES = {
 """What is done, and what the failed run says."""
 NO_USE = {
     "puts a fifo in place of its history": True,
+    "puts a folder in place of its history": True,
     "puts files in place of the judges": True,
     "takes the judges descriptors": kernel_can_lock(),
 }
@@ -122,6 +124,14 @@ def test_every_way_to_meddle_is_tried(plugins: Plugins) -> None:
 
     deeds = sys.modules[plugins.methods["meddler"].__module__].DEEDS
     assert deeds.keys() <= OUTCOMES.keys() | NO_USE.keys()
+    written = {
+        name
+        for module in (file_changes, interpreter, judge_messages, other_processes)
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", "") == module.__name__ and name.count("_") >= 2
+    }
+    others = {name for name in written if not name.startswith(("_", "from_", "by_"))}
+    assert {name.replace("_", " ") for name in others - CHANGES.keys()} <= deeds.keys()
 
 
 def test_every_column_of_a_history_that_is_not_the_methods_is_reserved(make: Make) -> None:

@@ -35,7 +35,18 @@ from ssmlbench.runs.kernel_lock import kernel_can_lock
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.seal import SealedPlaces
 from ssmlbench.runs.sealed_run import SealedRequest
-from tests.faults import later_ways, meddling, more_cheats, rarer_ways
+from tests.faults.attacks.catalogue import (
+    FINDS_NOTHING,
+    FINDS_NOTHING_IN_TRAINING,
+    HIDES_ITS_ERROR,
+    RACES,
+    REFUSED_BY_THE_KERNEL,
+    REPORTED,
+    REPORTED_STEALS,
+    STEALS_REFUSED_BY_THE_KERNEL,
+    WAYS,
+)
+from tests.faults.attacks.file_changes import CHANGES
 
 WRONG_SCORES = (
     "one NaN",
@@ -49,53 +60,6 @@ WRONG_SCORES = (
     "a list of lists",
 )
 CHEATS = Path(__file__).with_name("cheats.py")
-
-REPORTED = (
-    "from_file",
-    "from_descriptor",
-    "from_renamed",
-    "from_link",
-    "from_loader",
-    "from_card",
-    "from_adapter",
-    "from_other_runs",
-    "from_memory_map",
-    "from_judges_memory",
-    "from_results",
-    "from_unfinished_scores",
-    "from_judgements",
-    "from_open_folder",
-    "from_copy",
-    "from_symbolic_link",
-    "from_thread_of_judge",
-    "from_judges_descriptors",
-    "from_decoy",
-    "from_moved_cache",
-    "from_hard_link_made_before",
-    "from_index",
-    "from_linked_raw_file",
-    "from_deleted_labels",
-    "from_changed_builtins",
-    "from_changed_seal",
-)
-"""Attempts that go through Python: the run fails and says what was tried."""
-FINDS_NOTHING = ("from_memory",)
-REFUSED_BY_THE_KERNEL = (
-    "from_native_code",
-    "from_program",
-    "from_fork",
-    "from_rust",
-    "from_judgements_in_rust",
-    "from_libc",
-    "from_hard_link_in_libc",
-    "from_judges_memory_in_libc",
-    "from_index_in_libc",
-    "from_linked_raw_file_in_libc",
-    "from_datasets_library",
-    "from_ptrace",
-    "from_file_handle",
-    "from_bind_mount",
-)
 
 Make = Callable[..., tuple[Closing, RunFolder, list[Event]]]
 
@@ -120,7 +84,8 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> Make:
 
 
 def test_every_cheat_is_in_one_of_the_lists() -> None:
-    assert cheats().STEALS.keys() == {*REPORTED, *FINDS_NOTHING, *REFUSED_BY_THE_KERNEL}
+    listed = *REPORTED_STEALS, *FINDS_NOTHING_IN_TRAINING, *STEALS_REFUSED_BY_THE_KERNEL
+    assert cheats().STEALS.keys() == set(listed)
 
 
 @pytest.fixture(scope="module")
@@ -191,9 +156,9 @@ def steal_all(request: SealedRequest) -> str:
     noted: list[str] = []
     sealed_run._seal(request, SimpleNamespace(alarm=lambda: tried.append, note=noted.append))  # type: ignore[arg-type]
     found = {}
-    ways = {**cheats().STEALS, **more_cheats.WAYS, **rarer_ways.WAYS, **later_ways.WAYS, **CHANGES}
+    ways = {**cheats().STEALS, **WAYS, **CHANGES}
     for name, steal in sorted(ways.items(), key=lambda item: _takes_the_watch_apart(item[0])):
-        if name in FINDS_NOTHING:
+        if name in FINDS_NOTHING_IN_TRAINING:
             continue
         tried.clear()
         noted.clear()
@@ -216,20 +181,7 @@ def cheats() -> Any:
     return sys.modules[Plugins([CHEATS]).methods["cheat"].__module__]
 
 
-CHANGES = {**meddling.CHANGES, **rarer_ways.CHANGES, **later_ways.CHANGES}
-OTHERS = (more_cheats.WAYS.keys() | rarer_ways.WAYS.keys() | later_ways.WAYS.keys()) - {
-    *later_ways.REFUSED_BY_THE_KERNEL,
-    *later_ways.HIDES_ITS_ERROR,
-    *rarer_ways.REFUSED_BY_THE_KERNEL,
-    *rarer_ways.HIDES_ITS_ERROR,
-    *more_cheats.REFUSED_BY_THE_KERNEL,
-    *more_cheats.FINDS_NOTHING,
-    *more_cheats.HIDES_ITS_ERROR,
-    *more_cheats.RACES,
-}
-
-
-@pytest.mark.parametrize("how", [*REPORTED, *sorted(OTHERS)])
+@pytest.mark.parametrize("how", REPORTED)
 def test_an_attempt_to_read_labels_is_refused_and_reported(
     outcomes: dict[str, dict[str, list[str]]], how: str
 ) -> None:
@@ -256,7 +208,7 @@ def test_an_attempt_to_read_labels_fails_the_run_and_is_named(make: Make) -> Non
     assert json.loads(folder.error_file.read_text())["error"] == last.text
 
 
-@pytest.mark.parametrize("how", FINDS_NOTHING)
+@pytest.mark.parametrize("how", FINDS_NOTHING_IN_TRAINING)
 def test_the_memory_of_the_training_process_holds_no_label(
     make: Make, how: str, tmp_path: Path
 ) -> None:
@@ -268,25 +220,18 @@ def test_the_memory_of_the_training_process_holds_no_label(
     assert "LookupError" in (tmp_path / "why").read_text()
 
 
-@pytest.mark.parametrize("how", more_cheats.FINDS_NOTHING)
+@pytest.mark.parametrize("how", FINDS_NOTHING)
 def test_there_is_no_label_to_find(outcomes: dict[str, dict[str, list[str]]], how: str) -> None:
     assert outcomes[how] == {"errors": ["LookupError()"], "tried": [], "noted": []}
 
 
 @pytest.mark.skipif(not kernel_can_lock(), reason="this kernel has no Landlock")
-@pytest.mark.parametrize("how", more_cheats.RACES)
+@pytest.mark.parametrize("how", RACES)
 def test_a_race_is_lost(outcomes: dict[str, dict[str, list[str]]], how: str) -> None:
     assert "PermissionError" in outcomes[how]["errors"][0]
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        *more_cheats.HIDES_ITS_ERROR,
-        *rarer_ways.HIDES_ITS_ERROR,
-        *later_ways.HIDES_ITS_ERROR,
-    ],
-)
+@pytest.mark.parametrize("how", HIDES_ITS_ERROR)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_attempt_is_reported_whatever_becomes_of_its_error(
     outcomes: dict[str, dict[str, list[str]]], how: str
@@ -295,15 +240,7 @@ def test_an_attempt_is_reported_whatever_becomes_of_its_error(
 
 
 @pytest.mark.skipif(not kernel_can_lock(), reason="this kernel has no Landlock")
-@pytest.mark.parametrize(
-    "how",
-    [
-        *REFUSED_BY_THE_KERNEL,
-        *more_cheats.REFUSED_BY_THE_KERNEL,
-        *rarer_ways.REFUSED_BY_THE_KERNEL,
-        *later_ways.REFUSED_BY_THE_KERNEL,
-    ],
-)
+@pytest.mark.parametrize("how", REFUSED_BY_THE_KERNEL)
 def test_the_kernel_refuses_labels_to_native_code_and_other_programs(
     outcomes: dict[str, dict[str, list[str]]], how: str
 ) -> None:

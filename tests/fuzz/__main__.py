@@ -1,9 +1,9 @@
 """`python -m tests.fuzz [TARGET ...] --seconds 60`: each parser for so long, one after the other.
 
-With atheris (coverage-guided, `pip install atheris`) where it is installed, else with hypothesis. What
-breaks a parser is written to --found: put it into tests/fuzz/corpus/TARGET, and mend the parser. The
-contents that atheris found worth keeping stay there too, and the next call goes on from them; each
-call adds its lines to record.csv. --keep adds both to tests/fuzz/kept, for other machines.
+With atheris (coverage-guided, `pip install atheris`) if it is installed; else, or with --hypothesis, with
+hypothesis. What breaks a parser is written to --found: put it into tests/fuzz/corpus/TARGET, and mend the
+parser. The contents that atheris found worth keeping stay there too, and the next call goes on from them;
+each call adds its lines to record.csv. --keep adds both to tests/fuzz/kept, for other machines.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--found", type=Path, default=Path("fuzz-found"))
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--hypothesis", action="store_true", help="also where atheris is installed")
     typed = parser.parse_args()
     found = typed.found.absolute()
-    guided = find_spec("atheris") is not None
+    guided = find_spec("atheris") is not None and not typed.hypothesis
     names = load(guided)
     broken = []
     for name in typed.targets or names:
@@ -52,7 +53,7 @@ def main() -> int:
         show(line)
         with (found / "record.csv").open("a") as record:
             record.write(f"{line}\n")
-        if typed.keep:
+        if typed.keep and guided:
             grown = (found / f"{name}-corpus").glob("*")
             keep(name, [file.read_bytes() for file in grown])
             add_time(name, round(spent), counts(text)[0])
@@ -115,8 +116,9 @@ def with_atheris(name: str, seconds: int, found: Path) -> None:
     """Guided by the coverage of this package's code."""
     import atheris
 
+    from tests.fuzz.attack import attack
     from tests.fuzz.edits import TOKENS
-    from tests.fuzz.targets import TARGETS, attack
+    from tests.fuzz.targets import TARGETS
 
     target = TARGETS[name]
     scratch = Path(tempfile.mkdtemp())

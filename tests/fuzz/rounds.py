@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from tests.fuzz.attack import Target, attack
 from tests.fuzz.edits import Edit, edited, edits
-from tests.fuzz.targets import Target, attack
 
 ROUND = 100
 """Contents between two looks at the clock."""

@@ -1,0 +1,164 @@
+"""Changes of files: of the tool's code, of Python's folders, of other runs, of what the judge writes."""
+
+import ctypes
+import os
+import shutil
+import sqlite3
+import sys
+import sysconfig
+from pathlib import Path
+
+from tests.faults.attacks.places import cache_folder, other_run, own_folder, stolen
+
+
+def changes_the_tools_code():
+    from ssmlbench.protocol import metrics
+
+    Path(metrics.__file__).open("a").close()
+
+
+def changes_compiled_code():
+    from ssmlbench.protocol import metrics
+
+    file = Path(metrics.__cached__)
+    os.close(os.open(file, os.O_WRONLY | os.O_CREAT))
+
+
+def renames_code_into_the_tool():
+    from ssmlbench import protocol
+
+    (stolen() / "new.py").write_text("")
+    (stolen() / "new.py").replace(Path(protocol.__path__[0]) / "zz_meddler.py")
+
+
+def changes_another_method():
+    from ssmlbench.plugins.loader import Plugins
+
+    (file,) = {Path(sys.modules[Plugins().methods["bce"].__module__].__file__)}
+    file.open("a").close()
+
+
+def changes_the_command():
+    (Path(sysconfig.get_path("scripts")) / "ssmlbench").open("a").close()
+
+
+def puts_code_in_the_way_of_python():
+    (Path(sysconfig.get_path("purelib")) / "zz-meddler.pth").write_text("import os")
+
+
+def puts_a_module_where_python_looks():
+    (Path(next(p for p in sys.path if Path(p).is_dir())) / "zz_meddler.py").write_text("")
+
+
+def puts_a_package_where_python_looks():
+    folder = Path(next(p for p in sys.path if Path(p).is_dir())) / "zz_meddler"
+    folder.mkdir(exist_ok=True)
+    try:
+        (folder / "__init__.py").write_text("")
+    finally:
+        shutil.rmtree(folder)
+
+
+def puts_a_database_where_python_imports_from():
+    file = Path(sysconfig.get_path("purelib")) / "zz-forged.pth"
+    sqlite3.connect(f"file:{file}?mode=rwc", uri=True).execute("CREATE TABLE forged (value)")
+
+
+def changes_the_environment_of_python():
+    (Path(sys.prefix) / "pyvenv.cfg").open("a").close()
+
+
+def changes_another_result():
+    (other_run() / "result.json").write_text("{}")
+
+
+def changes_another_history():
+    (other_run() / "history.csv").write_text("")
+
+
+def deletes_another_run():
+    """`rmtree` gives the system names in an open folder."""
+    shutil.rmtree(other_run())
+
+
+def deletes_another_history_in_an_open_folder():
+    os.remove("history.csv", dir_fd=os.open(other_run(), os.O_RDONLY))
+
+
+def writes_another_history_in_an_open_folder():
+    folder = os.open(other_run(), os.O_RDONLY)
+    os.write(os.open("history.csv", os.O_WRONLY | os.O_APPEND, dir_fd=folder), b"\n")
+
+
+def truncates_another_history():
+    os.truncate(other_run() / "history.csv", 10)
+
+
+def closes_another_history():
+    (other_run() / "history.csv").chmod(0)
+
+
+def gives_another_history_away():
+    os.chown(other_run() / "history.csv", os.getuid(), os.getgid())
+
+
+def forges_what_grids_remember():
+    folder = cache_folder() / "grids"
+    folder.mkdir(exist_ok=True)
+    (folder / "forged.json").write_text("{}")
+
+
+def puts_a_database_in_place_of_a_cached_grid():
+    folder = cache_folder() / "grids"
+    sqlite3.connect(folder / "forged.json").execute("CREATE TABLE forged (value)")
+
+
+def links_its_files_to_another_run():
+    for name in ("result.json", "scores.safetensors", "history.csv", "model.json"):
+        (own_folder() / name).unlink(missing_ok=True)
+        ctypes.CDLL(None).symlink(os.fsencode(other_run() / name), os.fsencode(own_folder() / name))
+
+
+def puts_a_folder_in_place_of_its_history():
+    ctypes.CDLL(None).mkdir(os.fsencode(own_folder() / "history.csv"), 0o755)
+    (own_folder() / "history.csv" / "inside").touch()
+
+
+def puts_a_fifo_in_place_of_its_history():
+    os.mkfifo(own_folder() / "history.csv")
+
+
+def deletes_its_lock_in_libc():
+    """Another process could then make the same run in the same folder."""
+    assert ctypes.CDLL(None).unlink(os.fsencode(own_folder() / ".lock")) == 0
+
+
+def deletes_the_lock_of_its_run():
+    """Another process could make the same run, and read the scores of this one."""
+    (own,) = stolen().glob("results/*/*/cheat/*")
+    (own / ".lock").unlink()
+
+
+def puts_files_in_place_of_the_judges():
+    import pyarrow as pa
+
+    for name in ("computed.json", "diagnostics.safetensors", "scores.safetensors"):
+        with pa.OSFile(str(own_folder() / name), "wb") as out:
+            out.write(b'{"forged": 1}')
+
+
+CHANGES = {
+    deed.__name__: deed
+    for deed in (
+        *(changes_the_tools_code, changes_compiled_code, puts_code_in_the_way_of_python),
+        *(renames_code_into_the_tool, changes_another_method, changes_another_history),
+        *(forges_what_grids_remember, deletes_another_run),
+        *(deletes_another_history_in_an_open_folder, writes_another_history_in_an_open_folder),
+        *(truncates_another_history, closes_another_history, gives_another_history_away),
+        *(puts_a_module_where_python_looks, puts_a_package_where_python_looks),
+        *(changes_the_command, changes_the_environment_of_python),
+        *(puts_a_database_in_place_of_a_cached_grid, puts_a_database_where_python_imports_from),
+        deletes_the_lock_of_its_run,
+    )
+}
+"""Refused and reported when they are tried, whatever becomes of the run."""
