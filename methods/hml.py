@@ -17,9 +17,8 @@ from ssmlbench.api import (
     angles,
     bce,
     between,
-    class_aware_labels,
     option,
-    tied_positives,
+    pooled_class_aware_labels,
 )
 
 
@@ -91,21 +90,22 @@ class Hml(Method):
             self.free_scale = nn.Parameter(torch.tensor(before_softplus))
             self.free_margin = nn.Parameter(torch.tensor(config.margin))
 
-    def build_head(self, width: int) -> nn.Module:
-        return super().build_head(width) if self.angular else nn.Linear(width, self.labels)
+    @classmethod
+    def head_of(cls, config: Any) -> str:
+        head: str = config.head
+        return head
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         return [{**group, "weight_decay": 0.0} for group in super().parameter_groups(lr)]
 
     def start_epoch(self, pools: Pools) -> None:
         if self.config.pseudo == "cap":
-            self.targets, self.trust = class_aware_labels(
-                self.scores(pools.unlabelled.logits(model="ema", view="weak")),
+            self.targets, self.trust, tied = pooled_class_aware_labels(
+                self.score_logits(pools.unlabelled.logits(model="ema", view="weak")),
                 pools.labelled.prior,
                 self.config.positive_share,
                 self.config.negative_share,
             )
-            tied = tied_positives(self.targets, pools.labelled.prior)
             self.diagnostics = {"tied_positives": tied}
 
     def loss(self, labelled: Batch, unlabelled: Batch | None) -> dict[str, Tensor]:
@@ -146,12 +146,16 @@ class Hml(Method):
         return torch.tensor(self.config.scale), torch.tensor(self.config.margin)
 
     def scores(self, logits: Tensor) -> Tensor:
+        return self.score_logits(logits).sigmoid()
+
+    def score_logits(self, outputs: Tensor) -> Tensor:
+        """The logits of the scores. Ranks are of these: many large scores round to the same number."""
         if not self.angular:
-            return logits.sigmoid()
+            return outputs
         scale, margin = self.scale_and_margin()
         if self.config.margin_on != "both":
             margin = torch.zeros_like(margin)
-        return margin_logits(logits, scale, margin).sigmoid()
+        return margin_logits(outputs, scale, margin)
 
 
 def margin_logits(cosines: Tensor, s: Tensor, m: Tensor) -> Tensor:

@@ -42,12 +42,12 @@ class BoardRow:
 
     name: str  # with `version`, if there is one
     cells: dict[tuple[str, str], Cell]  # by (metric key, level)
+    trials: int  # of the study its hyper-parameters come from; 0: not tuned
+    uses: str  # "labelled rows" or "both pools"; empty: its runs did not record it
+    is_estimator: bool
+    version: str  # digest and day of older code; empty for the method's newest
     rank: float = math.nan  # average place over the board's columns
-    trials: int = 0  # of the study its hyper-parameters come from; 0: not tuned
-    uses: str = ""  # "labelled rows" or "both pools"; empty: its runs did not record it
-    is_estimator: bool = False
     differences: dict[str, Difference] = field(default_factory=dict)  # to the baseline, by level
-    version: str = ""  # digest and day of older code; empty for the method's newest
 
     @property
     def variant(self) -> str:
@@ -68,18 +68,16 @@ class Board:
     convention: str
     setting: dict[str, Any]
     rows: list[BoardRow]
-    separate_reason: str = ""  # why it is not the main board of its data set and regime
-    missing: list[str] = field(default_factory=list)  # runs that a full grid would have
-    diverged: list[str] = field(default_factory=list)  # trials of a study without scores
-    unavailable: list[str] = field(default_factory=list)  # values that runs do not have, and why
+    separate_reason: str  # why it is not the main board of its data set and regime
+    missing: list[str]  # runs that a full grid would have
+    diverged: list[str]  # trials of a study without scores
+    unavailable: list[str]  # values that runs do not have, and why
+    unlike_published: list[str]  # how its data differ from the papers'
+    # where the numbers come from; not compared
+    runs: list[Finished] = field(repr=False, compare=False)
+    versions: Versions = field(repr=False, compare=False)
     compared: Column | None = None  # the metric of the rows' differences
     baselines: dict[str, str] = field(default_factory=dict)  # level → the row compared with
-    # where the numbers come from; not compared
-    runs: list[Finished] = field(default_factory=list, repr=False, compare=False)
-    versions: Versions = field(default_factory=Versions, repr=False, compare=False)
-    unlike_published: list[str] = field(
-        default_factory=list
-    )  # how its data differ from the papers'
     hidden: dict[str, int] = field(default_factory=dict)  # older versions that are not shown: runs
 
     @property

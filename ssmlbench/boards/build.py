@@ -154,12 +154,11 @@ def _board(
     names = {id(run): versions.row_name(run.spec) for run in runs}
     levels = sorted({level_of(run.spec) for run in runs}, key=level_number)
     cells: dict[tuple[str, str], list[Finished]] = defaultdict(list)
-    for run in runs:
-        if not run.diverged:
-            cells[names[id(run)], level_of(run.spec)].append(run)
     by_row: dict[str, list[Finished]] = defaultdict(list)
     for run in runs:
         by_row[names[id(run)]].append(run)
+        if not run.diverged:
+            cells[names[id(run)], level_of(run.spec)].append(run)
     rows, reasons = [], Reasons()
     for name, members in sorted(by_row.items()):
         row = _row(name, members, versions)
@@ -180,18 +179,20 @@ def _board(
         rows=rows,
         separate_reason=separate_reason,
         missing=_missing(runs, versions),
+        diverged=[
+            f"{names[id(run)]} seed {run.spec.seed} ({run.diverged})"
+            for run in runs
+            if run.diverged
+        ],
+        unavailable=[
+            f"{title} of {counted(count, 'run')}: {reason}"
+            for (title, reason), count in reasons.items()
+        ],
+        unlike_published=next(filter(None, map(unlike_published, runs)), []),
+        runs=list(runs),
         versions=versions,
     )
     _rank(board)
-    board.diverged = [
-        f"{names[id(run)]} seed {run.spec.seed} ({run.diverged})" for run in runs if run.diverged
-    ]
-    board.unavailable = [
-        f"{title} of {counted(count, 'run')}: {reason}"
-        for (title, reason), count in reasons.items()
-    ]
-    board.unlike_published = next(filter(None, map(unlike_published, runs)), [])
-    board.runs = list(runs)
     add_differences(board, cells, query)
     return board
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ssmlbench.boards.board import Board, BoardRow, Cell, Difference
 from ssmlbench.boards.columns import COSTS, Column
@@ -54,7 +54,7 @@ class LayoutTable:
     regime: str
     columns: Sequence[TableColumn]
     rows: Sequence[str]
-    ranks: dict[str, float] = field(default_factory=dict)  # of the rows that every column has
+    ranks: dict[str, float]  # of the rows that every column has
 
     @property
     def boards(self) -> list[Board]:

@@ -51,8 +51,8 @@ class Blocks:
     blocks: tuple[str, ...]
     names: tuple[str, ...]
     values: NDArray[np.float64]  # blocks × methods
-    left_out: tuple[str, ...] = ()  # methods that are missing in a block
-    skipped: tuple[str, ...] = ()  # blocks with fewer than two methods: nothing to compare
+    left_out: tuple[str, ...]  # methods that are missing in a block
+    skipped: tuple[str, ...]  # blocks with fewer than two methods: nothing to compare
 
     @property
     def about(self) -> str:

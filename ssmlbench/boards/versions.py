@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import RunSpec
@@ -29,7 +29,7 @@ def short_digest(code: str) -> str:
 class Versions:
     """The versions of the methods that have several, newest first; with the day of the last run."""
 
-    days: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # method → code → day
+    days: Mapping[str, Mapping[str, str]]  # method → code → day
 
     @classmethod
     def of(cls, runs: Iterable[Finished]) -> Versions:

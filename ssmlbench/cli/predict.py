@@ -55,10 +55,9 @@ def predict(
     quiet: Annotated[bool, typer.Option("--quiet", help="Only warnings and errors.")] = False,
 ) -> None:
     """Write labels and probabilities of new rows with the model of a finished run."""
-    from ssmlbench.boards.query import column_key
     from ssmlbench.core.suggestions import one_of
     from ssmlbench.data.plain_inputs import check_input, input_files, plain_inputs
-    from ssmlbench.runs.choose import best_run, run_folder
+    from ssmlbench.runs.choose import run_folder
     from ssmlbench.runs.execute import quieten
     from ssmlbench.runs.model_card import USABLE_RULES
     from ssmlbench.runs.predict import OwnRows, check_out
@@ -82,21 +81,30 @@ def predict(
     if run is not None:
         folder = run_folder(run, roots)
     else:
-        name = Path(dataset).name if dataset and Path(dataset).is_dir() else dataset
-        chosen, why = best_run(read_runs(roots), name, column_key(metric), decision)
-        folder = chosen.folder
-        console.print_line(f"{folder}: {why}")
+        folder = _best_folder(roots, dataset, metric, decision, console)
     model = SavedModel(folder, load_plugins(plugin), backbone, device)
     warn(model.notes)
-    if input_ is not None:
+    rows: Iterable[tuple[str, Any]]
+    if input_ is None:
+        rows = OwnRows(model)
+    else:
         check_out(out, input_files(input_, model.card.kind))
-    rows: Iterable[tuple[str, Any]] = (
-        OwnRows(model)
-        if input_ is None
-        else plain_inputs(input_, model.card.kind, column, model.card.columns)
-    )
+        rows = plain_inputs(input_, model.card.kind, column, model.card.columns)
     done = predict_shown(model, rows, out, console, decision)
     console.print_line(f"{done:,} rows predicted by {model.spec.variant} (rule: {decision}); {out}")
+
+
+def _best_folder(
+    roots: list[Path], dataset: str | None, metric: str, decision: str, console: Console
+) -> Path:
+    """The folder of the best run of a data set, which may be named by its folder; prints why it is best."""
+    from ssmlbench.boards.query import column_key
+    from ssmlbench.runs.choose import best_run
+
+    name = Path(dataset).name if dataset and Path(dataset).is_dir() else dataset
+    chosen, why = best_run(read_runs(roots), name, column_key(metric), decision)
+    console.print_line(f"{chosen.folder}: {why}")
+    return chosen.folder
 
 
 def predict_shown(

@@ -31,7 +31,9 @@ from ssmlbench.core.eta import duration
 if TYPE_CHECKING:
     from ssmlbench.core.events import Event, Listener
     from ssmlbench.core.spec import RunSpec
+    from ssmlbench.data.adapter import DatasetAdapter
     from ssmlbench.data.task import Card
+    from ssmlbench.grid.dispatch import Dispatch
     from ssmlbench.grid.recommend import LearnerSearch, Recommended
     from ssmlbench.plugins.loader import Plugins
     from ssmlbench.runs.finished import Finished
@@ -70,12 +72,9 @@ def recommend(
 ) -> None:
     """Compare learners on your labelled rows, train the winner on all of them, label the rest."""
     began = time.monotonic()  # the imports take their time too
-    from ssmlbench.data.user_files import UserFiles
-    from ssmlbench.grid.dispatch import Dispatch, check_may_write
     from ssmlbench.grid.loggers import logger_names
     from ssmlbench.grid.recommend import CANDIDATES, LearnerSearch, TimeBudget
     from ssmlbench.grid.request import GridRequest
-    from ssmlbench.runs.context import RunContext
     from ssmlbench.runs.execute import quieten
     from ssmlbench.runs.predict import check_out
     from ssmlbench.runs.resolve import encoder_notes
@@ -88,12 +87,9 @@ def recommend(
     name = plugins.data_set(dataset)
     out = out or Path(f"{name}-labels.csv")
     adapter = plugins.datasets[name]
-    own_files = adapter().source_files() if issubclass(adapter, UserFiles) else []
-    check_out(out, own_files)  # now, not when the time is used up
+    check_out(out, _own_files(adapter))  # now, not when the time is used up
     plugins.check_data_options([name])
-    dispatch = Dispatch(RunContext(results.resolve(), device, keep_model=True), "local", jobs)
-    dispatch.check()
-    check_may_write(dispatch.context.results)
+    dispatch = _dispatch(results.resolve(), device, jobs)
     options: dict[str, Any] = {} if adapter.kind == "vector" else {"freeze": True}
     if backbone is not None:
         options["backbone"] = backbone
@@ -104,14 +100,33 @@ def recommend(
     task = prepare_shown(adapter(data_dir=data_dir), skip_bad, console, quiet=quiet, notes=True)
     lines = _about(task.card, folds)
     lines += encoder_notes(search.specs(candidates[0], folds=folds), plugins, options)
-    for line in () if quiet else lines:
-        console.print_line(line)
+    if not quiet:
+        for line in lines:
+            console.print_line(line)
     recommended = _search(search, folds, loggers, console, quiet)
     _show(recommended, console)
     _label(recommended.run, plugins, out, console, quiet)
     over = max(0.0, time_.used - time_.seconds)
     limit = f", {duration(over)} more than the budget of {budget}" if over else f" of {budget}"
     console.print_line(f"time: {duration(time_.used)}{limit}")
+
+
+def _own_files(adapter: type[DatasetAdapter]) -> list[Path]:
+    """The files of own data, which the labels may not overwrite."""
+    from ssmlbench.data.user_files import UserFiles
+
+    return adapter().source_files() if issubclass(adapter, UserFiles) else []
+
+
+def _dispatch(results: Path, device: str, jobs: int | None) -> Dispatch:
+    """How the runs are made; a UserError if they cannot be made so."""
+    from ssmlbench.grid.dispatch import Dispatch, check_writable
+    from ssmlbench.runs.context import RunContext
+
+    dispatch = Dispatch(RunContext(results, device, keep_model=True), "local", jobs)
+    dispatch.check()
+    check_writable(results)
+    return dispatch
 
 
 def _about(card: Card, folds: int) -> list[str]:

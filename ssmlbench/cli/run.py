@@ -91,7 +91,7 @@ def command_of(
     where: Where, engine: dict[str, Any], results: Path, fresh: bool = True
 ) -> GridCommand:
     """The command that makes the runs and prints. fresh: whether some runs are certainly unfinished."""
-    from ssmlbench.grid.dispatch import check_may_write
+    from ssmlbench.grid.dispatch import check_writable
     from ssmlbench.grid.run_one import start_fork_server
 
     devices_of_a_run(where)  # before anything is started
@@ -103,7 +103,7 @@ def command_of(
     command = unchecked_command(where, engine, results)
     command.dispatch.check()
     if not where.dry_run:
-        check_may_write(command.dispatch.context.results)
+        check_writable(command.dispatch.context.results)
     return command
 
 

@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
@@ -63,6 +64,18 @@ def verified_files() -> frozenset[tuple[object, ...]]:
 def take_over(verified: frozenset[tuple[object, ...]]) -> None:
     """Do not read again what another process has verified, as long as it is unchanged."""
     _verified.update(verified)
+
+
+def own_bytes(file: Path) -> bytes:
+    """The content of a file that this tool wrote; an OSError if it is a folder, a pipe or a device."""
+    with open(file, "rb", opener=_not_waiting) as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a file", str(file))
+        return opened.read()
+
+
+def _not_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # to open a pipe waits for its other end
 
 
 def digest_of(file: Path) -> str:
@@ -290,13 +303,16 @@ def _key(file: Path, check: str, status: os.stat_result) -> tuple[object, ...]:
 def stat_of(file: Path) -> os.stat_result:
     """The `stat` of a file; FileNotFoundError if there is none, DamagedFile if it is no file."""
     try:
-        return file.stat()
+        status = file.stat()
     except FileNotFoundError:
         raise
     except OSError as error:
         raise _unreadable(file, error) from None
     except ValueError:  # a null byte or half a character in a name that a record lists
         raise DamagedFile(file, "no file has such a name") from None
+    if not stat.S_ISREG(status.st_mode):  # a pipe or a device: to read it may take for ever
+        raise DamagedFile(file, "it is not a file")
+    return status
 
 
 def _stat(file: Path) -> os.stat_result:

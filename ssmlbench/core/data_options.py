@@ -57,6 +57,11 @@ class DataOptions:
         if not 0 <= self.holdout_seed < 2**32:  # of NumPy
             raise UserError(f"--holdout-seed {self.holdout_seed}: expected 0 to {2**32 - 1:,}")
 
+    @classmethod
+    def names(cls) -> frozenset[str]:
+        """The names of all options."""
+        return frozenset(option.name for option in dataclasses.fields(cls))
+
     @property
     def given(self) -> dict[str, Any]:
         """The options that the user gave."""

@@ -23,6 +23,7 @@ from ssmlbench.core.checksums import (
     FIELD,
     OLDER,
     checksum_holds,
+    own_bytes,
     place_of,
     with_checksum,
 )
@@ -210,7 +211,7 @@ def write_json(file: Path, values: Mapping[str, Any], durable: bool = True) -> N
 def read_json(file: Path) -> dict[str, Any] | None:
     """The JSON object in a file; None if the file is missing, damaged or holds something else."""
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values = json.loads(own_bytes(file))
     except (OSError, ValueError, RecursionError):
         return None
     return values if isinstance(values, dict) and checksum_holds(values) else None
@@ -222,7 +223,7 @@ def read_own_json(file: Path) -> dict[str, Any]:
     A FileNotFoundError if it is missing, DamagedFile if its content is not what was written.
     """
     try:
-        values = json.loads(file.read_bytes())
+        values = json.loads(own_bytes(file))
     except FileNotFoundError:
         if file.is_symlink():
             raise DamagedFile(file, "it is a link to a file that is not there") from None

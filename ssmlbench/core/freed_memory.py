@@ -30,8 +30,28 @@ def freed_memory_kept() -> Iterator[None]:
     try:
         yield
     finally:
+        reuse_small_blocks()
+        return_freed_memory()
+
+
+def reuse_small_blocks() -> None:
+    """Reuse freed blocks of up to 32 MB from the start; glibc by itself comes to it step by step.
+
+    Larger ones are still returned when they are freed.
+    """
+    libc = _glibc()
+    if libc is not None:
         for parameter, value in USUAL.items():
             libc.mallopt(parameter, value)
+
+
+def return_freed_memory() -> None:
+    """Return freed blocks to the system, also those between blocks in use.
+
+    Many aligned blocks of a megabyte, as torch makes them, leave gaps that glibc does not fill again.
+    """
+    libc = _glibc()
+    if libc is not None:
         libc.malloc_trim(0)
 
 

@@ -15,6 +15,7 @@ from typing import ClassVar
 from xml.etree import ElementTree
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
@@ -50,6 +51,8 @@ class ArffFiles(UserFiles):
     """A data set of ARFF files: Mulan's, or MEKA's."""
 
     layout = LAYOUT
+    format_name = "ARFF files"
+    reads = frozenset({"empty_labels"})
     kind = "vector"
     backbone = "vector"
     base: ClassVar[Path]  # FOLDER/NAME
@@ -128,12 +131,7 @@ class ArffFiles(UserFiles):
         file = arff_files(self.base)[part]
         header, lines = read_header(file)
         column, attributes = matched(file, header.attributes, self._first.attributes)
-        for name in self._labels:
-            if (name, 0) not in column:
-                raise UserError(f"{file}: no attribute {name!r}, a label in {self.base.name}.xml")
-            if (name, 1) in column:
-                raise UserError(f"{file}: two attributes are called {name!r}, as a label is")
-        label_columns = np.array([column[name, 0] for name in self._labels], dtype=int)
+        label_columns = self._label_columns(file, column)
         flagged = set(label_columns.tolist())
         features = np.array([k for k in column.values() if k not in flagged], dtype=int)
         for k in flagged:
@@ -163,6 +161,15 @@ class ArffFiles(UserFiles):
             )
         if part == "train" and minus_one and not zero and not asked:
             raise never_zero(self.name)
+
+    def _label_columns(self, file: Path, column: dict[Key, int]) -> NDArray[np.intp]:
+        """The columns of the labels in a file; every label must have exactly one."""
+        for name in self._labels:
+            if (name, 0) not in column:
+                raise UserError(f"{file}: no attribute {name!r}, a label in {self.base.name}.xml")
+            if (name, 1) in column:
+                raise UserError(f"{file}: two attributes are called {name!r}, as a label is")
+        return np.array([column[name, 0] for name in self._labels], dtype=int)
 
 
 def matched(

@@ -150,7 +150,7 @@ def read_values(
     line: str,
     attributes: list[Attribute],
     empty: npt.NDArray[np.float64],
-    nullable: Collection[int] = (),
+    nullable: Collection[int],
 ) -> npt.NDArray[np.float64] | str:
     """Return the values of a dense or a sparse row, or a text that says why it is bad.
 

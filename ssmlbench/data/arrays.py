@@ -44,6 +44,8 @@ class ArrayFiles(UserFiles):
     """NumPy arrays."""
 
     layout = LAYOUT
+    format_name = "arrays"
+    reads = frozenset({"empty_labels"})
     arrays: ClassVar[RoleArrays]
     names: ClassVar[tuple[str, ...]]
 

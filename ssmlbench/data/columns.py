@@ -60,7 +60,7 @@ class Roles:
     inputs: tuple[str, ...]  # one column; or, of a vector, one column a number
     labels: str  # the column with lists; "" if there is a 0/1 column per label
     flags: tuple[str, ...]
-    id: str = ""
+    id: str
     split: str = ""
     translation: str = ""
     in_files: bool = False  # the texts are in files of their own, which the column names

@@ -169,6 +169,7 @@ def saved_class(folder: Path, options: DataOptions) -> type[TableFiles]:
 class HubFiles(TableFiles):
     """A data set repository on the hub, at one commit."""
 
+    reads = DataOptions.names()
     repository: ClassVar[str]
 
     @classmethod

@@ -29,6 +29,8 @@ class LabelFolders(UserFiles):
     """Folders of files, one folder per label."""
 
     layout = LAYOUT
+    format_name = "folders of labels"
+    reads = frozenset({"allow_outside"})
 
     @classmethod
     def at(cls, path: Path, options: DataOptions) -> type[LabelFolders]:
@@ -83,32 +85,45 @@ class LabelFolders(UserFiles):
         for label, of_label in label_folders(folder).items():
             for file in media_files(of_label, self.kind):
                 files[file.relative_to(of_label).as_posix()].append((label, file))
-        found: list[tuple[str, str, Path, tuple[int, ...]]] = []  # content, id, file, labels
+        found: list[tuple[bytes, str, Path, tuple[int, ...]]] = []  # content, id, file, labels
         for name in sorted(files):
-            same: defaultdict[str, list[tuple[str, Path]]] = defaultdict(list)
+            same: defaultdict[bytes, list[tuple[str, Path]]] = defaultdict(list)
             for label, file in files[name]:
-                same[_content(file)].append((label, file))
+                same[self._content(file)].append((label, file))
             for content, group in same.items():
                 labels = tuple(sorted(positions[label] for label, _ in group))
                 label, file = group[0]
                 found.append((content, name if len(same) == 1 else f"{label}/{name}", file, labels))
         for _, id_, file, labels in sorted(found):
             yield self._row(file, labels, id_)
-        for file in sorted(folder.iterdir()):
-            if file in self._beside(folder):
+        for file in media_files(folder, self.kind):
+            if file.parent == folder:
                 yield BadRow(
                     self.where(file),
                     "it is in no folder of a label; put rows without labels into unlabelled/",
                     "file beside the label folders",
                 )
 
-    def _beside(self, folder: Path) -> set[Path]:
-        deeper = {sub for sub in folder.iterdir() if sub.is_dir()}
-        return {f for f in media_files(folder, self.kind) if not deeper & set(f.parents)}
+    def _content(self, file: Path) -> bytes:
+        """A digest of a file. Rows are read several times, e.g. for each split; a file is hashed once."""
+        facts = file.stat()
+        key = (file, facts.st_size, facts.st_mtime_ns)
+        if key not in self._digests:
+            self._digests[key] = hashlib.blake2b(file.read_bytes(), digest_size=16).digest()
+        return self._digests[key]
+
+    @cached_property
+    def _digests(self) -> dict[tuple[Path, int, int], bytes]:
+        """The digests so far, by file, size and time of its last change."""
+        return {}
+
+    @cached_property
+    def _finder(self) -> MediaFinder:
+        return MediaFinder(self.home, self.options.allow_outside)
 
     def _row(self, file: Path, labels: tuple[int, ...] | None, id_: str = "") -> Row | BadRow:
-        finder = MediaFinder(self.home, self.options.allow_outside)
-        return file_row(finder, file.relative_to(self.home).as_posix(), self.kind, labels, id_)
+        path = file.relative_to(self.home).as_posix()
+        return file_row(self._finder, path, self.kind, labels, id_)
 
 
 def part_folder(home: Path, part: str) -> Path | None:
@@ -136,7 +151,3 @@ def kind_of_folder(folder: Path) -> Kind | None:
 def has_media(folder: Path, kind: Kind) -> bool:
     """Whether there is an image or a text below a folder."""
     return bool(media_files(folder, kind))
-
-
-def _content(file: Path) -> str:
-    return hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()

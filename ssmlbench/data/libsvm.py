@@ -58,6 +58,8 @@ class LibsvmFiles(UserFiles):
     """LIBSVM files."""
 
     layout = LAYOUT
+    format_name = "LIBSVM files"
+    reads = frozenset({"empty_labels"})
     kind = "vector"
     backbone = "vector"
 

@@ -38,7 +38,7 @@ def kind_of_name(value: Any) -> Kind | None:
 class MediaFinder:
     """Finds the files that tables name. They must lie in the data folder: a table may be a stranger's."""
 
-    def __init__(self, root: Path, allow_outside: bool = False):
+    def __init__(self, root: Path, allow_outside: bool):
         """root: the data folder."""
         self.root = root
         self.allow_outside = allow_outside

@@ -10,10 +10,9 @@ import json
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -187,16 +186,7 @@ def _write_task(
     problems = checker.problems
     counts: dict[str, LabelCounts] = {}
     for split in adapter.splits():
-        counts[split] = _write_split(
-            checker.rows(split),
-            adapter.kind,
-            adapter.back_translated and split == "train",
-            folder,
-            split,
-            len(names),
-            fingerprint,
-            partial(report, split),
-        )
+        counts[split] = _write_split(checker, split, folder, fingerprint, report)
         fingerprint.update(f"{split} {counts[split].rows.total()}".encode())
     if problems.counts and not skip_bad:
         raise problems.error(adapter.name)
@@ -227,14 +217,7 @@ def _write_task(
 
 
 def _write_split(
-    rows: Iterator[StoredRow],
-    kind: Kind,
-    back_translated: bool,
-    folder: Path,
-    split: str,
-    label_count: int,
-    fingerprint: Any,
-    report: Callable[[int], None],
+    checker: RowChecker, split: str, folder: Path, fingerprint: Any, report: Report
 ) -> LabelCounts:
     """Stream one split into two Arrow files, of inputs and of labels, one batch at a time.
 
@@ -242,8 +225,10 @@ def _write_split(
     """
     from datasets.arrow_writer import ArrowWriter
 
+    kind, rows = checker.adapter.kind, checker.rows(split)
+    back_translated = checker.adapter.back_translated and split == "train"
     features, label_features = _features(kind, back_translated)
-    counts = LabelCounts(label_count)
+    counts = LabelCounts(checker.label_count)
     with (
         ArrowWriter(features=features, path=str(inputs_file(folder, split))) as writer,
         ArrowWriter(features=label_features, path=str(labels_file(folder, split))) as sealed,
@@ -256,7 +241,7 @@ def _write_split(
             sealed.write_batch(
                 {"id": [row.id for row in batch], "labels": [row.labels for row in batch]}
             )
-            report(counts.rows.total())
+            report(split, counts.rows.total())
         writer.finalize()
         sealed.finalize()
     return counts

@@ -48,6 +48,8 @@ class TableFiles(UserFiles):
     """The tables of a user's folder, or one table."""
 
     layout = LAYOUT
+    format_name = "files on this machine"
+    reads = DataOptions.names() - {"hub_config"}
     source: ClassVar[TableSource]
     roles: ClassVar[Roles]
 

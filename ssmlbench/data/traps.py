@@ -62,6 +62,15 @@ class SeenInputs:
 
 def label_notes(names: Sequence[str], counts: Mapping[str, LabelCounts]) -> list[str]:
     """Lines on labels that no row has, that look alike, or that look like a missing value."""
+    return [
+        *_split_notes(names, counts),
+        *_name_notes(names),
+        *_known_notes(names, counts["train"]),
+    ]
+
+
+def _split_notes(names: Sequence[str], counts: Mapping[str, LabelCounts]) -> list[str]:
+    """Lines on labels that no row of a split has, and on splits that are sorted by label."""
     notes = []
     for split, count in counts.items():
         none = [name for name, rows in zip(names, count.positives, strict=True) if not rows]
@@ -74,13 +83,20 @@ def label_notes(names: Sequence[str], counts: Mapping[str, LabelCounts]) -> list
                 f"its {split} rows are sorted by label, so that a row's number tells its labels; shuffle "
                 "them before you trust a method of others"
             )
+    return notes
+
+
+def _name_notes(names: Sequence[str]) -> list[str]:
+    """Lines on names that look alike, or like something else than the name of one label."""
+    notes = []
     if alike := [f"{a!r} and {b!r}" for a, b in look_alikes(names)]:
         notes.append(
             f"labels that differ only in case, punctuation or a letter: {first_of(alike, SHOWN)}"
         )
     if missing := [repr(name) for name in names if name.strip().casefold() in MISSING_NAMES]:
         notes.append(f"label {first_of(missing, SHOWN)} looks like a missing value")
-    if joined := [repr(name) for name in names if _is_joined(name, set(names))]:
+    known = set(names)
+    if joined := [repr(name) for name in names if _is_joined(name, known)]:
         notes.append(
             f"label {first_of(joined, SHOWN)} looks like several labels in one: --label-separator says "
             "what stands between them"
@@ -94,18 +110,24 @@ def label_notes(names: Sequence[str], counts: Mapping[str, LabelCounts]) -> list
             f"labels {first_of(names, SHOWN)} look like a 0 or 1 for each label; as a list, [0, 1, 1], "
             "they are read so"
         )
-    train = counts["train"]
-    if len(names) > 1 and not train.unknown and not train.negatives:
-        notes.append(
-            "every training row has every label; if its lists hold a 0 or 1 for each label, write them "
-            "as columns, one per label"
-        )
-    if train.unknown and not train.negatives:
-        notes.append(
+    return notes
+
+
+def _known_notes(names: Sequence[str], train: LabelCounts) -> list[str]:
+    """Lines on training rows without a single negative label."""
+    if train.negatives:
+        return []
+    if train.unknown:
+        return [
             "no training label is negative, only positive or unknown: -1 and empty cells are read as "
             "unknown; if they mean no, write 0"
-        )
-    return notes
+        ]
+    if len(names) > 1:
+        return [
+            "every training row has every label; if its lists hold a 0 or 1 for each label, write them "
+            "as columns, one per label"
+        ]
+    return []
 
 
 def _is_joined(name: str, names: set[str]) -> bool:

@@ -25,7 +25,8 @@ PARTS = ("train", "test", "unlabelled")
 """The parts of own data; rows of the last one are training rows with unknown labels."""
 LABEL_FILE = "labels.txt"
 """The labels and their order, in the folder of the data; optional."""
-
+COMMON_OPTIONS = frozenset({"holdout", "holdout_seed", "drop_leaks"})
+"""The options that every kind of own data reads."""
 BACKBONES = {"text": "bert-base-uncased", "image": "resnet50", "vector": "vector"}
 """The encoder of own data if the command line names none, by the kind of its inputs."""
 
@@ -35,15 +36,32 @@ class UserFiles(DatasetAdapter):
 
     home: ClassVar[Path]  # what the user named
     options: ClassVar[DataOptions] = DataOptions()
+    format_name: ClassVar[str]
+    reads: ClassVar[frozenset[str]] = frozenset()  # the options beside COMMON_OPTIONS
     ids_per_split = True  # ids of tables are often row numbers
 
     @classmethod
     def named(cls, home: Path, options: DataOptions, **fields: Any) -> type[Self]:
         """Build a class of this kind with the name of its path; a file's ending is left out."""
+        cls._check_options(home, options)
         name = safe_name(home.with_name(bare_name(home)) if home.is_file() else home)
         own = {"__module__": cls.__module__, "name": name, "home": home, "options": options}
         own["drop_leaks"] = options.drop_leaks
         return type(cls.__name__, (cls,), {**own, **fields})
+
+    @classmethod
+    def _check_options(cls, home: Path, options: DataOptions) -> None:
+        """Raise a UserError for an option that would not be read."""
+        unread = [name for name in options.given if name not in COMMON_OPTIONS | cls.reads]
+        if unread:
+            option = unread[0].replace("_", "-")
+            raise UserError(
+                f"data set {home}: --{option} is not for {cls.format_name}; leave it out"
+            )
+        if options.holdout_seed and not options.holdout:
+            raise UserError(
+                f"data set {home}: --holdout-seed draws the rows of --holdout, which is not given"
+            )
 
     @classmethod
     def raw_folder(cls) -> Path:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import UserError
@@ -23,9 +23,6 @@ from ssmlbench.grid.run_one import Summary
 if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
     from ssmlbench.runs.context import RunContext
-
-
-ANOTHER_FOLDER = "choose another folder with --results"
 
 
 def ignore(spec: RunSpec, event: Event) -> None:
@@ -88,7 +85,7 @@ class Dispatch:
 
         Ctrl-C and SIGTERM end the runs under way, which save their state first.
         """
-        check_writable(plan.context.results)
+        check_writable(plan.context.results, make=True)
         with sigterm_raises():
             return self._engine.run(plan, listener)
 
@@ -103,24 +100,17 @@ def _not_its_option(name: str, value: Any, engine: str) -> str:
     return f"--{name} {typed}: --engine {engine} has no such option"
 
 
-def check_may_write(results: Path) -> None:
-    """Raise a UserError if the results folder cannot be made or written to; nothing is made yet."""
+def check_writable(results: Path, *, make: bool = False) -> None:
+    """Raise a UserError if the results folder cannot be made or written to. make: make it."""
     there = next(folder for folder in (results, *results.parents) if folder.exists())
-    problem = "" if there.is_dir() else f"{near(there)} is not a folder"
-    if not problem and not os.access(there, os.W_OK | os.X_OK):
-        problem = os.strerror(errno.EACCES)
-    if problem:
-        raise UserError(f"cannot write to {near(results)}: {problem}; {ANOTHER_FOLDER}")
-
-
-def check_writable(results: Path) -> None:
-    """Raise a UserError if nothing can be written to the results folder."""
     try:
-        results.mkdir(parents=True, exist_ok=True)
-        probe = results / f".writable-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        if not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{near(there)} is not a folder")
+        if make:
+            results.mkdir(parents=True, exist_ok=True)
+            there = results
+        with TemporaryFile(dir=there, prefix=".writable-"):
+            pass
     except OSError as error:
-        raise UserError(
-            f"cannot write to {near(results)}: {error.strerror}; {ANOTHER_FOLDER}"
-        ) from None
+        problem = f"cannot write to {near(results)}: {error.strerror}"
+        raise UserError(f"{problem}; choose another folder with --results") from None

@@ -260,7 +260,7 @@ def _dispatch(
     decoded_cache: bool,
     keep_model: bool | None,
 ) -> Dispatch:
-    from ssmlbench.grid.dispatch import Dispatch, check_may_write
+    from ssmlbench.grid.dispatch import Dispatch, check_writable
     from ssmlbench.runs.context import RunContext
     from ssmlbench.runs.execute import quieten
 
@@ -268,7 +268,7 @@ def _dispatch(
     context = RunContext(root, device, threads, decoded_cache=decoded_cache, keep_model=keep_model)
     dispatch = Dispatch(context, jobs=jobs, workers=workers)
     dispatch.check()
-    check_may_write(root)
+    check_writable(root)
     return dispatch
 
 

@@ -65,7 +65,7 @@ class Queued:
     epochs: int
     engine: str
     since: float
-    job: str = ""
+    job: str
 
 
 @contextmanager

@@ -87,7 +87,7 @@ class LearnerSearch:
     dispatch: Dispatch
     options: dict[str, Any]  # fixed options of every run
     budget: TimeBudget
-    candidates: Sequence[str] = CANDIDATES
+    candidates: Sequence[str]
     ended: Callable[[RunSpec], None] = lambda spec: None  # called for a run that the budget ended
     expect: Callable[[int], None] = lambda runs: None  # called with how many runs are to come
     report: Callable[[str], None] = lambda line: None  # called with a line for the user

@@ -212,9 +212,7 @@ def tuned_specs(
     return tuned
 
 
-def check_studies(
-    spec: RunSpec, plugins: Plugins, results: Path, typed: Sequence[str] = ()
-) -> None:
+def check_studies(spec: RunSpec, plugins: Plugins, results: Path, typed: Sequence[str]) -> None:
     """Raise a UserError if there is no study at all of a spec's cell, whatever its data."""
     if not any(studies_folder(results, spec).glob("*.json")):
         raise _no_study(spec, plugins, results, typed)
@@ -230,6 +228,31 @@ def _no_study(
 
 
 def _tuned(spec: RunSpec, plugins: Plugins, results: Path, typed: Sequence[str]) -> RunSpec:
+    # The study with most trials; of several seeds the lowest.
+    fitting = _fitting_studies(spec, plugins, results, typed)
+    base, records = max(fitting, key=lambda study: (len(study[1]), -study[0].seed))
+    best = winner(records)
+    if best is None:
+        raise UserError(
+            f"--tuned: all {len(records)} trials of {spec.method} on {spec.dataset} "
+            f"{spec.regime_label} diverged; tune again with a smaller --lr"
+        )
+    centre = centre_of(spec, best.drawn)
+    return dataclasses.replace(
+        with_drawn(spec, best.drawn),
+        tuned={
+            "trial": best.trial,
+            "trials": len(records),
+            "seed": base.seed,
+            **({"centre": centre} if centre else {}),
+        },
+    )
+
+
+def _fitting_studies(
+    spec: RunSpec, plugins: Plugins, results: Path, typed: Sequence[str]
+) -> list[tuple[RunSpec, list[Record]]]:
+    """The studies with the settings of a spec, as their specs and trials; a UserError if there is none."""
     space = _space_text(Study.of(spec, plugins, 1).space)
     wanted = _cell(spec)
     fitting, others = [], []
@@ -248,24 +271,7 @@ def _tuned(spec: RunSpec, plugins: Plugins, results: Path, typed: Sequence[str])
         nearest = min(others, key=len, default=None)
         why = f" (there is one with other {', '.join(nearest)})" if nearest else ""
         raise _no_study(spec, plugins, results, typed, why)
-    # The one with most trials; of several seeds the lowest.
-    base, records = max(fitting, key=lambda study: (len(study[1]), -study[0].seed))
-    best = winner(records)
-    if best is None:
-        raise UserError(
-            f"--tuned: all {len(records)} trials of {spec.method} on {spec.dataset} "
-            f"{spec.regime_label} diverged; tune again with a smaller --lr"
-        )
-    centre = centre_of(spec, best.drawn)
-    return dataclasses.replace(
-        with_drawn(spec, best.drawn),
-        tuned={
-            "trial": best.trial,
-            "trials": len(records),
-            "seed": base.seed,
-            **({"centre": centre} if centre else {}),
-        },
-    )
+    return fitting
 
 
 def _read_study(

@@ -18,17 +18,13 @@ _declared: list[torch.library.Library] = []  # a library's schemas live as long 
 
 def declare_missing_operators() -> bool:
     """Declare `nms` and `qnms` when, and only when, the compiled ones are not available."""
-    if _declared or _exists("nms") or _compiled_operators_load():
+    if _declared or hasattr(torch.ops.torchvision, "nms") or _compiled_operators_load():
         return False
     library = torch.library.Library("torchvision", "DEF")
     for name in ("nms", "qnms"):
         library.define(name + SCHEMA)
     _declared.append(library)
     return True
-
-
-def _exists(operator: str) -> bool:
-    return hasattr(torch.ops.torchvision, operator)
 
 
 def _compiled_operators_load() -> bool:

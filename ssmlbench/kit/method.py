@@ -94,9 +94,14 @@ class Method(nn.Module):
                 f"it can handle {most:,}; choose another method"
             )
 
+    @classmethod
+    def head_of(cls, config: Any) -> str:
+        """The kind of head with this configuration: `head`, unless a hyper-parameter chooses it."""
+        return cls.head
+
     def build_head(self, width: int) -> nn.Module:
         """The module on top of the `width` features; most methods name one in `head` instead."""
-        return heads.build_head(self.head, width, self.labels)
+        return heads.build_head(self.head_of(self.config), width, self.labels)
 
     def setup(self, pools: Pools) -> None:
         """Once, before training: make state that depends on the rows."""

@@ -150,7 +150,7 @@ def _values(cls: type[Any]) -> None:
         _some_of(cls, "regimes", cls.regimes, REGIMES)
     if "kinds" in names and hasattr(cls, "kinds"):
         _some_of(cls, "kinds", cls.kinds, INPUT_KINDS)
-    if "head" in names and not _overridden(cls, "build_head"):
+    if "head" in names and not _builds_its_head(cls):
         _some_of(cls, "head", (cls.head,), HEADS)
     if "projection" in names:
         _some_of(cls, "projection", (cls.projection,), typing.get_args(Projection))
@@ -178,8 +178,8 @@ def _some_of(
             )
 
 
-def _overridden(cls: type[Any], name: str) -> bool:
-    return any(name in vars(base) for base in own_classes(cls))
+def _builds_its_head(cls: type[Any]) -> bool:
+    return any("build_head" in vars(base) for base in own_classes(cls))
 
 
 # -------------------------------------------------------------------------------- parameters

@@ -145,7 +145,7 @@ class Plugins:
                 "leave it out"
             )
 
-    def sources(self, dataset: str, options: Sequence[str] = ()) -> Sources:
+    def sources(self, dataset: str, options: Sequence[str]) -> Sources:
         """What a command for runs on a data set needs. options: more of it, as words."""
         files = tuple(file for file in self.files if file not in self.addresses.values())
         return Sources(self.addresses.get(dataset, ""), files, tuple(options))

@@ -7,7 +7,7 @@ turning the true matrix into that one; nothing downstream knows the regime.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ class Observation:
     unlabelled: RowIndex
     validation: RowIndex
     prior: npt.NDArray[np.float64]
-    judged: RowIndex = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    judged: RowIndex
 
     @property
     def digest(self) -> str:

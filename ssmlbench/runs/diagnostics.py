@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ class Diagnostics:
     """Arrays by name (see protocol/diagnostics.py), and the names of the labels."""
 
     arrays: dict[str, NDArray[Any]]
-    label_names: list[str] = field(default_factory=list)
+    label_names: list[str]
 
     @classmethod
     def read(cls, folder: Path) -> Diagnostics | None:

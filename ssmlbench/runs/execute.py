@@ -16,6 +16,7 @@ from ssmlbench.core.errors import (
 )
 from ssmlbench.core.events import AlreadyDone, Done, Notify, Started, Waiting, Warned
 from ssmlbench.core.files import discard, write_json
+from ssmlbench.core.locks import Lock
 from ssmlbench.core.plain_text import error_text
 from ssmlbench.core.plain_warnings import show_plainly
 from ssmlbench.core.sealed_files import LABELS
@@ -65,7 +66,7 @@ def judge_run(
     open_data: Callable[[], Task],
     context: RunContext,
     train: Train,
-    notify: Notify = lambda e: None,
+    notify: Notify,
 ) -> Done | AlreadyDone:
     """Make a run unless it is finished; wait if another process is making the same run.
 
@@ -79,33 +80,7 @@ def judge_run(
             if folder.finished:
                 return AlreadyDone()
             notify(Started())
-            if damage := folder.damage():
-                notify(Warned(f"{damage}; the run is repeated"))
-            folder.drop_leftovers()
-            before = folder.result_stamp()
-
-            def train_alone(assignment: Assignment, judge: Judge, notify: Notify) -> TrainingReport:
-                report = train(assignment, judge, notify)
-                if lock.lost:  # scores hold test labels, and another process may train here
-                    raise RunStopped(
-                        "its lock was deleted while it trained, so that another process may make it too"
-                    )
-                folder.drop_leftovers()
-                write_json(folder.spec_file, spec.as_dict())
-                return report
-
-            try:
-                write_json(folder.spec_file, spec.as_dict())
-                with Heartbeat(folder, spec.epochs, notify) as heartbeat:
-                    result = _make_run(
-                        spec, open_data(), context, folder, train_alone, heartbeat.notify
-                    )
-            except Exception:
-                folder.drop_result_since(before)  # a plugin may have forged one
-                if not folder.finished and not folder.checkpoint_file.exists():
-                    discard(folder.spec_file)
-                raise
-            discard(folder.error_file)
+            result = _make_claimed(spec, open_data, context, folder, lock, train, notify)
     except (UserError, RunFailed):
         raise
     except OSError as error:
@@ -117,6 +92,44 @@ def judge_run(
         raise RunFailed(f"{type(error).__name__}: {error_text(error)}") from error
     judged = result["metrics"].get("threshold", {}).get("default", {})
     return Done(judged.get("map"), result["cost"]["seconds"])
+
+
+def _make_claimed(
+    spec: RunSpec,
+    open_data: Callable[[], Task],
+    context: RunContext,
+    folder: RunFolder,
+    lock: Lock,
+    train: Train,
+    notify: Notify,
+) -> Result:
+    """Make a run whose lock is held; if it fails, nothing is left that looks like a result."""
+    if damage := folder.damage():
+        notify(Warned(f"{damage}; the run is repeated"))
+    folder.drop_leftovers()
+    before = folder.result_stamp()
+
+    def train_alone(assignment: Assignment, judge: Judge, notify: Notify) -> TrainingReport:
+        report = train(assignment, judge, notify)
+        if lock.lost:  # scores hold test labels, and another process may train here
+            raise RunStopped(
+                "its lock was deleted while it trained, so that another process may make it too"
+            )
+        folder.drop_leftovers()
+        write_json(folder.spec_file, spec.as_dict())
+        return report
+
+    try:
+        write_json(folder.spec_file, spec.as_dict())
+        with Heartbeat(folder, spec.epochs, notify) as heartbeat:
+            result = _make_run(spec, open_data(), context, folder, train_alone, heartbeat.notify)
+    except Exception:
+        folder.drop_result_since(before)  # a plugin may have forged one
+        if not folder.finished and not folder.checkpoint_file.exists():
+            discard(folder.spec_file)
+        raise
+    discard(folder.error_file)
+    return result
 
 
 def _make_run(
@@ -159,10 +172,7 @@ def _make_run(
         notify(Warned(note))
     outcome = Outcome.of(report.trained, judge.judgements)
     if report.model_declined:
-        discard(folder.weights_file)
-        discard(folder.model_file)  # it may be there from an earlier attempt
-        if report.model_declined != NOT_WANTED:
-            notify(Warned(f"its model is not kept: {report.model_declined}"))
+        _drop_model(folder, report.model_declined, notify)
     else:
         write_model_card(spec, folder, task, outcome)
     notes = [*data_notes, *outcome.notes, *judge.notes]
@@ -170,6 +180,14 @@ def _make_run(
     checkpoint.delete()
     judge.file.delete()
     return result
+
+
+def _drop_model(folder: RunFolder, reason: str, notify: Notify) -> None:
+    """Delete the files of a model that is not kept: they may be there from an earlier attempt."""
+    discard(folder.weights_file)
+    discard(folder.model_file)
+    if reason != NOT_WANTED:
+        notify(Warned(f"its model is not kept: {reason}"))
 
 
 def _data_notes(task: Task, judge: Judge) -> list[str]:

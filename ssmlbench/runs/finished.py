@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
-from ssmlbench.core.checksums import FIELD, checksum_holds
+from ssmlbench.core.checksums import FIELD, checksum_holds, own_bytes
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import file_stamp
 from ssmlbench.core.garbage import no_collection
@@ -200,7 +200,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def _load(file: Path | str) -> object:
     try:
-        return json.loads(Path(file).read_bytes())
+        return json.loads(own_bytes(Path(file)))
     except FileNotFoundError:
         raise
     except OSError as error:

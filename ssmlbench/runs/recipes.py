@@ -13,7 +13,6 @@ from typing import Any
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import Between, Choice, Search
 from ssmlbench.core.spec import FIELDS, RunSpec
-from ssmlbench.kit.method import Method
 
 FEATURES_LR = 2e-3
 """The learning rate of heads on fixed features."""
@@ -29,7 +28,8 @@ MANY_ZEROS = 0.5
 class Request:
     """The facts of a request that a recipe's defaults depend on."""
 
-    method: type[Method]
+    projection: str  # of the method
+    head: str  # of the method with its configuration
     fixed_features: bool  # vectors, or --freeze
     frozen: bool  # --freeze
     images: bool
@@ -62,7 +62,7 @@ class Recipe:
 
 
 def _paper(request: Request) -> dict[str, Any]:
-    projection = "mlp" if request.fixed_features else request.method.projection
+    projection = "mlp" if request.fixed_features else request.projection
     return {
         "projection": projection,
         "lr": PAPER_FEATURES_LR if request.frozen else request.encoder_lr,
@@ -70,9 +70,8 @@ def _paper(request: Request) -> dict[str, Any]:
 
 
 def _features(request: Request) -> dict[str, Any]:
-    cosine = request.method.head == "cosine"
     return {
-        "projection": "residual" if cosine else "skip",
+        "projection": "residual" if request.head == "cosine" else "skip",
         "relative_decay": 1.5,
         "weight_decay": 0.0,
         "head_start": "zero",

@@ -81,7 +81,7 @@ def planned_run(plugins: Plugins, settings: Mapping[str, str], **fields: Any) ->
     _set_shortcuts(typed, adapter.kind == "image" and takes_squares(encoder, options))
     config, default = _configs(method, _settings_of(method, settings, plugins))
     values, defaults = dataclasses.asdict(config), dataclasses.asdict(default)
-    _set_training(typed, method, adapter, encoder)
+    _set_training(typed, method, config, adapter, encoder)
     spec = RunSpec(
         **{**typed, **dataclasses.asdict(options), "weights": ""},
         config=values,
@@ -96,6 +96,7 @@ def planned_run(plugins: Plugins, settings: Mapping[str, str], **fields: Any) ->
 def _set_training(
     typed: dict[str, Any],
     method: type[Method | Estimator],
+    config: Any,
     adapter: type[DatasetAdapter],
     encoder: type[Encoder],
 ) -> None:
@@ -109,7 +110,9 @@ def _set_training(
     typed |= dict.fromkeys(unread)
     if not issubclass(method, Estimator):
         lr = encoder.lr * (LORA_LR if typed.get("tune") == "lora" else 1.0)
-        typed |= with_recipe(typed, Request(method, on_vectors, freeze, images, lr))
+        head = method.head_of(config)
+        request = Request(method.projection, head, on_vectors, freeze, images, lr)
+        typed |= with_recipe(typed, request)
 
 
 def _for_data(

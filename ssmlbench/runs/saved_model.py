@@ -242,7 +242,7 @@ class EncodedInputs:
         encoder: Encoder,
         device: torch.device,
         spec: RunSpec,
-        scale: Scale | None = None,
+        scale: Scale | None,
     ):
         self.inputs = inputs
         self.encoder = encoder

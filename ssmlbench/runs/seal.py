@@ -69,7 +69,7 @@ class SealedPlaces:
     raw: str  # the folder of files that the data set was made of, "" if there is none
     copies: tuple[str, ...]  # where labels and results lie a second time
     inodes: frozenset[tuple[int, int]]  # of the label files of this data set, whatever their names
-    own: str = ""  # the run's folder, in which training may move files
+    own: str  # the run's folder, in which training may move files
 
     @classmethod
     def of(

@@ -56,7 +56,7 @@ class SealedRequest:
     task_folder: Path
     plugin_files: tuple[str, ...]  # those of the training process: methods and encoders
     context: RunContext
-    source: str = ""  # of the data set, from its card
+    source: str  # of the data set, from its card
     unlike_published: tuple[
         str, ...
     ] = ()  # from the data set's plugin, which the judge does not load

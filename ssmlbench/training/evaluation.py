@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ssmlbench.core.errors import ContractError, RunFailed
+from ssmlbench.core.freed_memory import return_freed_memory
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream
 from ssmlbench.core.spec import RunSpec
@@ -30,6 +31,9 @@ from ssmlbench.protocol.judge import Judgements, checked_scores
 from ssmlbench.training.model import Model
 from ssmlbench.training.recording import Recorder, Watch
 from ssmlbench.training.run_data import RunData
+
+BATCHES_OF_GAPS = 128
+"""After so many batches of a pass, freed memory is returned: a million rows left gaps of half a GB."""
 
 
 @dataclass
@@ -167,6 +171,8 @@ class Scorer:
             if watch is not None:
                 watch(number * size, outputs)
             yield number * size, outputs
+            if number % BATCHES_OF_GAPS == BATCHES_OF_GAPS - 1:
+                return_freed_memory()
         network.train(was_training)
 
     def scores(self, inputs: SplitInputs, rows: RowNumbers | None = None) -> Float32Array:

@@ -6,7 +6,7 @@ It is written when an epoch's scores are handed in, so that it always holds the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,8 +31,8 @@ class ModelFile:
     """Writes the model of a run. `declined` is the reason why there is none."""
 
     file: Checkpoint
-    inputs: Sections = field(default_factory=dict)  # "scale" and "encoder", applied to inputs
-    most_bytes: int | None = MOST_BYTES  # None: no limit
+    inputs: Sections  # "scale" and "encoder", applied to inputs
+    most_bytes: int | None  # None: no limit
     declined: str = ""
 
     def keep_network(self, epoch: int, model: Model, method: Method) -> None:

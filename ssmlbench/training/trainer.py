@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ssmlbench.core.errors import ContractError, UserError
 from ssmlbench.core.events import EpochEnded, Notify, Resumed, Warned
-from ssmlbench.core.freed_memory import freed_memory_kept
+from ssmlbench.core.freed_memory import freed_memory_kept, reuse_small_blocks
 from ssmlbench.core.seeds import stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs.encoders import Encoder
@@ -98,6 +98,7 @@ class Trainer:
         is written first.
         """
         try:
+            reuse_small_blocks()
             # A step of an encoder on a CPU makes the same large tensors as the one before. Of fixed
             # features the large tensors are those of whole pools: gaps between kept ones cost memory.
             keep = self.trains_encoder and self.context.device.type == "cpu"
@@ -148,7 +149,11 @@ class Trainer:
         rows = len(self.pools.labelled) + (len(self.pools.unlabelled) if mixed else 0)
         groups = [
             *network_groups(
-                self.spec, self.method.head, self.model.trained_weights, self.width, rows
+                self.spec,
+                self.method.head_of(self.method.config),
+                self.model.trained_weights,
+                self.width,
+                rows,
             ),
             *self.method.parameter_groups(self.spec.lr),
         ]

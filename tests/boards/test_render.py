@@ -18,16 +18,9 @@ from rich.text import Text
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.query import Query
-from ssmlbench.boards.render import (
-    RichDocument,
-    boards_to_csv,
-    boards_to_html,
-    boards_to_json,
-    boards_to_latex,
-    boards_to_markdown,
-    boards_to_pandas,
-)
+from ssmlbench.boards.render import TEXT_FORMATS, RichDocument, boards_document, boards_to_pandas
 from ssmlbench.boards.render.document import Document, Entry, Panel, TableSection
+from ssmlbench.boards.render.html import as_html
 from ssmlbench.boards.render.latex_text import latex_escape
 from ssmlbench.core.console import Console
 from tests.conftest import ROOT
@@ -88,7 +81,7 @@ class Tags(HTMLParser):
 
 
 def test_html_is_balanced_escaped_and_marks_the_two_best(board: Board) -> None:
-    tags = Tags(boards_to_html([board]))
+    tags = Tags(as_html(boards_document([board])))
     assert tags.open == []
     assert tags.inside["b"] == ["0.8500 ± 0.0707"]
     assert tags.inside["u"] == ["0.6000 ± 0.1414"]
@@ -99,15 +92,16 @@ def test_html_is_balanced_escaped_and_marks_the_two_best(board: Board) -> None:
 
 def test_html_says_why_a_board_stands_apart(tmp_path: Path) -> None:
     runs = grid(tmp_path, {"bce": [0.5, 0.6]}) + grid(tmp_path, {"bce": [0.9]}, epochs=5)
-    tags = Tags(boards_to_html(build_boards(runs, Query())))
+    tags = Tags(as_html(boards_document(build_boards(runs, Query()))))
     assert any("epochs 5 instead of 40" in text for text in tags.inside["strong"])
 
 
 def test_text_formats_hold_the_same_numbers(board: Board) -> None:
-    assert "| cap | 2 | **0.8500 ± 0.0707** | 1.00 |" in boards_to_markdown([board])
-    assert r"\textbf{0.8500} & \textbf{$\pm$ 0.0707}" in boards_to_latex([board])
-    assert "cap,map,0.85" in boards_to_csv([board])
-    assert '"method": "cap"' in boards_to_json([board])
+    written = {name: write(boards_document([board])) for name, write in TEXT_FORMATS.items()}
+    assert "| cap | 2 | **0.8500 ± 0.0707** | 1.00 |" in written["markdown"]
+    assert r"\textbf{0.8500} & \textbf{$\pm$ 0.0707}" in written["latex"]
+    assert "cap,map,0.85" in written["csv"]
+    assert '"method": "cap"' in written["json"]
 
 
 def test_every_character_that_tables_print_has_a_latex_form() -> None:

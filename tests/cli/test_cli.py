@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ssmlbench.core.errors import UserError
+from ssmlbench.grid.dispatch import check_writable
 from tests.runs.test_execute import DATASET
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -122,6 +124,20 @@ def test_an_unwritable_results_folder_is_told_at_once(
     made = ssmlbench(*RUN, *tiny, "--results", "file/results")
     assert made.returncode == 2
     assert "cannot write to file/results" in made.stderr
+
+
+def test_the_check_of_a_results_folder_leaves_nothing_behind(tmp_path: Path) -> None:
+    check_writable(tmp_path / "some" / "results")
+    assert not any(tmp_path.iterdir())
+    check_writable(tmp_path / "some" / "results", make=True)
+    assert [file.name for file in tmp_path.rglob("*")] == ["some", "results"]
+
+
+@pytest.mark.parametrize("make", [False, True])
+def test_a_file_in_the_place_of_a_results_folder_is_named(tmp_path: Path, make: bool) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(UserError, match="file is not a folder; choose another folder with"):
+        check_writable(tmp_path / "file" / "results", make=make)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

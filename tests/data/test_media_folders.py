@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,36 @@ def test_neither_the_order_of_rows_nor_what_training_reads_tells_the_folder_of_a
         stored.append(inputs_file(task.folder, "train").read_bytes())
     assert b"cat" not in stored[0]
     assert stored[0] == stored[1]
+
+
+def test_each_file_of_the_label_folders_is_hashed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are read for the held-out rows, for leaks into them and for both splits."""
+    for number in range(12):
+        text(tmp_path / "mine" / "ab"[number % 2] / f"{number}.txt", number)
+    hashed: Counter[str] = Counter()
+    read_bytes = Path.read_bytes
+
+    def counting(file: Path) -> bytes:
+        if file.suffix == ".txt":
+            hashed[file.name] += 1
+        return read_bytes(file)
+
+    monkeypatch.setattr(Path, "read_bytes", counting)  # texts of rows are read with `read_text`
+    task = read(tmp_path / "mine", holdout=0.25, drop_leaks=True)
+    assert task.card.rows == {"train": 9, "test": 3}
+    assert hashed == {f"{number}.txt": 1 for number in range(12)}
+
+
+def test_a_file_of_the_label_folders_that_has_changed_is_hashed_again(tmp_path: Path) -> None:
+    for number in range(3):
+        text(tmp_path / "mine" / "a" / f"{number}.txt", number)
+        text(tmp_path / "mine" / "b" / f"{number}.txt", number)
+    adapter = data_class(DataAddress(str(tmp_path / "mine"), DataOptions()))()
+    assert known(prepare(adapter))["1.txt"] == {"a", "b"}
+    text(tmp_path / "mine" / "b" / "1.txt", 70)
+    assert known(prepare(adapter))["b/1.txt"] == {"b"}
 
 
 @pytest.mark.parametrize("order", ["sorted", "shuffled"])

@@ -111,6 +111,12 @@ def folder_instead(file: Path, random: Random) -> None:
     file.mkdir()
 
 
+def pipe_instead(file: Path, random: Random) -> None:
+    """A pipe of that name: to open it waits until someone writes."""
+    file.unlink()
+    os.mkfifo(file)
+
+
 def link_loop(file: Path, random: Random) -> None:
     """A link to itself."""
     file.unlink()
@@ -147,6 +153,7 @@ FAULTS: dict[str, Fault] = {
     "twice": twice,
     "old time": old_time,
     "folder instead": folder_instead,
+    "pipe instead": pipe_instead,
     "link loop": link_loop,
     "dangling link": dangling_link,
     "linked copy": linked_copy,

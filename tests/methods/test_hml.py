@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssmlbench.checks.toy import LABELS, spec_for, toy, train
+from ssmlbench.checks.toy import LABELS, spec_for, toy, toy_trainer, train
 from ssmlbench.core.paths import builtin_root
-from ssmlbench.kit.pools import Batch, Forward
+from ssmlbench.kit.pools import Batch, Forward, Pool, Pools
 from ssmlbench.plugins.loader import load_file
 
 hml = load_file(builtin_root() / "methods" / "hml.py")
@@ -111,6 +111,30 @@ def test_pseudo_labels_of_unlabelled_rows_enter_with_their_trust() -> None:
     assert float(terms["unlabelled"]) == pytest.approx(
         0.5 * math.log1p(math.exp(-logit)), rel=1e-4, abs=1e-6
     )
+
+
+@pytest.mark.parametrize("options", [{"head": "linear"}, {"scale": 200.0}], ids=str)
+def test_pseudo_labels_follow_ranks_where_scores_are_rounded_to_one(
+    options: dict[str, Any],
+) -> None:
+    method, rows = build(labels=2, pseudo="cap", **options), 40
+    outputs = torch.linspace(0.5, 0.7, 2 * rows).view(2, rows).T
+    outputs = outputs * 100 if options.get("head") == "linear" else outputs
+    assert (method.scores(outputs) == 1).all()
+    prior, known = torch.full((2,), 0.25), torch.full((rows, 2), -1)
+    pool = Pool(known, prior, lambda model, view, names: {"logits": outputs})
+    method.start_epoch(Pools(pool, pool))
+    assert method.targets.sum(0).tolist() == [10, 10]
+    assert method.targets[-10:].all()
+    assert method.diagnostics["tied_positives"] == 0
+
+
+@pytest.mark.parametrize(("head", "decays"), [("linear", True), ("cosine", False)])
+def test_the_decay_follows_the_head(head: str, decays: bool) -> None:
+    spec = spec_for(hml.Hml, "semi", relative_decay=1.5, weight_decay=0.0, config={"head": head})
+    trainer, _ = toy_trainer(hml.Hml, toy("vector"), spec)
+    trainer.start_phase(0)
+    assert any(group["weight_decay"] > 0 for group in trainer.optimiser.param_groups) == decays
 
 
 def test_the_adaptive_scale_starts_at_s_and_stays_positive() -> None:

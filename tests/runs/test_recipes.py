@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,9 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     file.write_text(VECTORS)
     plugins = Plugins([file])
 
-    def call(**fields: Any) -> RunSpec:
+    def call(settings: Mapping[str, str] = {}, /, **fields: Any) -> RunSpec:
         wanted = {"method": "bce", "dataset": "recipe-vectors", "pi": 0.25, **fields}
-        return resolve(plugins, {}, **wanted)
+        return resolve(plugins, settings, **wanted)
 
     return call
 
@@ -117,6 +117,13 @@ def test_a_cosine_head_reads_a_sum_and_shares_the_setting(ask: Ask) -> None:
     linear, cosine = ask(), ask(method="bbam")
     assert (linear.projection, cosine.projection) == ("skip", "residual")
     assert linear.relative_decay == cosine.relative_decay
+
+
+@pytest.mark.parametrize(("head", "projection"), [("linear", "skip"), ("cosine", "residual")])
+def test_the_projection_follows_the_head_that_a_hyper_parameter_chooses(
+    ask: Ask, head: str, projection: str
+) -> None:
+    assert ask({"head": head}, method="hml").projection == projection
 
 
 @pytest.mark.parametrize(

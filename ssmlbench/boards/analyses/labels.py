@@ -123,17 +123,11 @@ def _of_cell(cell: RunCell, decision: str) -> Findings | None:
         records.append(
             {"method": row, "seed": run.spec.seed, "label": "", "group": "all", **summary}
         )
-    headers = ["method", *(f"mAP {group}" for group in GROUPS), "VCA of labels", "VCA of ±"]
-    body = []
-    for row, by_seed in summaries.items():
-        groups_text = [mean_text([v[f"map_{g}"] for v in by_seed]) for g in GROUPS]
-        fair = [mean_text([v[key] for v in by_seed], 5) for key in ("vca_labels", "vca_classes")]
-        body.append([row, *groups_text, *fair])
     sizes = ", ".join(f"{group} {groups.count(group)}" for group in GROUPS)
     section = table(
         f"{cell.where} · labels",
-        headers,
-        body,
+        ["method", *(f"mAP {group}" for group in GROUPS), "VCA of labels", "VCA of ±"],
+        _table_rows(summaries),
         f"A third of the labels each, by {source}: {sizes}. Means over seeds; label sets by the rule "
         f"{decision}.",
         "VCA of labels: variance over labels of the share of a label's positives that are found. VCA of ±: "
@@ -148,6 +142,16 @@ def _of_cell(cell: RunCell, decision: str) -> Findings | None:
         return _figure(cell, precisions, summaries, order, names, source)
 
     return Findings("labels", cell.where, section, records, draw, f"mAP of labels by {source}.")
+
+
+def _table_rows(summaries: Mapping[str, Sequence[Mapping[str, float]]]) -> list[list[object]]:
+    """Each method's mAP of the groups and its variances of accuracy, mean over seeds."""
+    body: list[list[object]] = []
+    for row, by_seed in summaries.items():
+        groups = [mean_text([v[f"map_{g}"] for v in by_seed]) for g in GROUPS]
+        fair = [mean_text([v[key] for v in by_seed], 5) for key in ("vca_labels", "vca_classes")]
+        body.append([row, *groups, *fair])
+    return body
 
 
 def _train_counts(cell: RunCell, truth: NDArray[np.bool_]) -> tuple[NDArray[Any], str]:

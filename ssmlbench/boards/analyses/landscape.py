@@ -24,7 +24,7 @@ FIRST, SECOND = "first direction (×: the run's weights)", "second direction"
 
 
 def landscape_findings(
-    where: str, surfaces: Mapping[str, Surface], notes: Sequence[str] = ()
+    where: str, surfaces: Mapping[str, Surface], notes: Sequence[str]
 ) -> list[Findings]:
     """The curves of all rows along one direction, and the surface of each over two."""
     findings = [_curves(where, surfaces, notes)]

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MEASURES = ("precision", "recall", "coverage")
+MeasuredCurves = dict[str, dict[str, list[tuple[Any, Any]]]]
+"""Row → measure → epochs and values of each seed."""
 
 
 class PseudoLabelsAnalysis(Analysis):
@@ -104,7 +106,7 @@ def _of_cell(cell: RunCell) -> Findings | None:
     labels = next(iter(noted_runs.values()))[0][1]["pseudo_counts"].shape[2]
     names = label_names(cell, labels)
     records: list[dict[str, Any]] = []
-    curves: dict[str, dict[str, list[tuple[Any, Any]]]] = {}
+    curves: MeasuredCurves = {}
     errors: dict[str, list[float]] = {}
     for row, members in noted_runs.items():
         for run, diagnostics in members:
@@ -120,17 +122,10 @@ def _of_cell(cell: RunCell) -> Findings | None:
                 records += _calibration_records(row, run.spec.seed, diagnostics, names)
                 bins = diagnostics["calibration"][-1].sum(axis=2, dtype=np.float64)
                 errors.setdefault(row, []).append(calibration_error(bins))
-    headers = ["method", "epochs", "precision", "recall", "coverage", "ECE"]
-    body = []
-    for row, measured in curves.items():
-        last = [mean_text([float(ys[-1]) for _, ys in measured[m]]) for m in MEASURES]
-        epochs = measured["precision"][0][0]
-        error = mean_text(errors.get(row, []))
-        body.append([row, f"{int(epochs[0])} to {int(epochs[-1])}", *last, error])
     section = table(
         f"{cell.where} · pseudo-labels",
-        headers,
-        body,
+        ["method", "epochs", "precision", "recall", "coverage", "ECE"],
+        _table_rows(curves, errors),
         "After the last epoch in which they were decided, all labels together, mean over seeds. Against "
         "the hidden labels, which no method sees. Coverage: share of entries that are trusted. ECE: of the "
         "averaged network's scores of hidden entries, ten bins.",
@@ -145,6 +140,19 @@ def _of_cell(cell: RunCell) -> Findings | None:
     return Findings(
         "pseudo-labels", cell.where, section, records, draw, "Quality of pseudo-labels."
     )
+
+
+def _table_rows(
+    curves: MeasuredCurves, errors: Mapping[str, Sequence[float]]
+) -> list[list[object]]:
+    """The epochs of each method, and its measures after the last of them. errors: of calibration."""
+    body: list[list[object]] = []
+    for row, measured in curves.items():
+        last = [mean_text([float(ys[-1]) for _, ys in measured[m]]) for m in MEASURES]
+        epochs = measured["precision"][0][0]
+        error = mean_text(errors.get(row, []))
+        body.append([row, f"{int(epochs[0])} to {int(epochs[-1])}", *last, error])
+    return body
 
 
 def _records(
@@ -194,7 +202,7 @@ def reliability_records(counts: NDArray[Any], row: str, seed: int) -> list[dict[
 
 def _figure(
     cell: RunCell,
-    curves: Mapping[str, Mapping[str, list[tuple[Any, Any]]]],
+    curves: MeasuredCurves,
     rows: RunsWithDiagnostics,
 ) -> Figure:
     shown = list(curves)[:MOST_LINES]

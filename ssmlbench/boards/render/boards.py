@@ -25,9 +25,9 @@ def other_data(board: Board) -> str:
     return f" · not the published data {OTHER_DATA}" if board.unlike_published else ""
 
 
-def row_name(board: Board, row: BoardRow, names: RowNames | None = None) -> str:
+def row_name(board: Board, row: BoardRow, names: RowNames) -> str:
     """The row's name, with its marks: ° labelled rows only, † epoch selected on the test set."""
-    name = names.of(row.name) if names else row.name
+    name = names.of(row.name)
     if REGIMES[board.regime].has_unlabelled_rows and row.uses == "labelled rows":
         name += " °"
     if board.selection == "oracle" and not row.is_estimator:

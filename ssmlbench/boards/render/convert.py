@@ -1,4 +1,4 @@
-"""Boards as text or as a DataFrame, for Python and notebooks, in one call each."""
+"""Boards as a document in one of the layouts, or as a DataFrame."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from ssmlbench.boards.board import Board
 from ssmlbench.boards.layout import BOARDS, LAYOUTS
 from ssmlbench.boards.render.boards import boards_document, records
 from ssmlbench.boards.render.document import Document
-from ssmlbench.boards.render.formats import as_csv, as_json, as_markdown
-from ssmlbench.boards.render.html import as_html
-from ssmlbench.boards.render.latex import as_latex
 from ssmlbench.boards.render.layout import layout_document
 from ssmlbench.boards.render.names import RowNames
 from ssmlbench.boards.render.numbers import PLAIN, NumberStyle
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
 
 def table_document(
     boards: Sequence[Board],
-    layout: str = BOARDS,
+    layout: str,
     style: NumberStyle = PLAIN,
     names: RowNames | None = None,
 ) -> Document:
@@ -45,31 +42,6 @@ def check_names(boards: Sequence[Board], names: RowNames) -> None:
     for name in names.renamed:
         if name not in rows:
             raise UserError(f"--rename {name}: no such method here.{did_you_mean(name, rows)}")
-
-
-def boards_to_markdown(boards: Sequence[Board]) -> str:
-    """Return the boards as Markdown tables, each with its notes."""
-    return as_markdown(boards_document(boards))
-
-
-def boards_to_latex(boards: Sequence[Board]) -> str:
-    r"""Return the boards as a LaTeX document that a paper can also \input."""
-    return as_latex(boards_document(boards))
-
-
-def boards_to_html(boards: Sequence[Board]) -> str:
-    """Return the boards as an HTML fragment, for a notebook's `_repr_html_`."""
-    return as_html(boards_document(boards))
-
-
-def boards_to_csv(boards: Sequence[Board]) -> str:
-    """Return the boards as CSV, one line for each cell."""
-    return as_csv(boards_document(boards))
-
-
-def boards_to_json(boards: Sequence[Board]) -> str:
-    """Return the boards as JSON: titles, notes, and one record for each cell."""
-    return as_json(boards_document(boards))
 
 
 def boards_to_pandas(boards: Sequence[Board]) -> pd.DataFrame:

@@ -41,7 +41,7 @@ def layout_document(
 
 def layout_section(
     table: LayoutTable,
-    style: NumberStyle = PLAIN,
+    style: NumberStyle,
     names: RowNames | None = None,
     left_out: int = 0,
 ) -> TableSection:
@@ -176,7 +176,7 @@ def _difference_text(column: TableColumn, name: str, style: NumberStyle) -> str:
 # ------------------------------------------------------------------------------------------ notes
 
 
-def table_notes(table: LayoutTable, left_out: int = 0) -> list[str]:
+def table_notes(table: LayoutTable, left_out: int) -> list[str]:
     """The notes of the boards, each once with its data sets. left_out: the number of boards left out."""
     by_note: dict[str, list[str]] = defaultdict(list)
     for board in table.boards:

@@ -19,7 +19,7 @@ from ssmlbench.boards.render.document import DASH, Document, Entry, Panel, Table
 from ssmlbench.boards.render.layout import has_rank, rank_of, table_notes, table_row_name
 from ssmlbench.boards.render.names import RowNames
 from ssmlbench.boards.render.notes import data_notes, marked_dataset, rule_mark
-from ssmlbench.boards.render.numbers import PLAIN, NumberStyle
+from ssmlbench.boards.render.numbers import NumberStyle
 from ssmlbench.boards.render.side_by_side import (
     DELTA_NOTE,
     NO_RUN_NOTE,
@@ -253,8 +253,8 @@ def published_layout_document(
     boards: Sequence[Board],
     audited: Sequence[AuditedRow],
     layout: str,
-    style: NumberStyle = PLAIN,
-    names: RowNames | None = None,
+    style: NumberStyle,
+    names: RowNames | None,
 ) -> Document:
     """The papers' numbers and our main boards in a layout; `audited` says which values fit top-k."""
     top_k = fitting_top_k(audited)

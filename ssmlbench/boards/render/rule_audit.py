@@ -14,7 +14,7 @@ from ssmlbench.protocol.metrics import METRICS
 def audit_document(
     rows: Sequence[AuditedRow],
     misprints: Sequence[Misprint],
-    disagreements: Sequence[Disagreement] = (),
+    disagreements: Sequence[Disagreement],
 ) -> Document:
     """Return one section a data set, one of probable misprints and one of sources that differ."""
     sections = []

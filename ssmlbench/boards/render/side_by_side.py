@@ -147,7 +147,7 @@ def _paper_column(
     ]
 
 
-def printed_text(entry: PublishedValue, style: NumberStyle = PLAIN) -> str:
+def printed_text(entry: PublishedValue, style: NumberStyle) -> str:
     """A paper's number in the table's unit, with at most as many decimals as in the paper."""
     scale, shift = (100, 2) if style.percent else (1, 0)
     decimals = max(entry.decimals - shift, 0)

@@ -142,35 +142,43 @@ def _critical_differences(boards: Sequence[Board]) -> FigureSection:
 
 
 def _training(boards: Sequence[Board]) -> list[FigureSection]:
-    pseudo = FigureSection(
+    cells = [(board, level) for board in boards for level in board.levels]
+    histories = [CellHistories(board, level) for board, level in cells[:CELLS]]
+    not_drawn = []
+    if len(cells) > CELLS:
+        not_drawn.append(
+            f"Drawn for the first {CELLS} of {len(cells)} levels; --dataset, --regime and --pi "
+            "choose others."
+        )
+    return [_pseudo_labels(histories, not_drawn), _curves(histories, not_drawn)]
+
+
+def _pseudo_labels(histories: Sequence[CellHistories], not_drawn: Sequence[str]) -> FigureSection:
+    section = FigureSection(
         "pseudo",
         "Quality of the pseudo-labels",
         "Against the hidden labels, which no method sees; for the methods that make pseudo-labels of "
         "whole pools. Mean over seeds, the band is ± one standard deviation.",
     )
-    curves = FigureSection(
+    section.notes += not_drawn
+    for cell in histories:
+        if found := cell.pseudo_labels():
+            section.groups.append(Group(cell.where, list(found), cell.dataset))
+    return section
+
+
+def _curves(histories: Sequence[CellHistories], not_drawn: Sequence[str]) -> FigureSection:
+    section = FigureSection(
         "training",
         "Training curves",
         "What each method logged, epoch by epoch: mean over seeds with a band of ± one standard "
         "deviation. Choose the methods to show.",
     )
-    cells = [(board, level) for board in boards for level in board.levels]
-    histories = [CellHistories(board, level) for board, level in cells[:CELLS]]
-    unreadable = sum(cell.unreadable for cell in histories)
-    if unreadable:
-        curves.notes.append(
+    if unreadable := sum(cell.unreadable for cell in histories):
+        section.notes.append(
             f"{unreadable} runs have no readable history.csv; they are not in here."
         )
-    if len(cells) > CELLS:
-        text = (
-            f"Drawn for the first {CELLS} of {len(cells)} levels; --dataset, --regime and --pi "
-            "choose others."
-        )
-        pseudo.notes.append(text)
-        curves.notes.append(text)
-    for cell in histories:
-        if found := cell.pseudo_labels():
-            pseudo.groups.append(Group(cell.where, list(found), cell.dataset))
+    section.notes += not_drawn
     chosen = _share_out([list(cell.by_method) for cell in histories], CURVES)
     for cell, methods in zip(histories, chosen, strict=True):
         toggles = [
@@ -178,14 +186,14 @@ def _training(boards: Sequence[Board]) -> list[FigureSection]:
             for i, name in enumerate(methods)
         ]
         if toggles:
-            curves.groups.append(Group(cell.where, dataset=cell.dataset, toggles=toggles))
+            section.groups.append(Group(cell.where, dataset=cell.dataset, toggles=toggles))
     total, drawn = sum(len(cell.by_method) for cell in histories), sum(map(len, chosen))
     if drawn < total:
-        curves.notes.append(
+        section.notes.append(
             f"Curves of {drawn} of {total} methods × levels, the best ranked of each; --method, "
             "--dataset and --pi choose others."
         )
-    return [pseudo, curves]
+    return section
 
 
 def _share_out(ranked: Sequence[Sequence[str]], at_most: int) -> list[list[str]]:

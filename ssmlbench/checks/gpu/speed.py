@@ -98,13 +98,12 @@ def measure(
     method: type[Method],
     subject: Subject,
     precision: Precision,
-    fast: bool = False,
-    workers: int | None = None,
+    fast: bool,
 ) -> str:
     """Train and score with a workload. Returns a text, which notes a micro-batch after out-of-memory."""
     make_repeatable(None, subject.device, fast)
     with tempfile.TemporaryDirectory() as folder:
-        trainer, rows = _trainer(work, method, subject.device, precision, workers, Path(folder))
+        trainer, rows = _trainer(work, method, subject.device, precision, Path(folder))
         trainer.start_phase(0)
         with steps_watched(trainer, subject.waits) as waited:
             trainer.train_epoch(0)
@@ -122,7 +121,6 @@ def _trainer(
     cls: type[Method],
     device: torch.device,
     precision: Precision,
-    workers: int | None,
     folder: Path,
 ) -> tuple[Trainer, Inputs]:
     random = np.random.default_rng(0)
@@ -146,7 +144,7 @@ def _trainer(
     run_data = RunData.beside(judge, inputs, inputs)
     torch.manual_seed(0)
     method = build_method(cls, cls.Config(), LABELS)
-    context = TrainingContext(device, workers=core_count() if workers is None else workers)
+    context = TrainingContext(device, workers=core_count())
     return Trainer(spec, method, encoder(values[0], options), run_data, context), inputs
 
 

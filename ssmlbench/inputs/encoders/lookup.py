@@ -23,7 +23,7 @@ ABOUT_WITHOUT_WEIGHTS = {
 }
 
 
-def default_backbone(kind: str, preferred: str | None = None) -> str:
+def default_backbone(kind: str, preferred: str | None) -> str:
     """The default encoder: `preferred`, or the default of the kind, if its weights are on this machine.
 
     Otherwise it is the encoder that needs no weights.

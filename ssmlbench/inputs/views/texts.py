@@ -11,7 +11,7 @@ from ssmlbench.inputs.views.base import View, identity
 
 
 def text_views(
-    pad: int, special: Sequence[int] = (), dropout: float = 0.1, swap: float = 0.1
+    pad: int, special: Sequence[int], dropout: float = 0.1, swap: float = 0.1
 ) -> dict[str, View]:
     """Views of B × T padded token ids: weak is as is; strong swaps neighbours and drops tokens."""
     kept_ids = torch.tensor(sorted({*special, pad}))
