@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ssmlbench.core.checksums import FileFacts, stat_of, verify_beside, verify_file
+from ssmlbench.core.checksums import FileFacts, own_bytes, stat_of, verify_beside, verify_file
 from ssmlbench.core.errors import DamagedFile, RunFailed, UserError
 from ssmlbench.core.events import Failed
 from ssmlbench.core.files import (
@@ -172,12 +172,17 @@ class RunFolder:
         training, what a plugin put in the place of the judge's files.
         """
         kept = (self.checkpoint_file, self.weights_file, self.model_file)
-        unfinished = self.path.glob(f".*{PART}")
-        for file in (self.result_file, self.computed_file, *self.written_files(), *unfinished):
+        judged = (self.result_file, self.computed_file, *self.written_files())
+        for file in (*judged, *self.path.glob(f".*{PART}"), *self.unfinished_judgements()):
             if file.is_dir() and not file.is_symlink():
                 shutil.rmtree(file)  # a plugin's: folders of ours have no such name
             elif file not in kept:
                 discard(file)
+
+    def unfinished_judgements(self) -> list[Path]:
+        """What judges that were killed while they wrote their judgements have left beside the folder."""
+        name = glob.escape(self.judgements_file.name)
+        return list(self.path.parent.glob(f".{name}.*{PART}"))
 
     def verify(self, name: str) -> None:
         """Raise DamagedFile unless a file has the checksum in result.json; without one, do nothing."""
@@ -238,7 +243,8 @@ class RunFolder:
                 # At once: a process that waits for the run must not find half of it.
                 unfinished = temporary_beside(self.path)
                 self.path.rename(unfinished)
-                discard(self.judgements_file)
+                for file in (self.judgements_file, *self.unfinished_judgements()):
+                    discard(file)
                 shutil.rmtree(unfinished)
         return free
 
@@ -278,7 +284,7 @@ class RunFolder:
 def _recorded_files(result: Path, *version: int) -> dict[str, FileFacts]:
     """The `files` of a result; DamagedFile if it is not a whole result."""
     try:
-        values = json.loads(result.read_bytes())
+        values = json.loads(own_bytes(result))
     except (ValueError, RecursionError):
         raise DamagedFile(result, "not a whole JSON file") from None
     except OSError as error:

@@ -17,6 +17,7 @@ from safetensors.numpy import load_file as load_scores
 
 from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.core.events import AlreadyDone, Done, Event, Notify, Resumed, Warned
+from ssmlbench.core.files import PART, temporary_beside
 from ssmlbench.core.locks import Lock
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.plugins.loader import Plugins
@@ -312,12 +313,30 @@ def test_a_run_is_deleted_with_all_its_files_unless_a_process_makes_it(
     spec = resolve(Plugins(tiny), {}, method="bce", dataset="tiny", pi=0.3, epochs=2)
     folder = RunFolder.of(tmp_path / "results", spec)
     with folder.claim():
-        for file in (folder.spec_file, folder.checkpoint_file, folder.judgements_file):
+        files = (folder.spec_file, folder.checkpoint_file, folder.judgements_file)
+        for file in files:
             file.touch()
+            temporary_beside(file).touch()
         assert not folder.delete()
         assert folder.checkpoint_file.exists()
     assert folder.delete()
     assert list((tmp_path / "results").iterdir()) == []
+
+
+def test_what_a_killed_attempt_left_half_written_is_gone_when_the_run_is_made(
+    tmp_path: Path, make: Callable[..., Any]
+) -> None:
+    """Whichever file it was: each file of a run is first written under another name beside it."""
+    _, folder, _ = make()
+    kinds = [getattr(RunFolder, name) for name in dir(RunFolder) if name.endswith("_file")]
+    files = [kind.fget(folder) for kind in kinds]
+    assert folder.judgements_file in files
+    folder.result_file.unlink()
+    for file in files:
+        temporary_beside(file).touch()
+    make()
+    assert folder.finished
+    assert not list(tmp_path.rglob(f".*{PART}"))
 
 
 @pytest.mark.slow  # tests/core has the lock's own tests in the default run
