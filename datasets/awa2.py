@@ -12,6 +12,7 @@ from ssmlbench.api import (
     Row,
     UserError,
     numbered_lines,
+    whole_number,
 )
 
 
@@ -70,11 +71,13 @@ Animals_with_Attributes2/JPEGImages/antelope/antelope_10001.jpg
         found = []
         for number, line in numbered_lines(file):
             parts = line.split()
-            if parts and (len(parts) != 2 or not parts[0].isdecimal()):
+            if not parts:
+                continue
+            key = whole_number(parts[0])
+            if len(parts) != 2 or key is None:
                 where = self.where(file, number)
                 raise UserError(f"data set {self.name}: {where}: expected a number and a name")
-            if parts:
-                found.append((int(parts[0]), parts[1]))
+            found.append((key, parts[1]))
         return found
 
     def _class_labels(self) -> dict[str, tuple[int, ...] | BadRow]:

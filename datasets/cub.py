@@ -12,6 +12,7 @@ from ssmlbench.api import (
     Row,
     UserError,
     numbered_lines,
+    whole_number,
 )
 
 
@@ -61,17 +62,18 @@ CUB_200_2011/images/001.Black_footed_Albatross/…jpg
         for number, line in numbered_lines(file):
             # image, attribute, is it there, certainty, seconds; some lines have stray extra fields
             parts = line.split(maxsplit=3)
-            if len(parts) < 3 or not parts[0].isdecimal() or parts[2] not in ("0", "1"):
+            image, attribute = (whole_number(part) for part in [*parts, "", ""][:2])
+            if len(parts) < 3 or image is None or parts[2] not in ("0", "1"):
                 if report and parts:
                     yield BadRow(
                         self.where(file, number), f"expected IMAGE ATTRIBUTE 0|1: {line!r}"
                     )
-            elif not (parts[1].isdecimal() and 1 <= int(parts[1]) <= label_count):
+            elif attribute is None or not 1 <= attribute <= label_count:
                 if report:
                     reason = f"attribute {parts[1]} outside 1..{label_count}"
                     yield BadRow(self.where(file, number), reason, "unknown label")
-            elif parts[2] == "1" and int(parts[0]) in labels:
-                labels[int(parts[0])].append(int(parts[1]) - 1)
+            elif parts[2] == "1" and image in labels:
+                labels[image].append(attribute - 1)
 
     def _below(self, name: str) -> tuple[str, str]:
         return f"CUB_200_2011/{name}", name
@@ -83,10 +85,12 @@ CUB_200_2011/images/001.Black_footed_Albatross/…jpg
         """The lines `12 text` of a file, in the order of the numbers."""
         found = []
         for number, line in numbered_lines(file):
-            key, _, value = line.strip().partition(" ")
-            if key and (not key.isdecimal() or not value):
+            text, _, value = line.strip().partition(" ")
+            if not text:
+                continue
+            key = whole_number(text)
+            if key is None or not value:
                 where = self.where(file, number)
                 raise UserError(f"data set {self.name}: {where}: expected a number and a text")
-            if key:
-                found.append((int(key), value.strip()))
+            found.append((key, value.strip()))
         return iter(sorted(found))

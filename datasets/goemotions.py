@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ssmlbench.api import BadRow, DatasetAdapter, Hub, PublishedStatistics, Row, numbered_lines
+from ssmlbench.api import (
+    BadRow,
+    DatasetAdapter,
+    Hub,
+    PublishedStatistics,
+    Row,
+    numbered_lines,
+    whole_number,
+)
 
 EMOTIONS = (
     "admiration", "amusement", "anger", "annoyance", "approval", "caring", "confusion",
@@ -53,7 +61,9 @@ test.tsv
                 )
                 continue
             text, ids, comment = parts
-            if not all(label.isdecimal() for label in ids.split(",")):
+            texts = ids.split(",")
+            labels = tuple(n for text in texts if (n := whole_number(text)) is not None)
+            if len(labels) < len(texts):
                 yield BadRow(where, f"label ids {ids!r} are not numbers")
                 continue
-            yield Row(text, tuple(int(label) for label in ids.split(",")), comment, where)
+            yield Row(text, labels, comment, where)

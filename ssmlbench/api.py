@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from ssmlbench.protocol.metrics import average_precision as average_precision
 
     # write a data set
+    from ssmlbench.core.whole_numbers import whole_number as whole_number
     from ssmlbench.data.adapter import (
         SPLITS as SPLITS,
         BadRow as BadRow,
@@ -210,6 +211,7 @@ HOMES = {
     ),
     "ssmlbench.protocol.metrics": ("average_precision",),
     # write a data set
+    "ssmlbench.core.whole_numbers": ("whole_number",),
     "ssmlbench.data.adapter": (
         "SPLITS",
         "BadRow",

@@ -14,6 +14,7 @@ from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import folder_of_data
 from ssmlbench.core.plain_text import printable
+from ssmlbench.core.whole_numbers import MOST_DIGITS, whole_number
 
 if TYPE_CHECKING:
     from ssmlbench.core.data_options import DataOptions
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MOST_NUMBERS = 100_000
 """Of a range such as `0-4`."""
+LONGEST_TIME = 366 * 86_400
+"""Seconds. The system's timers take a few hundred years, and no more."""
 
 PluginFiles = Annotated[
     list[str] | None,
@@ -76,7 +79,9 @@ def typed_list(text: str | None, kind: type[T], option: str) -> tuple[T, ...]:
 def _from_to(text: str) -> Iterable[str]:
     """`0-4` → 0, 1, 2, 3, 4; any other text as it is."""
     if match := re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", text):
-        first, last = map(int, match.groups())
+        first, last = map(whole_number, match.groups())
+        if first is None or last is None:
+            raise UserError(f"{text.strip()[:40]}…: numbers of at most {MOST_DIGITS} digits")
         if last < first:
             raise UserError(f"{text.strip()}: the first number must be the lower one")
         if last - first >= MOST_NUMBERS:
@@ -138,8 +143,9 @@ def seconds(text: str | None, option: str) -> float | None:
     whole = re.fullmatch(
         r"(\d+(\.\d+)?\s*h\s*)?(\d+(\.\d+)?\s*m\s*)?(\d+(\.\d+)?\s*s?)?", text.strip()
     )
-    if not whole or not value:
+    if not whole or not 0 < value <= LONGEST_TIME:
         raise UserError(
-            f"{option} {text}: expected a time above zero, e.g. {option} 90s, 30m or 2h"
+            f"{option} {text[:40]}: expected a time above zero, at most a year, "
+            f"e.g. {option} 90s, 30m or 2h"
         )
     return value

@@ -151,7 +151,7 @@ def _plainly(error: Any) -> str:
     if type(error).__name__ == "MissingParameter":
         name = error.param.opts[0]
         text = f"{name if name.startswith('-') else name.upper()} is missing"
-    # Newer versions of Typer have values checked by Pydantic, older ones by Click.
+    # Typer has the values of options checked by Pydantic.
     found: list[Any] = getattr(error.__cause__, "errors", list)()
     if found and error.param is not None:
         text = f"{error.param.opts[-1]} {found[0]['input'] or repr('')}: {_expected(found[0])}"

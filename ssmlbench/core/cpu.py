@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 
+from ssmlbench.core.whole_numbers import whole_number
+
 
 def cores_of_job() -> int:
     """The cores that Slurm gave this job, or all that this process may use."""
-    given = os.environ.get("SLURM_CPUS_PER_TASK", "")
-    return min(core_count(), max(1, int(given))) if given.isdecimal() else core_count()
+    given = whole_number(os.environ.get("SLURM_CPUS_PER_TASK", ""))
+    return core_count() if given is None else min(core_count(), max(1, given))
 
 
 def core_count() -> int:

@@ -189,8 +189,8 @@ def _parse(text: str, kind: Any) -> Any:
             raise ValueError("true or false")
         return TRUTH[text.lower()]
     if kind in (int, float):
-        with suppress(ValueError):
-            if (number := kind(text)) == number:  # not nan
+        with suppress(ValueError, OverflowError):
+            if math.isfinite(number := kind(text)):
                 return number
         raise ValueError("a whole number" if kind is int else "a number")
     return text

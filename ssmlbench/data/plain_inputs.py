@@ -13,6 +13,7 @@ from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import from_home
 from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.core.whole_numbers import whole_number
 from ssmlbench.data.adapter import BadRow, InputColumns, Kind, numbered_lines
 from ssmlbench.data.arff import ArffTable
 from ssmlbench.data.arrays import read_npy, read_npz
@@ -204,7 +205,7 @@ def _raw(value: Any, kind: Kind, where: str) -> Any:
 
 def _sparse_rows(file: Path, numbers: Sequence[str]) -> Iterator[PlainRow]:
     """The rows of a LIBSVM file; numbers: of the features that the model learnt from."""
-    place = {int(number): k for k, number in enumerate(numbers) if number.isdecimal()}
+    place = {whole_number(number): k for k, number in enumerate(numbers) if number.isdecimal()}
     if not place:
         raise UserError(
             f"{file}: the model did not learn from LIBSVM files; give it the columns that it knows"

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ssmlbench.core.data_options import DataOptions
+from ssmlbench.core.whole_numbers import whole_number
 from ssmlbench.data.adapter import BadRow, Row
 from ssmlbench.data.columns import Roles, plain_float
 from ssmlbench.data.label_cells import as_list, flag, is_minus_one, label_values, meaning_of_empty
@@ -86,11 +87,12 @@ class RowReader:
             return None, ()
         chosen = []
         for value in values:
+            number = whole_number(value) if self.by_position else None
             if value in self.positions:
                 chosen.append(self.positions[value])
-            elif self.by_position and value.isdecimal() and int(value) < len(self.positions):
-                chosen.append(int(value))
-                self._ids, self._id_zero = self._ids + 1, self._id_zero or int(value) == 0
+            elif number is not None and number < len(self.positions):
+                chosen.append(number)
+                self._ids, self._id_zero = self._ids + 1, self._id_zero or number == 0
             else:
                 return BadRow("", f"unknown label {value!r}", "unknown label")
         return tuple(chosen), ()

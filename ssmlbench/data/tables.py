@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.whole_numbers import in_order
 from ssmlbench.data.adapter import BadRow, InputColumns, Row
 from ssmlbench.data.columns import (
     Roles,
@@ -210,9 +211,7 @@ class TableFiles(UserFiles):
             raise UserError(
                 f"data set {self.name}: column {self.roles.labels!r} holds no label{why}"
             )
-        if all(value.isdecimal() for value in found):
-            return sorted(found, key=int)
-        return sorted(found)
+        return in_order(found)
 
     def _found_labels(self) -> tuple[set[str], BadRow | None]:
         """Every label that a row has, and the first row whose labels cannot be read.

@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.whole_numbers import whole_number
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,10 @@ class Copies:
         if "TORCHELASTIC_RUN_ID" not in os.environ:
             return cls()
         names = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK")
-        count, here, number = (os.environ.get(name, "") for name in names)
-        if not all(word.isdecimal() for word in (count, here, number)):
+        count, here, number = (whole_number(os.environ.get(name, "")) for name in names)
+        if count is None or here is None or number is None:
             raise UserError(f"torchrun: {', '.join(names)} must be numbers in its environment")
-        return cls(int(count), int(here), int(number))
+        return cls(count, here, number)
 
     def devices(self, gpus: int) -> int:
         """The number of devices that share each run. gpus: the value of --gpus, 1 by default."""

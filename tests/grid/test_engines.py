@@ -61,6 +61,7 @@ def states(results: Path) -> dict[str, str]:
 def test_a_ray_worker_killed_in_the_middle_changes_no_bit_and_a_failing_run_stops_nobody(
     tmp_path: Path, plugins: Plugins
 ) -> None:
+    pytest.importorskip("ray")
     hold = tmp_path / "hold"
     (held, broken) = specs_of(plugins, "held", "broken")
     undisturbed, context = (

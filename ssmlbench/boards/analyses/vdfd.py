@@ -39,6 +39,7 @@ from ssmlbench.boards.render.document import TableSection
 from ssmlbench.boards.report.style import MUTED, styles_for
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.core.whole_numbers import whole_number
 from ssmlbench.protocol.diagnostics import ANGLE_COLUMNS
 from ssmlbench.runs.diagnostics import Diagnostics
 from ssmlbench.runs.finished import Finished
@@ -313,8 +314,8 @@ def chosen_labels(text: str, names: Sequence[str], counts: NDArray[Any]) -> list
     for part in (piece.strip() for piece in text.split(",")):
         if part in names:
             numbers.append(list(names).index(part))
-        elif part.isdigit() and int(part) < len(names):
-            numbers.append(int(part))
+        elif (number := whole_number(part)) is not None and number < len(names):
+            numbers.append(number)
         else:
             raise UserError(
                 f"--labels {part}: no such label; a name or a number from 0 to {len(names) - 1}."

@@ -17,6 +17,7 @@ from ssmlbench.core.counts import counted
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Closing, Listener
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.core.whole_numbers import whole_number
 from ssmlbench.grid.engines.base import EngineOption, GridPlan, WaitingEngine
 from ssmlbench.grid.resources import MOST_GAIN, Lane, Machine, lanes, threads_wanted
 from ssmlbench.grid.run_one import SealedRun, can_be_sealed, run_here, run_one
@@ -48,9 +49,10 @@ class LocalEngine(WaitingEngine):
             return None
         if self.jobs is not None:
             raise UserError("--jobs and --jobs-per-gpu are both given; keep one")
-        if not str(typed).isdecimal() or int(typed) < 1:
+        number = whole_number(str(typed))
+        if not number:
             raise UserError(f"--jobs-per-gpu {typed}: must be a number of at least 1")
-        return int(typed)
+        return number
 
     def check(self, context: RunContext) -> None:
         """Raise a UserError if no run can be made in this context."""

@@ -16,6 +16,7 @@ from ssmlbench.core.events import EpochEnded, Event, Failed, Listener, Resumed, 
 from ssmlbench.core.files import read_record
 from ssmlbench.core.plain_text import line_of
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.core.whole_numbers import whole_number
 from ssmlbench.grid.engines.base import EngineOption, GridPlan, WaitingEngine
 from ssmlbench.grid.payload import RunPayload
 from ssmlbench.grid.resources import threads_wanted
@@ -84,8 +85,8 @@ def _connect(ray: Any, address: str | None) -> None:
 def _check_port(address: str) -> None:
     """Fail at once where no port answers; Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+    if (number := whole_number(port)) is not None:
+        socket.create_connection((host, number), timeout=CONNECT_SECONDS).close()
 
 
 def make_run(payload: RunPayload, spec: Mapping[str, Any]) -> list[Event]:

@@ -23,6 +23,7 @@ from typing import Any
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Closing, Listener
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.core.whole_numbers import whole_number
 from ssmlbench.grid.engines.base import Engine, EngineOption, GridPlan, Submission
 from ssmlbench.grid.payload import RunPayload
 from ssmlbench.grid.queue_file import queue_files, queue_folder, remove_queue, sweep, write_queue
@@ -199,13 +200,14 @@ def parse_options(options: Mapping[str, str]) -> dict[str, Any]:
         elif text == "":
             parsed[name] = True  # a flag, e.g. exclusive=
         else:
-            parsed[name] = int(text) if text.isdecimal() and name != "mem" else text
+            number = None if name == "mem" else whole_number(text)
+            parsed[name] = text if number is None else number
     return parsed
 
 
 def minutes(text: str) -> int:
     """Minutes of a time as sbatch reads it: 90 (minutes), 90:00, 1:30:00, 1-12, 1-12:30, 1-12:30:00."""
-    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    match = re.fullmatch(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", text)
     if not match:
         raise UserError(f"--slurm time={text}: expected minutes or [days-]hours:minutes:seconds")
     days, *rest = (int(part) if part is not None else None for part in match.groups())
