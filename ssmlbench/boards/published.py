@@ -23,6 +23,9 @@ from ssmlbench.protocol.regimes import REGIMES
 CSV_COLUMNS = ("source", "dataset", "method", "pi", "metric", "value", "std", "regime", "unit")
 UNITS = {"fraction": 1.0, "percent": 100.0}
 
+LONGEST_NUMBER = 30
+"""Characters. The rounding of a number with hundreds of decimals would be zero."""
+
 
 @dataclass(frozen=True)
 class PublishedValue:
@@ -166,11 +169,11 @@ def _read_value(paper: Paper, row: dict[str, str]) -> PublishedValue:
 
 def _check_number(column: str, text: str) -> None:
     try:
-        finite = math.isfinite(float(text))
+        is_number = math.isfinite(float(text)) and len(text) <= LONGEST_NUMBER
     except ValueError:
-        finite = False
-    if not finite:
-        raise ValueError(f"{column} {text!r} is not a number")
+        is_number = False
+    if not is_number:
+        raise ValueError(f"{column} {text[:LONGEST_NUMBER]!r} is not a number as papers print them")
 
 
 def filtered(values: Iterable[PublishedValue], query: Query) -> list[PublishedValue]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ssmlbench.core.data_options import DataAddress, DataOptions
@@ -75,7 +76,9 @@ def _reader_of(
 def is_own_data(text: str) -> bool:
     """Whether the text of a plugin is a user's own data; else it is a Python file."""
     path = DataAddress.parse(text).path
-    return path.startswith(HUB) or Path(path).is_dir() or file_ending(Path(path)) in READERS
+    if path.startswith(HUB) or file_ending(Path(path)) in READERS:
+        return True
+    return os.path.isdir(path)  # noqa: PTH112 (a Path raises an error for a name that is too long)
 
 
 def looks_like_path(text: str) -> bool:
@@ -84,4 +87,4 @@ def looks_like_path(text: str) -> bool:
     if path.startswith(HUB):
         return True
     known = file_ending(Path(path)) in READERS
-    return "/" in path or "\\" in path or known or Path(path).exists()
+    return "/" in path or "\\" in path or known or os.path.exists(path)  # noqa: PTH110 (as above)

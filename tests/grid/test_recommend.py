@@ -85,9 +85,13 @@ def test_a_budget_is_a_time(text: str, expected: float) -> None:
     assert seconds(text, "--budget") == expected
 
 
-@pytest.mark.parametrize("text", ["", "soon", "0s", "m30", "-5m", "30m2h", "5 minutes", "9000h", "9" * 400])
+@pytest.mark.parametrize(
+    "text", ["", "soon", "0s", "m30", "-5m", "30m2h", "5 minutes", "9000h", "9" * 400]
+)
 def test_what_is_no_time_is_one_line(text: str) -> None:
-    with pytest.raises(UserError, match=r"expected a time above zero, at most a year, e\.g\. --budget 90s"):
+    with pytest.raises(
+        UserError, match=r"expected a time above zero, at most a year, e\.g\. --budget 90s"
+    ):
         seconds(text, "--budget")
 
 
