@@ -205,7 +205,9 @@ def _raw(value: Any, kind: Kind, where: str) -> Any:
 
 def _sparse_rows(file: Path, numbers: Sequence[str]) -> Iterator[PlainRow]:
     """The rows of a LIBSVM file; numbers: of the features that the model learnt from."""
-    place = {whole_number(number): k for k, number in enumerate(numbers) if number.isdecimal()}
+    place = {
+        number: k for k, text in enumerate(numbers) if (number := whole_number(text)) is not None
+    }
     if not place:
         raise UserError(
             f"{file}: the model did not learn from LIBSVM files; give it the columns that it knows"
