@@ -33,7 +33,7 @@ class NotingPipe:
 
     def __init__(self, pipe: Any):
         self._pipe = pipe
-        self.recv_bytes = pipe.recv_bytes
+        self.recv_bytes, self.poll = pipe.recv_bytes, pipe.poll
 
     def send(self, message: object) -> None:
         note_time()

@@ -14,6 +14,7 @@ from ssmlbench.api import (
     DatasetAdapter,
     PublishedStatistics,
     Row,
+    UserError,
     label_string,
     numbered_lines,
 )
@@ -54,7 +55,13 @@ labels.txt                  optional: the labels' names, in the order of the dig
         if self._pairs:
             found: set[str] = set()
             for split in SPLITS:
-                for _, line in numbered_lines(self.path(f"label_{split}")):
+                file = self.path(f"label_{split}")
+                for number, line in numbered_lines(file):
+                    if "," in line or ";" in line:
+                        where = self.where(file, number)
+                        raise UserError(
+                            f"data set {self.name}: {where}: labels are joined by spaces"
+                        )
                     found.update(line.split())
             return sorted(found)
         if self.has("labels.txt"):

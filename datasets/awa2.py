@@ -42,7 +42,7 @@ Animals_with_Attributes2/JPEGImages/antelope/antelope_10001.jpg
     )
 
     def label_names(self) -> list[str]:
-        return [name for _, name in self._numbered("predicates.txt")]
+        return self._numbered("predicates.txt")
 
     def rows(self, split: str) -> Iterator[Row | BadRow]:
         vectors = self._class_labels()
@@ -59,14 +59,24 @@ Animals_with_Attributes2/JPEGImages/antelope/antelope_10001.jpg
             if isinstance(labels, BadRow):
                 yield labels
                 continue
-            for file in sorted(self._file(f"JPEGImages/{animal}").glob("*.jpg")):
+            yield from self._images(self._file(f"JPEGImages/{animal}"), labels)
+
+    def _images(self, folder: Path, labels: tuple[int, ...]) -> Iterator[Row | BadRow]:
+        """The rows of a class."""
+        files = sorted(file for file in folder.iterdir() if not file.name.startswith("."))
+        if not files:
+            yield BadRow(self.where(folder), "no image in it")
+        for file in files:
+            if file.suffix.lower() in (".jpg", ".jpeg"):
                 yield Row(file, labels, file.stem, self.where(file))
+            else:
+                yield BadRow(self.where(file), "not a .jpg file")
 
     def _file(self, name: str) -> Path:
         return self.path(f"Animals_with_Attributes2/{name}", name)
 
-    def _numbered(self, name: str) -> list[tuple[int, str]]:
-        """The lines `12<tab>antelope` of a file."""
+    def _numbered(self, name: str) -> list[str]:
+        """The names in lines `12<tab>antelope` of a file, in the order of their numbers, 1 to N."""
         file = self._file(name)
         found = []
         for number, line in numbered_lines(file):
@@ -78,16 +88,25 @@ Animals_with_Attributes2/JPEGImages/antelope/antelope_10001.jpg
                 where = self.where(file, number)
                 raise UserError(f"data set {self.name}: {where}: expected a number and a name")
             found.append((key, parts[1]))
-        return found
+        found.sort()
+        if [key for key, _ in found] != list(range(1, len(found) + 1)):
+            raise UserError(
+                f"data set {self.name}: {self.where(file)}: its numbers are not 1, 2, 3 …"
+            )
+        return [name for _, name in found]
 
     def _class_labels(self) -> dict[str, tuple[int, ...] | BadRow]:
         file = self._file("predicate-matrix-binary.txt")
         label_count = len(self.label_names())
         matrix = [(n, line.split()) for n, line in numbered_lines(file) if line.strip()]
+        animals = self._numbered("classes.txt")
+        if len(matrix) != len(animals):
+            raise UserError(
+                f"data set {self.name}: {self.where(file)} has {len(matrix)} rows for the "
+                f"{len(animals)} classes of classes.txt"
+            )
         vectors: dict[str, tuple[int, ...] | BadRow] = {}
-        for (_, animal), (number, digits) in zip(
-            self._numbered("classes.txt"), matrix, strict=False
-        ):
+        for animal, (number, digits) in zip(animals, matrix, strict=True):
             where = self.where(file, number)
             if len(digits) != label_count:
                 reason = f"{len(digits)} values, expected {label_count}"

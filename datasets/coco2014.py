@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ssmlbench.api import BadRow, DatasetAdapter, PublishedStatistics, Row, UserError
 
@@ -75,24 +75,52 @@ val2014/COCO_val2014_000000000042.jpg
         """
         file = self._annotations(split)
         try:
-            content = json.loads(file.read_bytes(), object_hook=_slim)
+            content = json.loads(file.read_bytes(), object_pairs_hook=_slim)
+            categories = {entry.id: entry.name for entry in content["categories"]}
+            images = {entry.id: entry.file_name for entry in content["images"]}
+            annotations = [(entry.image_id, entry.category_id) for entry in content["annotations"]]
+            _check_ids(content["categories"], "name")
+            _check_ids(content["images"], "file_name")
+            for number, pair in enumerate(annotations, start=1):
+                if not all(type(value) is int for value in pair):
+                    raise ValueError(f"annotation {number} has image and category {pair}")
             return {
-                "categories": dict(sorted(content["categories"])),
-                "images": dict(content["images"]),
-                "annotations": content["annotations"],
+                "categories": dict(sorted(categories.items())),
+                "images": images,
+                "annotations": annotations,
             }
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{file}: not COCO instances ({type(error).__name__}: {error}); expected images, "
                 "annotations and categories"
             ) from None
 
 
-def _slim(value: dict[str, Any]) -> Any:
-    if "category_id" in value:
-        return value["image_id"], value["category_id"]
-    if "file_name" in value:
-        return value["id"], value["file_name"]
-    if "name" in value and "id" in value and "url" not in value:
-        return value["id"], value["name"]
+class Entry(NamedTuple):
+    """What is read of an image, a category or an annotation; None where it has no such value."""
+
+    id: Any
+    name: Any
+    file_name: Any
+    image_id: Any
+    category_id: Any
+
+
+def _slim(pairs: list[tuple[str, Any]]) -> Any:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError(f"a name comes twice in one object, one of {', '.join(value)}")
+    if "id" in value or "image_id" in value:
+        return Entry(*(value.get(name) for name in Entry._fields))
     return value
+
+
+def _check_ids(entries: list[Entry], field: str) -> None:
+    """Raise a ValueError unless every entry has an id of its own and a text in the field."""
+    known: dict[int, str] = {}
+    for entry in entries:
+        text = getattr(entry, field)
+        if type(entry.id) is not int or not isinstance(text, str):
+            raise ValueError(f"id {entry.id!r} with the {field} {text!r}")
+        if known.setdefault(entry.id, text) != text:
+            raise ValueError(f"id {entry.id} has two: {known[entry.id]} and {text}")

@@ -15,6 +15,9 @@ from ssmlbench.api import (
     whole_number,
 )
 
+ABSENT = 2
+"""The mark of an attribute that no line of the file is about."""
+
 
 class Cub(DatasetAdapter):
     """Photographs of 200 bird species, 312 attributes annotated image by image."""
@@ -38,24 +41,47 @@ CUB_200_2011/images/001.Black_footed_Albatross/…jpg
 
     def label_names(self) -> list[str]:
         file = self.path("attributes.txt", *self._below("attributes/attributes.txt"))
-        return [name for _, name in self._pairs(file)]
+        names = self._pairs(file)
+        if list(names) != list(range(1, len(names) + 1)):
+            raise UserError(
+                f"data set {self.name}: {self.where(file)}: its numbers are not 1, 2, 3 …"
+            )
+        return list(names.values())
 
     def rows(self, split: str) -> Iterator[Row | BadRow]:
         wanted = {"train": "1", "test": "0"}[split]
-        in_split = {
-            int(image)
-            for image, flag in self._pairs(self._file("train_test_split.txt"))
-            if flag == wanted
-        }
-        labels: dict[int, list[int]] = {image: [] for image in in_split}
-        yield from self._read_attributes(labels, report=split == "train")
+        files, flags = self._file("images.txt"), self._file("train_test_split.txt")
+        names, split_of = self._pairs(files), self._pairs(flags)
+        if split == "train":  # the files hold both splits: report once
+            yield from self._misplaced(flags, names, split_of)
+        # The mark of each attribute: 0, 1, or ABSENT as long as no line has said it.
+        blank = bytes([ABSENT]) * len(self.label_names())
+        marks = {image: bytearray(blank) for image in names if split_of.get(image) == wanted}
+        yield from self._read_attributes(marks, names, report=split == "train")
         images = self._file("images")
-        for image, name in self._pairs(self._file("images.txt")):
-            if image in labels:
-                file = images / name
-                yield Row(file, tuple(labels[image]), str(image), self.where(file))
+        for image, found in marks.items():
+            file = images / names[image]
+            if ABSENT in found:
+                reason = f"no line says whether attribute {found.index(ABSENT) + 1} is there"
+                yield BadRow(self.where(file), f"image {image}: {reason}")
+            else:
+                labels = tuple(k for k, mark in enumerate(found) if mark)
+                yield Row(file, labels, str(image), self.where(file))
 
-    def _read_attributes(self, labels: dict[int, list[int]], report: bool) -> Iterator[BadRow]:
+    def _misplaced(
+        self, file: Path, names: dict[int, str], split_of: dict[int, str]
+    ) -> Iterator[BadRow]:
+        """The images that are in one of the two lists only, or in no split."""
+        for image in sorted(names.keys() | split_of.keys()):
+            if image not in names:
+                yield BadRow(self.where(file), f"image {image} is not in images.txt")
+            elif split_of.get(image) not in ("0", "1"):
+                found = split_of.get(image, "nothing")
+                yield BadRow(self.where(file), f"image {image}: expected 0 or 1, found {found}")
+
+    def _read_attributes(
+        self, marks: dict[int, bytearray], names: dict[int, str], report: bool
+    ) -> Iterator[BadRow]:
         """Fill in the images' attributes. The file is read for both splits and reported once."""
         file = self._file("attributes/image_attribute_labels.txt")
         label_count = len(self.label_names())
@@ -72,8 +98,15 @@ CUB_200_2011/images/001.Black_footed_Albatross/…jpg
                 if report:
                     reason = f"attribute {parts[1]} outside 1..{label_count}"
                     yield BadRow(self.where(file, number), reason, "unknown label")
-            elif parts[2] == "1" and image in labels:
-                labels[image].append(attribute - 1)
+            elif image in marks:
+                mark, before = int(parts[2]), marks[image][attribute - 1]
+                marks[image][attribute - 1] = mark
+                if before not in (ABSENT, mark):
+                    reason = f"attribute {attribute} of image {image} is both 0 and 1"
+                    yield BadRow(self.where(file, number), reason)
+                    del marks[image]
+            elif report and image not in names:
+                yield BadRow(self.where(file, number), f"image {image} is not in images.txt")
 
     def _below(self, name: str) -> tuple[str, str]:
         return f"CUB_200_2011/{name}", name
@@ -81,16 +114,17 @@ CUB_200_2011/images/001.Black_footed_Albatross/…jpg
     def _file(self, name: str) -> Path:
         return self.path(*self._below(name))
 
-    def _pairs(self, file: Path) -> Iterator[tuple[int, str]]:
+    def _pairs(self, file: Path) -> dict[int, str]:
         """The lines `12 text` of a file, in the order of the numbers."""
-        found = []
+        found: dict[int, str] = {}
         for number, line in numbered_lines(file):
             text, _, value = line.strip().partition(" ")
             if not text:
                 continue
-            key = whole_number(text)
+            key, value = whole_number(text), value.strip()
+            where = f"data set {self.name}: {self.where(file, number)}"
             if key is None or not value:
-                where = self.where(file, number)
-                raise UserError(f"data set {self.name}: {where}: expected a number and a text")
-            found.append((key, value.strip()))
-        return iter(sorted(found))
+                raise UserError(f"{where}: expected a number and a text")
+            if found.setdefault(key, value) != value:
+                raise UserError(f"{where}: {key} is {found[key]!r} in another line")
+        return dict(sorted(found.items()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from itertools import zip_longest
 
 import numpy as np
@@ -67,6 +66,8 @@ Flickr/…
         images = self.path("Flickr", "images")
         if matrix.ndim != 2 or len(names) != len(matrix):
             raise self.missing(f"formatted_{part}_labels.npy does not have a row for each image")
+        if matrix.shape[1] != len(self.label_names()):
+            raise self.missing(f"formatted_{part}_labels.npy has other columns than that of train")
         for number, (name, cells) in enumerate(zip(names, matrix, strict=True), start=1):
             where = f"{self.where(listing)} row {number}"
             if np.isin(cells, (0, 1)).all():
@@ -84,19 +85,18 @@ Flickr/…
         for file in files:
             if not file.is_file():
                 raise self.missing(f"{self.where(file)} is missing")
-        with ExitStack() as stack:  # 81 files side by side: nothing is held but a line of each
-            columns = [stack.enter_context(file.open(encoding="ascii")) for file in files]
-            names = (line.strip() for _, line in numbered_lines(listing))
-            rows = zip_longest(names, *columns, fillvalue="")
-            for number, (name, *cells) in enumerate(rows, start=1):
-                where = self.where(listing, number)
-                digits = [cell.strip() for cell in cells]
-                if not name:
-                    yield BadRow(where, "the label files have more lines than the image list")
-                elif wrong := [k for k, digit in enumerate(digits) if digit not in ("0", "1")]:
-                    reason = f"{files[wrong[0]].name} has {digits[wrong[0]]!r}, expected 0 or 1"
-                    yield BadRow(where, reason)
-                else:
-                    name = name.replace("\\", "/")
-                    labels = tuple(k for k, digit in enumerate(digits) if digit == "1")
-                    yield Row(images / name, labels, name, where)
+        # 82 files side by side: nothing is held but a line of each
+        columns = [numbered_lines(file) for file in (listing, *files)]
+        rows = zip_longest(*columns, fillvalue=(0, ""))
+        for number, lines in enumerate(rows, start=1):
+            where = self.where(listing, number)
+            name, *digits = (line.strip() for _, line in lines)
+            if not name:
+                yield BadRow(where, "the label files have more lines than the image list")
+            elif wrong := [k for k, digit in enumerate(digits) if digit not in ("0", "1")]:
+                reason = f"{files[wrong[0]].name} has {digits[wrong[0]]!r}, expected 0 or 1"
+                yield BadRow(where, reason)
+            else:
+                name = name.replace("\\", "/")
+                labels = tuple(k for k, digit in enumerate(digits) if digit == "1")
+                yield Row(images / name, labels, name, where)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ssmlbench.api import BadRow, DatasetAdapter, PublishedStatistics, Row
+from ssmlbench.api import BadRow, DatasetAdapter, PublishedStatistics, Row, western_text
 
 CATEGORIES = (
     "Bacterial Infections and Mycoses",
@@ -47,7 +47,7 @@ class Ohsumed(DatasetAdapter):
     download = "ohsumed-first-20000-docs.tar.gz from disi.unitn.it/moschitti/corpora.htm"
     folders = ("ohsumed-first-20000-docs",)
     layout = """
-training/C01/0000011   one document per file, latin-1, in the folder of each of its categories
+training/C01/0000011   one document per file, in the folder of each of its categories
 training/…/C23
 test/C01 … C23
 """
@@ -73,8 +73,14 @@ test/C01 … C23
                 yield BadRow(self.where(folder), reason, "unknown label")
             elif folder.is_dir():
                 for file in sorted(folder.iterdir()):
-                    documents.setdefault(file.name, []).append(file)
+                    if not file.name.startswith("."):  # such as .DS_Store
+                        documents.setdefault(file.stem, []).append(file)
         for name, files in sorted(documents.items()):
             labels = tuple(positions[file.parent.name] for file in files)
-            text = " ".join(files[0].read_text(encoding="latin-1").split())
-            yield Row(text, labels, name, self.where(files[0]))
+            texts = [" ".join(western_text(file).split()) for file in files]
+            if len(set(texts)) > 1:
+                yield BadRow(
+                    self.where(files[0]), f"another text is called {name} in other folders"
+                )
+            else:
+                yield Row(texts[0], labels, name, self.where(files[0]))

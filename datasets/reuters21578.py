@@ -11,12 +11,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ssmlbench.api import BadRow, DatasetAdapter, PublishedStatistics, Row, read_records
+from ssmlbench.api import (
+    BadRow,
+    DatasetAdapter,
+    PublishedStatistics,
+    Row,
+    UserError,
+    read_records,
+    western_text,
+)
 
 STORY = re.compile(
     r"<REUTERS(?P<head>[^>]*)>(?P<inside>.*?)(?P<end></REUTERS>|(?=<REUTERS)|\Z)", re.DOTALL
 )
 ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+SPLIT_OF = {"TRAIN": "train", "TEST": "test", "NOT-USED": ""}
+"""LEWISSPLIT → the split of the ModApté division."""
+USED = {"YES": True, "NO": False, "BYPASS": False}
+"""TOPICS → whether a story counts: whether its topics were looked at."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +74,16 @@ or
     def _topics(self) -> list[str]:
         """A topic counts when it has a story to learn from and one to be tested on."""
         found: dict[str, set[str]] = {"train": set(), "test": set(), "": set()}
+        bad: BadRow | None = None
         for story in self._stories():
             if isinstance(story, Story):
                 found[story.split].update(story.topics)
-        return sorted(found["train"] & found["test"])
+            else:
+                bad = bad or story
+        topics = sorted(found["train"] & found["test"])
+        if bad and not topics:
+            raise UserError(f"data set {self.name}: {bad.where}: {bad.reason}")
+        return topics
 
     def label_names(self) -> list[str]:
         return self._topics
@@ -83,16 +101,18 @@ or
 
     def _stories(self) -> Iterator[Story | BadRow]:
         folder = self.path(".")
-        sgml = sorted(folder.glob("*.sgm"))
-        files = sgml or sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")])
+        sgml = _files(folder, ".sgm", ".sgml")
+        files = sgml or _files(folder, ".json", ".jsonl")
         if not files:
             raise self.missing("there is no .sgm, .json or .jsonl file")
         for file in files:
             yield from self._sgml(file) if sgml else self._json(file)
 
     def _sgml(self, file: Path) -> Iterator[Story | BadRow]:
-        content = file.read_text(encoding="latin-1")
+        content = western_text(file)
         line, counted = 1, 0
+        if not STORY.search(content):
+            yield BadRow(self.where(file), "no <REUTERS> in it")
         for match in STORY.finditer(content):
             line, counted = line + content.count("\n", counted, match.start()), match.start()
             where = self.where(file, line)
@@ -101,20 +121,26 @@ or
                 yield BadRow(where, "<REUTERS> is not closed")
             elif "LEWISSPLIT" not in facts or "NEWID" not in facts:
                 yield BadRow(where, "<REUTERS> without LEWISSPLIT or NEWID")
+            elif facts["LEWISSPLIT"] not in SPLIT_OF or facts.get("TOPICS") not in USED:
+                yield BadRow(
+                    where, f"LEWISSPLIT or TOPICS is none of {', '.join([*SPLIT_OF, *USED])}"
+                )
+            elif "<TOPICS" not in match["inside"]:
+                yield BadRow(where, "<REUTERS> without <TOPICS>")
             else:
-                used = facts.get("TOPICS") == "YES"
+                used = USED[facts["TOPICS"]]
                 inside = match["inside"]
-                topics = re.findall(r"<D>(.*?)</D>", element(inside, "TOPICS"))
+                listed = re.findall(r"<D>(.*?)</D>", element(inside, "TOPICS"), re.DOTALL)
+                topics = [topic.strip() for topic in listed]
                 title, body = element(inside, "TITLE"), element(inside, "BODY")
                 # stories of type BRIEF and UNPROC have no BODY: their TEXT is the story
                 text = body or re.sub(r"<[^>]*>", " ", element(inside, "TEXT").replace(title, ""))
-                split = {"TRAIN": "train", "TEST": "test"}.get(facts["LEWISSPLIT"], "")
-                yield Story(
-                    split if used else "", facts["NEWID"], tuple(topics), tidy(title, text), where
-                )
+                split = SPLIT_OF[facts["LEWISSPLIT"]] if used else ""
+                yield Story(split, facts["NEWID"], tuple(topics), tidy(title, text), where)
 
     def _json(self, file: Path) -> Iterator[Story | BadRow]:
-        for number, story in read_records(file) if file.suffix == ".jsonl" else read_list(file):
+        lines = file.suffix.lower() == ".jsonl"
+        for number, story in read_records(file) if lines else read_list(file):
             where = self.where(file, number)
             if isinstance(story, BadRow):
                 yield BadRow(where, story.reason)
@@ -123,11 +149,32 @@ or
                 yield BadRow(where, "no lewis_split (TRAIN or TEST) in it")
                 continue
             # some exports keep the SGML's quotes inside the values
-            lewis = str(story["lewis_split"]).strip('"').upper()
-            split = {"TRAIN": "train", "TEST": "test"}.get(lewis, "")
+            lewis = str(story["lewis_split"]).strip('" ').upper()
+            if fault := json_fault(story, lewis):
+                yield BadRow(where, fault)
+                continue
             identity = str(story.get("id", story.get("new_id", ""))).strip('"')
             text = tidy(story.get("title") or "", story.get("body") or story.get("text") or "")
-            yield Story(split, identity, tuple(story.get("topics") or ()), text, where)
+            topics = (topic.strip() for topic in story.get("topics") or ())
+            yield Story(SPLIT_OF[lewis], identity, tuple(topics), text, where)
+
+
+def _files(folder: Path, *endings: str) -> list[Path]:
+    """The files with one of these endings, in upper or lower case."""
+    return sorted(file for file in folder.iterdir() if file.suffix.lower() in endings)
+
+
+def json_fault(story: dict[str, Any], lewis: str) -> str:
+    """What is wrong with a story of a JSON file; empty if nothing is. lewis: its part."""
+    if lewis not in SPLIT_OF:
+        return f"lewis_split {story['lewis_split']!r} is none of {', '.join(SPLIT_OF)}"
+    for name in ("title", "body", "text"):
+        if not isinstance(story.get(name) or "", str):
+            return f"{name} is not a text"
+    topics = story.get("topics") or []
+    if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
+        return f"topics {str(topics)[:40]!r} are not a list of names"
+    return ""
 
 
 def read_list(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:

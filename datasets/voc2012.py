@@ -12,6 +12,7 @@ CLASSES = (
     "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train",
     "tvmonitor",
 )  # fmt: skip
+MARKS = ("1", "0", "-1")
 
 
 class Voc2012(DatasetAdapter):
@@ -45,13 +46,19 @@ VOCdevkit/VOC2012/JPEGImages/2008_000002.jpg
         root = self.path("VOCdevkit/VOC2012", "VOC2012", ".")
         lists = root / "ImageSets" / "Main"
         listing = self._in(lists, f"{part}.txt")
-        labels: dict[str, list[int]] = {line.strip(): [] for _, line in numbered_lines(listing)}
+        listed = {line.strip() for _, line in numbered_lines(listing)} - {""}
+        marks: dict[str, list[str]] = {image: [""] * len(CLASSES) for image in listed}
         for position, name in enumerate(CLASSES):
-            yield from self._read_class(self._in(lists, f"{name}_{part}.txt"), position, labels)
-        for image, positions in sorted(labels.items()):
-            if image:
-                file = root / "JPEGImages" / f"{image}.jpg"
-                yield Row(file, tuple(positions), image, self.where(file))
+            yield from self._read_class(self._in(lists, f"{name}_{part}.txt"), position, marks)
+        for image, found in sorted(marks.items()):
+            file = root / "JPEGImages" / f"{image}.jpg"
+            unclear = [k for k, mark in enumerate(found) if mark not in MARKS]
+            if unclear:
+                reason = f"{CLASSES[unclear[0]]}_{part}.txt does not say 1, 0 or -1 for it"
+                yield BadRow(self.where(file), reason)
+            else:
+                positions = tuple(k for k, mark in enumerate(found) if mark == "1")
+                yield Row(file, positions, image, self.where(file))
 
     def _in(self, folder: Path, name: str) -> Path:
         if not (folder / name).is_file():
@@ -59,16 +66,21 @@ VOCdevkit/VOC2012/JPEGImages/2008_000002.jpg
         return folder / name
 
     def _read_class(
-        self, file: Path, position: int, labels: dict[str, list[int]]
+        self, file: Path, position: int, marks: dict[str, list[str]]
     ) -> Iterator[BadRow]:
+        """Fill in the marks of one class: 1, 0 or -1, and ? where two lines contradict each other."""
         for number, line in numbered_lines(file):
             parts = line.split()
             if not parts:
                 continue
-            if len(parts) != 2 or parts[1] not in ("1", "0", "-1"):
+            if len(parts) != 2 or parts[1] not in MARKS:
                 yield BadRow(self.where(file, number), f"expected an id and 1, 0 or -1: {line!r}")
-            elif parts[0] not in labels:
+            elif parts[0] not in marks:
                 reason = f"image {parts[0]} is not listed in {file.name.rpartition('_')[2]}"
                 yield BadRow(self.where(file, number), reason)
-            elif parts[1] == "1":
-                labels[parts[0]].append(position)
+            elif marks[parts[0]][position] not in ("", parts[1]):
+                reason = f"image {parts[0]} has {marks[parts[0]][position]} in another line"
+                yield BadRow(self.where(file, number), reason)
+                marks[parts[0]][position] = "?"
+            else:
+                marks[parts[0]][position] = parts[1]

@@ -62,10 +62,18 @@ def with_every_method(tables: Tables) -> Tables:
     return {place: table for place, table in tables.items() if len(table.columns) == most}
 
 
+def ranks_of(means: pd.Series) -> pd.Series:
+    """The ranks of means, 1 for the highest; equal ones share a rank.
+
+    Rounded, since versions of pandas give means of the same numbers that differ in the last bit.
+    """
+    return means.round(9).rank(ascending=False)
+
+
 def mean_ranks(tables: Tables) -> pd.Series:
     """Each method's mean rank, best first, over the tables of all methods."""
     whole = with_every_method(tables).values()
-    ranked = [table.mean().rank(ascending=False) for table in whole]
+    ranked = [ranks_of(table.mean()) for table in whole]
     return pd.concat(ranked, axis=1).mean(axis=1).sort_values()
 
 
@@ -193,7 +201,7 @@ def summary() -> str:
     per_set = means.T.groupby(level=0).mean()  # one block a data set: its π share rows
     test = friedman(per_set.to_numpy())
     apart = nemenyi_difference(per_set.shape[1], len(per_set), ALPHA)
-    by_set_rank = per_set.rank(axis=1, ascending=False).mean().sort_values()
+    by_set_rank = per_set.apply(ranks_of, axis=1).mean().sort_values()
     level = [name for name, value in by_set_rank.items() if value - by_set_rank.iloc[0] <= apart]
     note = (
         f"Over {len(per_set)} sets (each the mean over its π) Friedman's p is {test.p:.1g}; by Nemenyi's "
@@ -301,9 +309,13 @@ def other_settings(
 def moves(before: pd.Series, after: pd.Series) -> tuple[str, int, str]:
     """Kendall's τ, the largest change of place, and the best method before and after."""
     before, after = before.align(after, join="inner")
-    places = before.rank(ascending=False) - after.rank(ascending=False)
-    tau = kendalltau(before, after).statistic
-    return f"{tau:.2f}", int(places.abs().max()), f"{before.idxmax()} → {after.idxmax()}"
+    places, places_after = ranks_of(before), ranks_of(after)
+    tau = kendalltau(places, places_after).statistic
+    return (
+        f"{tau:.2f}",
+        int((places - places_after).abs().max()),
+        f"{before.idxmax()} → {after.idxmax()}",
+    )
 
 
 # ------------------------------------------------------------------------------- cost, parts, tuning

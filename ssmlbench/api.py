@@ -116,6 +116,7 @@ if TYPE_CHECKING:
         numbered_lines as numbered_lines,
     )
     from ssmlbench.data.records import read_records as read_records
+    from ssmlbench.data.text_files import western_text as western_text
 
     # write an encoder
     from ssmlbench.inputs.encoders.base import Encoder as Encoder, EncoderOptions as EncoderOptions
@@ -223,6 +224,7 @@ HOMES = {
         "numbered_lines",
     ),
     "ssmlbench.data.records": ("read_records",),
+    "ssmlbench.data.text_files": ("western_text",),
     # write an encoder
     "ssmlbench.inputs.encoders.base": (
         "Encoder",

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,19 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_one, "start_fork_server", lambda: None)
 
 
+def _imported_since(before: frozenset[str]) -> frozenset[str]:
+    from ssmlbench.plugins import watch
+
+    return frozenset(watch._files) - before
+
+
 @pytest.fixture
 def ssmlbench(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Type a command in an empty folder: what it prints and its exit code. It runs in this process."""
     from ssmlbench.cli import main
+    from ssmlbench.plugins import watch
 
     def call(*arguments: object) -> subprocess.CompletedProcess[str]:
         typed = ["ssmlbench", *map(str, arguments)]
@@ -75,6 +83,8 @@ def ssmlbench(
             patch.setattr(sys, "argv", typed)
             patch.setenv("COLUMNS", "200")
             patch.chdir(tmp_path)
+            # Other tests of this process have imported plugin files.
+            patch.setattr(watch, "imported_files", partial(_imported_since, watch.imported_files()))
             try:
                 main()
             except SystemExit as ended:

@@ -19,6 +19,9 @@ from ssmlbench.boards.versions import Versions
 from ssmlbench.core.csv_cells import CsvWriter, cell_text
 from ssmlbench.core.errors import UserError, plain_reason
 from ssmlbench.core.files import write_output
+from ssmlbench.core.plain_files import plain_text
+from ssmlbench.core.plain_text import one_line
+from ssmlbench.core.whole_numbers import whole_number
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.protocol.metrics import CONVENTIONS, METRICS
 from ssmlbench.runs.finished import Finished
@@ -72,7 +75,7 @@ def exported_text(runs: Sequence[Finished], command: str, versions: Versions | N
     ordered = sorted(runs, key=_order)
     out = io.StringIO()
     for line in _provenance(ordered, command):
-        out.write(f"# {line}\n")
+        out.write(f"# {one_line(line)}\n")
     columns = metric_columns()
     made_with = [f"made_with.{name}" for name in MADE_WITH]
     fields = [*READABLE, *columns, *(f"cost.{name}" for name in COST_FIELDS), *made_with]
@@ -154,7 +157,7 @@ def read_exported(files: Iterable[Path]) -> tuple[list[Finished], list[str]]:
     complaints = []
     for file in files:
         try:
-            lines = file.read_text(encoding="utf-8").splitlines()
+            lines = list(plain_text(file))
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"--from {file}: cannot be read ({plain_reason(error)})") from None
         body = [line for line in lines if not line.startswith("#")]
@@ -195,7 +198,11 @@ def _from_row(
         unlike = json.loads(row.get("unlike_published") or "[]")
     except (ValueError, TypeError, RecursionError) as error:
         raise SchemaError(str(error)) from None
-    made_with = {name: text for name in MADE_WITH if (text := row.get(f"made_with.{name}"))}
+    made_with: dict[str, Any] = {
+        name: text for name in MADE_WITH if (text := row.get(f"made_with.{name}"))
+    }
+    if "threads" in made_with:
+        made_with["threads"] = whole_number(made_with["threads"])
     result = {
         "spec": spec,
         "hash": row["run"],

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, overload
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.layout import SETS
+from ssmlbench.boards.published import read_published
 from ssmlbench.boards.query import Query
-from ssmlbench.core.arguments import several
+from ssmlbench.core.arguments import checked, several, shown
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.paths import usable
 from ssmlbench.core.spec import NUMBERS
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.metrics import METRICS
@@ -68,6 +70,7 @@ class Boards(Sequence[Board]):
 
         return boards_to_pandas(self)
 
+    @checked
     def to_markdown(
         self,
         *,
@@ -82,6 +85,7 @@ class Boards(Sequence[Board]):
 
         return as_markdown(self._document(layout, digits, percent, display_names, rename))
 
+    @checked
     def to_latex(
         self,
         *,
@@ -108,6 +112,7 @@ class Boards(Sequence[Board]):
         style = LatexStyle(align, caption, label)
         return as_latex(self._document(layout, digits, percent, display_names, rename), style)
 
+    @checked
     def to_html(
         self,
         *,
@@ -154,10 +159,11 @@ class Boards(Sequence[Board]):
         return self.to_markdown()
 
 
+@checked
 def compare(
     results: Paths = "results",
     *,
-    dataset: Several = None,
+    dataset: Several | Path = None,
     method: Several = None,
     regime: Several = None,
     pi: Numbers = None,
@@ -194,7 +200,7 @@ def compare(
     numbers: other regimes' numbers, as pi is that of `semi`: `share=0.5`.
     """
     _check_numbers(numbers)
-    further = _paths(papers)
+    further = _paths(papers, "papers")
     published = published or bool(further)
     requested: dict[str, Any] = {"pi": pi, **numbers}
     query = Query(
@@ -210,19 +216,21 @@ def compare(
         baseline=baseline,
         versions=several(versions, str, "versions"),
     )
-    roots = _paths(results)
+    if further:
+        read_published(further)  # a mistake in them is found here, not when the boards are shown
+    roots = _paths(results, "results")
     if published and roots == [Path("results")] and not roots[0].is_dir():
         roots = []  # the papers alone
     runs, complaints = read_finished(roots)
     for complaint in complaints:
-        warnings.warn(complaint, stacklevel=2)
-    runs = merge_runs(runs, Path(prefer) if prefer is not None else None)
+        warnings.warn(complaint, stacklevel=3)
+    runs = merge_runs(runs, usable(prefer) if prefer is not None else None)
     boards = build_boards(runs, query)
     if not published:
         if not boards:
             raise query.unfit(runs)
         for line in query.unmet(runs):
-            warnings.warn(line, stacklevel=2)
+            warnings.warn(line, stacklevel=3)
     return Boards(boards, metric is not None, (query, further) if published else None)
 
 
@@ -233,5 +241,9 @@ def _check_numbers(numbers: Mapping[str, Any]) -> None:
             raise UserError(f"compare() has no argument {name!r}.{did_you_mean(name, known)}")
 
 
-def _paths(given: Paths) -> list[Path]:
-    return [Path(given)] if isinstance(given, str | Path) else [Path(path) for path in given]
+def _paths(given: Paths, name: str) -> list[Path]:
+    paths = [given] if isinstance(given, str | Path) else list(given)
+    for path in paths:
+        if not isinstance(path, str | Path) or not str(path):
+            raise UserError(f"{name}={shown(path)}: must be a path, or several")
+    return [usable(path) for path in paths]

@@ -16,6 +16,7 @@ from ssmlbench.boards.papers import OurMethod, Paper, read_paper
 from ssmlbench.boards.query import Query
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import builtin_root
+from ssmlbench.core.plain_files import plain_text
 from ssmlbench.core.spec import REGIME_NUMBERS
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.regimes import REGIMES
@@ -108,7 +109,7 @@ def _read_values(paper: Paper, file: Path) -> list[PublishedValue]:
     """The numbers of one paper in the file's order; a number that two tables print is there once."""
     values_by_key: dict[tuple[str, ...], PublishedValue] = {}
     try:
-        with file.open(encoding="utf-8", newline="") as stream:
+        with plain_text(file) as stream:
             rows = csv.DictReader(stream)
             if tuple(rows.fieldnames or ()) != CSV_COLUMNS:
                 raise UserError(f"{file}: its columns must be {','.join(CSV_COLUMNS)}")

@@ -64,6 +64,9 @@ class Query:
             one_of(regime, REGIMES, "--regime")
         for selection in self.selections:
             OPTIONS["selection"].check(selection)
+        for name, values in self.numbers.items():
+            for value in values:
+                OPTIONS[name].check(value)
         if self.draws < 0 or 0 < self.draws < 100:
             raise UserError(
                 f"--bootstrap {self.draws}: too few draws for a 95 % interval; take e.g. 1000"

@@ -5,8 +5,10 @@ One module for each verb or group of verbs; verbs.py lists them.
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
+import signal
 import sys
 import warnings
 from typing import Annotated
@@ -16,9 +18,9 @@ import typer
 import ssmlbench
 from ssmlbench.cli.verbs import Verbs
 from ssmlbench.core.console import Console
-from ssmlbench.core.errors import DISK_ERRORS, UserError, disk_error
+from ssmlbench.core.errors import AGAIN, DISK_ERRORS, UserError, disk_error
 from ssmlbench.core.paths import working_folder_exists
-from ssmlbench.core.plain_text import error_text, printable
+from ssmlbench.core.plain_text import error_text, one_line, printable
 from ssmlbench.core.plain_warnings import show_plainly
 from ssmlbench.core.process_environment import fixed_environment
 
@@ -49,15 +51,24 @@ def main() -> None:
         text = printable(f"error: {error_text(error)}")
         Console(stderr=True).print(text, style="red", soft_wrap=True)
         sys.exit(2)
-    except OSError as error:
-        if error.errno in DISK_ERRORS:
-            text = disk_error(error)
-        elif not working_folder_exists():
-            text = "the folder that you are in does not exist any more; go to another one"
-        else:
+    except (OSError, MemoryError) as error:
+        if (line := _line_about(error)) is None:
             raise
-        Console(stderr=True).print(f"error: {text}", style="red", soft_wrap=True)
+        text = printable(f"error: {one_line(line)}")
+        Console(stderr=True).print(text, style="red", soft_wrap=True)
         sys.exit(2)
+    finally:
+        # Ctrl-C while Python takes its modules down: there is nothing left to stop.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+
+
+def _line_about(error: OSError | MemoryError) -> str | None:
+    """One line about an error of the machine; None if it may be a bug of ours."""
+    if isinstance(error, MemoryError):
+        return f"there is too little memory; free some, then {AGAIN}"
+    if error.errno not in DISK_ERRORS and not working_folder_exists():
+        return "the folder that you are in does not exist any more; go to another one"
+    return disk_error(error)
 
 
 def _write_any_character() -> None:

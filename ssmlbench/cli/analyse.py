@@ -18,6 +18,7 @@ from ssmlbench.cli.board_options import BoardOptions, board_numbers
 from ssmlbench.cli.options import wide_console
 from ssmlbench.cli.run_options import Command, in_panel, parameter, with_options
 from ssmlbench.core.console import Console
+from ssmlbench.core.files import check_folder
 from ssmlbench.core.garbage import rare_collection
 
 analyse_app = typer.Typer(
@@ -45,7 +46,7 @@ def _parameters(analysis: Analysis) -> list[inspect.Parameter]:
 def _parameter(option: Option) -> inspect.Parameter:
     kind = str if option.default is None else type(option.default)
     shown = option.default if option.default not in ("", None) else False
-    declared = typer.Option(option.flag, help=option.help, show_default=shown)
+    declared = typer.Option(option.flag, help=option.help, show_default=shown, min=option.least)
     return parameter(option.name, Annotated[kind, declared], option.default)
 
 
@@ -58,6 +59,7 @@ def _command(analysis: Analysis) -> Command:
         def alone(own: dict[str, Any], out: OwnOut = Path("analyses")) -> None:
             from ssmlbench.boards.query import Query
 
+            check_folder(out, "--out")
             find_and_show(analysis, [], Query(), own, out)
 
         return alone
@@ -70,6 +72,7 @@ def _command(analysis: Analysis) -> Command:
         options: BoardOptions,
         numbers: dict[str, str | None],
     ) -> None:
+        check_folder(out, "--out")
         query = options.query(numbers)
         find_and_show(analysis, options.boards(query), query, own, out)
 
@@ -97,7 +100,7 @@ def show_findings(found: Sequence[Findings], out: Path, boards: Sequence[Board] 
     with rare_collection(), drawing, drawn_with(styles_of(boards)):
         written = write_findings(found, out)
     stems = dict.fromkeys(file.with_suffix("").name for file in written)
-    typer.echo(f"{out}: {', '.join(f'{stem}.*' for stem in stems)}")
+    Console().print_line(f"{out}: {', '.join(f'{stem}.*' for stem in stems)}")
 
 
 for _name, _analysis in analyses_by_name().items():

@@ -12,6 +12,7 @@ from ssmlbench.cli.options import PluginFiles, load_plugins
 from ssmlbench.cli.run_options import with_options
 from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.files import check_folder
 
 if TYPE_CHECKING:
     from ssmlbench.boards.analyses.contract import Findings, RunCell
@@ -39,7 +40,9 @@ def landscape(
     rows: Annotated[
         int, typer.Option(help="Labelled rows, and test rows, at most.", rich_help_panel=OWN)
     ] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of the directions.", rich_help_panel=OWN)] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the directions.", min=0, rich_help_panel=OWN)
+    ] = 0,
     device: Annotated[
         str, typer.Option(help="auto, cpu, cuda, mps.", rich_help_panel=OWN)
     ] = "auto",
@@ -61,6 +64,7 @@ def landscape(
         raise UserError(f"--radius {radius:g}: must be above 0")
     if rows < 1:
         raise UserError(f"--rows {rows}: must be at least 1")
+    check_folder(out, "--out")
     boards = options.boards(options.query(numbers))
     cells = run_cells(boards)
     plugins = load_plugins(plugin)

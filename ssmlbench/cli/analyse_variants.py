@@ -13,6 +13,7 @@ from ssmlbench.cli.options import load_plugins, typed_list
 from ssmlbench.cli.run import command_of, specs_of
 from ssmlbench.cli.run_options import RequestOptions, Where, in_panel, run_parameters, with_options
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.files import check_folder
 from ssmlbench.core.run_options import WHAT, WHERE
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def ablation(
     from ssmlbench.boards.analyses.variants import ablation_findings
     from ssmlbench.grid.variants import ablations
 
+    check_folder(out, "--out")
     request = _request(source, typed, seeds)
     query = _query(metric)
     plugins = load_plugins([*request.plugins])
@@ -89,6 +91,7 @@ def sensitivity(
     parameters = list(dict.fromkeys(typed_list(param, str, "--param")))
     if len(parameters) > 2:
         raise UserError(f"--param {param}: one or two hyper-parameters at a time")
+    check_folder(out, "--out")
     request = _request(source, typed, seeds)
     query = _query(metric)
     plugins = load_plugins([*request.plugins])

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ssmlbench.core.markdown_text import markdown_cell, markdown_code, markdown_text
 from ssmlbench.core.paths import near
 from ssmlbench.plugins.catalogue import Catalogue, DatasetInfo, MethodInfo
 
@@ -63,10 +64,11 @@ def methods_markdown(catalogue: Catalogue[MethodInfo]) -> str:
     """The page of every method, for docs/methods.md."""
     lines = []
     for method in catalogue.values():
-        lines += [f"### {method.name}", "", method.title, "", f"*{method.paper}.*"]
+        lines += [f"### {method.name}", "", markdown_text(method.title), ""]
+        lines += [f"*{markdown_text(method.paper)}.*"]
         head = f" Head: {method.head}." if method.head else ""
         lines += [
-            f"{method.kind.title()}, learns from {method.uses}. "
+            f"{method.kind.title()}, learns from {markdown_text(method.uses)}. "
             f"Regimes: {', '.join(method.regimes)}.{head}",
             "",
         ]
@@ -74,13 +76,14 @@ def methods_markdown(catalogue: Catalogue[MethodInfo]) -> str:
             lines += ["| hyper-parameter | default | tuned over | meaning |"]
             lines += ["| --- | --- | --- | --- |"]
             lines += [
-                f"| `{each.name}` | `{each.default}` | {each.search} | {each.meaning} |"
+                f"| `{each.name}` | {markdown_code(each.default)} | {markdown_cell(each.search)} | "
+                f"{markdown_cell(each.meaning)} |"
                 for each in method.hyperparameters
             ]
             lines.append("")
         if method.differences:
             lines += ["Where paper, released code and this file differ:", ""]
-            lines += [*(f"- {difference}" for difference in method.differences), ""]
+            lines += [*(f"- {markdown_text(difference)}" for difference in method.differences), ""]
     return "\n".join(lines)
 
 

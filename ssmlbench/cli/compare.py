@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,6 +77,15 @@ def compare(
     from ssmlbench.boards.render import print_document
 
     _check_choices(table, format_, over, audit)
+    shaping = {"--stats": stats, "--bootstrap": bootstrap, "--baseline": baseline != "auto"}
+    other = {"--published": published, "--papers": papers, "--format": format_ != "table"}
+    if export:
+        tables = {"--layout and the like": table != TableOptions()}
+        _check_unread("--export", {"--audit": audit, **shaping, **other, **tables})
+    if audit:
+        _check_unread("--audit", {**shaping, "--published": published})
+    if over != "cells" and not stats:
+        raise UserError(f"--over {over} is for --stats, which is not given")
     latex = table.latex(format_)
     published = published or (bool(papers) and not audit)
     if table.layout == SETS and options.metric is None:
@@ -114,6 +123,13 @@ def _check_choices(table: TableOptions, format_: str, over: str, audit: bool) ->
             "--layout, --digits, --percent, --display-names and --rename change numbers and names; --audit "
             "shows them as papers print them: leave them out"
         )
+
+
+def _check_unread(mode: str, given: Mapping[str, object]) -> None:
+    """Raise a UserError for an option that this kind of output does not read."""
+    for option, value in given.items():
+        if value:
+            raise UserError(f"{option} changes nothing in what {mode} gives; leave one of them out")
 
 
 def _tables(

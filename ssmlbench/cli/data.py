@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ssmlbench.cli.data_options import data_options, data_parameters
+from ssmlbench.cli.fresh_preparation import prepare_apart
 from ssmlbench.cli.options import DataDir, PluginFiles, SkipBad, load_plugins
 from ssmlbench.cli.run_options import with_options
 from ssmlbench.core.console import Console
@@ -172,6 +173,8 @@ def prepare_shown(
         return task
     start = time.monotonic()
     console = Console(quiet=True) if quiet else console
+    if not overwrite:
+        prepare_apart(adapter, skip_bad, console)
     with _progress(adapter, console) as report:
         task = prepare(adapter, skip_bad, overwrite, report)
     card, seconds = task.card, time.monotonic() - start

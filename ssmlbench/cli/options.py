@@ -13,7 +13,7 @@ import typer
 from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import folder_of_data
-from ssmlbench.core.plain_text import printable
+from ssmlbench.core.plain_text import one_line, printable
 from ssmlbench.core.whole_numbers import MOST_DIGITS, whole_number
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def typed_list(text: str | None, kind: type[T], option: str) -> tuple[T, ...]:
     if text is None:
         return ()
     try:
+        if kind is not str:
+            text.encode("ascii")  # as for other numbers: Python also reads digits of other scripts
         values = tuple(
             kind(number)  # type: ignore[call-arg]
             for part in text.split(",")
@@ -102,7 +104,7 @@ def read_runs(folders: Iterable[Path]) -> list[Finished]:
 def warn(complaints: Iterable[str]) -> None:
     """Print each line as a warning on stderr."""
     for complaint in complaints:
-        Console(stderr=True).print_line(printable(f"warning: {complaint}"))
+        Console(stderr=True).print_line(printable(f"warning: {one_line(complaint)}"))
 
 
 def wide_console() -> Console:
@@ -137,11 +139,11 @@ def seconds(text: str | None, option: str) -> float | None:
     """`90s`, `30m`, `2h`, `1h30m` or a plain number of seconds → seconds. option: for messages."""
     if text is None:
         return None
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smh]?)", text)
+    parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)\s*([smh]?)", text)
     units = {"": 1, "s": 1, "m": 60, "h": 3600}
     value = sum(float(number) * units[unit] for number, unit in parts)
     whole = re.fullmatch(
-        r"(\d+(\.\d+)?\s*h\s*)?(\d+(\.\d+)?\s*m\s*)?(\d+(\.\d+)?\s*s?)?", text.strip()
+        r"(\d+(\.\d+)?\s*h\s*)?(\d+(\.\d+)?\s*m\s*)?(\d+(\.\d+)?\s*s?)?", text.strip(), re.ASCII
     )
     if not whole or not 0 < value <= LONGEST_TIME:
         raise UserError(

@@ -12,6 +12,7 @@ from ssmlbench.cli.completion import complete_dataset, complete_method
 from ssmlbench.cli.options import PluginFiles, load_plugins, wide_console
 from ssmlbench.core.commands import suggested
 from ssmlbench.core.console import Console
+from ssmlbench.core.errors import UserError
 
 Long = Annotated[
     bool, typer.Option("--long", help="Papers, regimes, licences and files too; not cut off.")
@@ -34,6 +35,8 @@ def methods(
     from ssmlbench.cli.catalogue import compact, method_page, methods_markdown, overview
     from ssmlbench.plugins.catalogue import method_catalogue
 
+    if markdown and (name is not None or long):
+        raise UserError("--markdown is everything about all methods; leave NAME and --long out")
     catalogue = method_catalogue(load_plugins(plugin))
     console = Console()
     if markdown:

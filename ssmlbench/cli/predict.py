@@ -78,33 +78,35 @@ def predict(
     quieten()
     console = Console(stderr=True, quiet=quiet)
     roots = results or [Path("results")]
+    plugins = load_plugins(plugin)
     if run is not None:
-        folder = run_folder(run, roots)
+        folder, why = run_folder(run, roots), ""
     else:
-        folder = _best_folder(roots, dataset, metric, decision, console)
-    model = SavedModel(folder, load_plugins(plugin), backbone, device)
-    warn(model.notes)
+        folder, why = _best_folder(roots, dataset, metric, decision)
+    model = SavedModel(folder, plugins, backbone, device)
     rows: Iterable[tuple[str, Any]]
     if input_ is None:
         rows = OwnRows(model)
     else:
         check_out(out, input_files(input_, model.card.kind))
         rows = plain_inputs(input_, model.card.kind, column, model.card.columns)
+    if why:
+        console.print_line(why)
+    warn(model.notes)
     done = predict_shown(model, rows, out, console, decision)
     console.print_line(f"{done:,} rows predicted by {model.spec.variant} (rule: {decision}); {out}")
 
 
 def _best_folder(
-    roots: list[Path], dataset: str | None, metric: str, decision: str, console: Console
-) -> Path:
-    """The folder of the best run of a data set, which may be named by its folder; prints why it is best."""
+    roots: list[Path], dataset: str | None, metric: str, decision: str
+) -> tuple[Path, str]:
+    """The folder of the best run of a data set, which may be named by its folder, and why it is best."""
     from ssmlbench.boards.query import column_key
     from ssmlbench.runs.choose import best_run
 
     name = Path(dataset).name if dataset and Path(dataset).is_dir() else dataset
     chosen, why = best_run(read_runs(roots), name, column_key(metric), decision)
-    console.print_line(f"{chosen.folder}: {why}")
-    return chosen.folder
+    return chosen.folder, f"{chosen.folder}: {why}"
 
 
 def predict_shown(

@@ -27,6 +27,7 @@ from ssmlbench.core.console import Console
 from ssmlbench.core.counts import first_of
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.eta import duration
+from ssmlbench.core.files import check_folder
 
 if TYPE_CHECKING:
     from ssmlbench.core.events import Event, Listener
@@ -120,12 +121,12 @@ def _own_files(adapter: type[DatasetAdapter]) -> list[Path]:
 
 def _dispatch(results: Path, device: str, jobs: int | None) -> Dispatch:
     """How the runs are made; a UserError if they cannot be made so."""
-    from ssmlbench.grid.dispatch import Dispatch, check_writable
+    from ssmlbench.grid.dispatch import Dispatch
     from ssmlbench.runs.context import RunContext
 
     dispatch = Dispatch(RunContext(results, device, keep_model=True), "local", jobs)
     dispatch.check()
-    check_writable(results)
+    check_folder(results, "--results")
     return dispatch
 
 

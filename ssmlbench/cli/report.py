@@ -12,6 +12,7 @@ from ssmlbench.cli.options import typed_list
 from ssmlbench.cli.run_options import with_options
 from ssmlbench.core.console import Console
 from ssmlbench.core.counts import counted
+from ssmlbench.core.files import check_folder, check_output
 from ssmlbench.core.garbage import rare_collection
 from ssmlbench.core.suggestions import one_of
 
@@ -27,11 +28,12 @@ def report(
     with rare_collection():
         from ssmlbench.boards.report import write_report
 
+        check_output(out)
         query = options.query(numbers)
         boards = options.boards(query)
         with Console(stderr=True).status("drawing the figures"):
             write_report(boards, query, out)
-    typer.echo(f"{out}: {counted(sum(len(board.runs) for board in boards), 'run')}")
+    Console().print_line(f"{out}: {counted(sum(len(board.runs) for board in boards), 'run')}")
 
 
 @with_options(options=BoardOptions, numbers=board_numbers())
@@ -59,9 +61,10 @@ def plot(
     kinds = typed_list(figure, str, "--figure") or FIGURE_KINDS
     for kind in kinds:
         one_of(kind, FIGURE_KINDS, "--figure")
+    check_folder(out, "--out")
     query = options.query(numbers)
     with rare_collection():
         boards = options.boards(query)
         with Console(stderr=True).status("drawing the figures"):
             written = write_figures(boards, query, out, formats, kinds)
-    typer.echo(f"{out}: {counted(len(written), 'file')}")
+    Console().print_line(f"{out}: {counted(len(written), 'file')}")

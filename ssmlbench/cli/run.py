@@ -14,6 +14,7 @@ from ssmlbench.cli.options import load_plugins, seconds
 from ssmlbench.cli.run_options import RequestOptions, Where, in_panel, run_parameters, with_options
 from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.files import check_folder
 from ssmlbench.core.run_options import WHAT, WHERE
 
 if TYPE_CHECKING:
@@ -91,7 +92,6 @@ def command_of(
     where: Where, engine: dict[str, Any], results: Path, fresh: bool = True
 ) -> GridCommand:
     """The command that makes the runs and prints. fresh: whether some runs are certainly unfinished."""
-    from ssmlbench.grid.dispatch import check_writable
     from ssmlbench.grid.run_one import start_fork_server
 
     devices_of_a_run(where)  # before anything is started
@@ -103,7 +103,7 @@ def command_of(
     command = unchecked_command(where, engine, results)
     command.dispatch.check()
     if not where.dry_run:
-        check_writable(command.dispatch.context.results)
+        check_folder(command.dispatch.context.results, "--results")
     return command
 
 

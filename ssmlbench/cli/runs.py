@@ -14,7 +14,7 @@ from ssmlbench.cli.options import ResultsFolders, read_runs, typed_list, warn, w
 from ssmlbench.cli.show import metrics_table, show
 from ssmlbench.core.console import Console
 from ssmlbench.core.counts import counted
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import UserError, disk_error
 from ssmlbench.core.plain_text import printable
 from ssmlbench.core.suggestions import one_of, values_without_runs
 
@@ -138,13 +138,14 @@ def evaluate_runs(
     if runs:
         hashes = {one.hash for one in _named(runs, _states(results), _folders(results))}
         finished = [run for run in finished if run.spec.hash in hashes]
-    different = 0
+    different = unread = 0
     for run in finished:
         try:
             stored = StoredScores.read(run.folder)
         except (OSError, ValueError) as error:
-            _print(f"{run.spec.hash[:8]}  {run.spec}: its scores cannot be read: {error}")
-            different += 1
+            reason = (disk_error(error) if isinstance(error, OSError) else None) or error
+            _print(f"{run.spec.hash[:8]}  {run.spec}: its scores cannot be read: {reason}")
+            unread += 1
             continue
         again = evaluate_rules(stored.scores, stored.truth, stored.parameters)
         if changes := list(_differences(run.result["metrics"], again)):
@@ -152,8 +153,10 @@ def evaluate_runs(
             _print(f"{run.spec.hash[:8]}  {run.spec}: differs: {'; '.join(changes[:3])}")
         if runs:
             wide_console().print(metrics_table(again))
-    _print(f"{len(finished)} runs evaluated again, {different} differ from what they stored")
-    if different:
+    others = f"; {unread} could not be evaluated" if unread else ""
+    evaluated = len(finished) - unread
+    _print(f"{evaluated} runs evaluated again, {different} differ from what they stored{others}")
+    if different or unread:
         raise typer.Exit(2)
 
 
@@ -172,7 +175,10 @@ def _differences(stored: Any, again: Any) -> list[str]:
 def _map(run: Finished | None) -> str:
     if run is None or run.diverged:
         return ""
-    return f"{run.result['metrics']['threshold']['default']['map']:.4f}"
+    rules = run.result["metrics"].values()  # mAP is the same under all
+    found = (rule.get("default", {}).get("map") for rule in rules)
+    value = next((one for one in found if one is not None), None)
+    return "" if value is None else f"{value:.4f}"
 
 
 def _states(results: list[Path] | None) -> list[RunState]:

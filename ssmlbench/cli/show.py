@@ -16,6 +16,7 @@ from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import from_home
 from ssmlbench.core.plain_text import one_line
+from ssmlbench.core.suggestions import one_of
 
 if TYPE_CHECKING:
     from ssmlbench.grid.status import RunState
@@ -44,7 +45,9 @@ def show(
     from ssmlbench.grid.status import read_states
     from ssmlbench.runs.choose import named_run
     from ssmlbench.runs.finished import Unreadable, read_result
+    from ssmlbench.runs.per_label import COLUMNS
 
+    one_of(sort, COLUMNS, "--sort")
     console, roots = wide_console(), results or [Path("results")]
     folder = from_home(run)
     if not (folder / "result.json").is_file():
@@ -99,7 +102,6 @@ def _options(spec: Mapping[str, Any]) -> Table:
 
 def _print_metrics(run: Finished, sort: str, every: bool, console: Console) -> None:
     """The metrics under each decision rule, then a row for each label, or the first and the last."""
-    from ssmlbench.core.suggestions import one_of
     from ssmlbench.runs.run_result import RunResult
 
     if run.spec.judged_on == "nothing":
@@ -110,7 +112,6 @@ def _print_metrics(run: Finished, sort: str, every: bool, console: Console) -> N
         console.print_line("no results per label: it was made before they were stored")
         return
     frame = RunResult(run).per_label().reset_index()
-    one_of(sort, tuple(frame.columns), "--sort")
     rule = per_label["rule"]
     table = Table(title=f"by label ({rule})", title_justify="left", box=None, pad_edge=False)
     for column in frame.columns:
@@ -129,13 +130,13 @@ def metrics_table(metrics: Mapping[str, Any]) -> Table:
     """Decision rules × metrics."""
     from ssmlbench.protocol.metrics import METRICS
 
-    names = list(dict.fromkeys(n for rule in metrics.values() for n in rule["default"]))
+    names = list(dict.fromkeys(n for rule in metrics.values() for n in rule.get("default", {})))
     table = Table(box=None, pad_edge=False)
     table.add_column("decision")
     for name in names:
         table.add_column(METRICS[name].title if name in METRICS else name, justify="right")
     for rule, conventions in metrics.items():
-        values = conventions["default"]
+        values = conventions.get("default", {})
         table.add_row(rule, *(f"{values[n]:.4f}" if n in values else "" for n in names))
     return table
 

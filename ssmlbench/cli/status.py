@@ -18,6 +18,7 @@ from ssmlbench.cli.options import ResultsFolders, wide_console
 from ssmlbench.core.commands import suggested
 from ssmlbench.core.console import Console
 from ssmlbench.core.counts import counted
+from ssmlbench.core.errors import UserError
 from ssmlbench.core.eta import duration
 from ssmlbench.core.plain_text import printable
 from ssmlbench.core.suggestions import one_of
@@ -42,6 +43,8 @@ def status(
     from ssmlbench.grid.status import read_states
 
     one_of(format_, ("table", "json"), "--format")
+    if sum((watch, failed, format_ == "json")) > 1:
+        raise UserError("--watch, --failed and --format json each show something else; keep one")
     folders = results or [Path("results")]
     console = wide_console()
     if watch:

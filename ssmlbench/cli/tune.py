@@ -18,6 +18,9 @@ from ssmlbench.core.run_options import WHAT, WHERE
 if TYPE_CHECKING:
     from ssmlbench.grid.study import Record, Study
 
+MOST_TRIALS = 10_000
+"""Of one study, which is planned whole before its first trial."""
+
 
 @with_options(
     typed=run_parameters(without=("seed",)),
@@ -46,8 +49,8 @@ def tune(
     """
     from ssmlbench.grid.study import Study, close, held_out_note, trials_root
 
-    if trials < 1:
-        raise UserError(f"--trials {trials}: must be at least 1, e.g. --trials 20")
+    if not 1 <= trials <= MOST_TRIALS:
+        raise UserError(f"--trials {trials}: must be 1 to {MOST_TRIALS:,}, e.g. --trials 20")
     results = where.results
     request = source.request({**typed, "seed": (seed,)})
     command = command_of(where, engine, trials_root(results))

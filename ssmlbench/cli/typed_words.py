@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.paths import usable
+
+
+def usable_paths(value: Any) -> Any:
+    """The value of an option or argument, or a list of values, with ~ in paths replaced.
+
+    A shell replaces it in `--out ~/a.csv`, and not in `--out=~/a.csv`. A UserError for a path that
+    cannot be used, such as a circle of links.
+    """
+    if isinstance(value, list):
+        return [usable_paths(each) for each in value]
+    return usable(value) if isinstance(value, Path) else value
 
 
 def check_words(parameters: Sequence[Any], words: Sequence[str]) -> None:

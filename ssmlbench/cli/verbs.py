@@ -15,7 +15,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
-from ssmlbench.cli.typed_words import check_words
+from ssmlbench.cli.typed_words import check_words, usable_paths
 from ssmlbench.core.errors import UserError
 
 USAGE_ERROR: type[Any] = typer.BadParameter.__bases__[0]
@@ -104,7 +104,9 @@ def _check_words_of(commands: Sequence[Any]) -> None:
 
 def _parse_checked(command: Any, parse: Callable[..., Any], context: Any, words: list[str]) -> Any:
     check_words(command.params, words)
-    return parse(context, words)
+    made = parse(context, words)
+    context.params.update({name: usable_paths(value) for name, value in context.params.items()})
+    return made
 
 
 def _escape_help(commands: Sequence[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ssmlbench.core.paths import from_home
@@ -28,7 +29,8 @@ def absolute_backbone(backbone: str) -> str:
     """The backbone with an absolute path, so that it means the same in every process."""
     prefix, path = split_backbone(backbone)
     where = from_home(path)
-    return f"{prefix}{where.absolute()}" if where.is_dir() or prefix.endswith("@") else backbone
+    is_folder = os.path.isdir(where)  # noqa: PTH112 (a Path raises an error for a name that is too long)
+    return f"{prefix}{where.absolute()}" if is_folder or prefix.endswith("@") else backbone
 
 
 def portable_backbone(backbone: str) -> str:

@@ -7,7 +7,6 @@ the cache also record the place where they belong: two files that were swapped h
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -18,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypedDict
 
-from ssmlbench.core.errors import DamagedFile
+from ssmlbench.core.errors import DamagedFile, is_passing, with_file_name
 
 FIELD = "checksum"
 """The field of a JSON object, or of a safetensors file's metadata, that holds its checksum."""
@@ -35,10 +34,6 @@ OLDER = "an older version wrote it, which did not record where it belongs"
 
 LARGEST_HEADER = 100_000_000
 """The largest header of a safetensors file, by its specification."""
-
-
-EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
-"""Errors of a process, which say nothing about the file."""
 
 
 CLOCK_TICK = 20_000_000
@@ -64,18 +59,6 @@ def verified_files() -> frozenset[tuple[object, ...]]:
 def take_over(verified: frozenset[tuple[object, ...]]) -> None:
     """Do not read again what another process has verified, as long as it is unchanged."""
     _verified.update(verified)
-
-
-def own_bytes(file: Path) -> bytes:
-    """The content of a file that this tool wrote; an OSError if it is a folder, a pipe or a device."""
-    with open(file, "rb", opener=_not_waiting) as opened:
-        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is not a file", str(file))
-        return opened.read()
-
-
-def _not_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # to open a pipe waits for its other end
 
 
 def digest_of(file: Path) -> str:
@@ -326,6 +309,6 @@ def _unreadable(file: Path, error: OSError) -> Exception:
     """The error of a file that cannot be read: a folder in its place, a loop of links, a bad sector."""
     if isinstance(error, FileNotFoundError):
         return DamagedFile(file, "it is missing")
-    if error.errno in EXHAUSTED:
-        return error
+    if is_passing(error):
+        return with_file_name(error, file)
     return DamagedFile(file, f"it cannot be read ({error.strerror})")

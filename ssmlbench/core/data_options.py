@@ -48,6 +48,10 @@ class DataOptions:
     allow_outside: bool = _option(False, "Read images outside the data folder too.")
 
     def __post_init__(self) -> None:
+        for name, value in self.given.items():
+            if name.endswith("_column") and not value.strip(", \t\n"):
+                flag = f"--{name.replace('_', '-')}"
+                raise UserError(f"{flag} {value!r}: expected the name of a column, or several")
         if self.empty_labels:
             one_of(self.empty_labels, EMPTY_LABELS, "--empty-labels")
         if not 0 <= self.holdout < 1:

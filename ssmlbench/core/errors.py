@@ -8,12 +8,29 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+from ssmlbench.core.plain_text import one_line, shorten
+
 
 class UserError(Exception):
     """A mistake in a command or in a user's file: one line, with the mistake and the remedy.
 
-    The command line prints the line and exits with code 2.
+    The command line prints the line and exits with code 2. A name or a library's message in the text
+    may have line ends: they are shown as spaces.
     """
+
+    def __str__(self) -> str:
+        return one_line(shorten(super().__str__()))
+
+
+class ListedMistakes(UserError):
+    """A mistake whose line has others below it: bad rows, or the layout of a folder."""
+
+    def __init__(self, line: str, *below: str):
+        super().__init__(line, *below)
+
+    def __str__(self) -> str:
+        line, *below = self.args
+        return "\n".join([one_line(line), *(text.replace("\n", " ") for text in below)])
 
 
 class DamagedFile(UserError, ValueError):
@@ -56,7 +73,22 @@ class RunStopped(RunFailed):
     """The training process of a run ended early or was stopped: its checkpoint, if any, is valid."""
 
 
+PASSING_ERRORS = (
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.EINTR,
+    errno.EBUSY,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+    errno.ENOTCONN,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+)
+"""Errors of a process or of a network, which say nothing about the file."""
+
 DISK_ERRORS = (
+    *PASSING_ERRORS,
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EROFS,
@@ -64,12 +96,24 @@ DISK_ERRORS = (
     errno.EPERM,
     errno.EIO,
     errno.EFBIG,
-    errno.ESTALE,
     errno.ENAMETOOLONG,
     errno.ENOTDIR,
     errno.ELOOP,
+    errno.EMLINK,
+    errno.EXDEV,
+    errno.ENODEV,
+    errno.ENXIO,
+    errno.ENOLCK,
 )
-"""Errors of a disk or file system: the user can fix them, they are no bugs of ours."""
+"""Errors of a disk, file system or machine: the user can fix them, they are no bugs of ours."""
+
+CHANGED = (errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY)
+"""Errors of a named file that another process has deleted, made or replaced."""
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether an error says nothing about the file that was read: it must not count as damaged or bad."""
+    return isinstance(error, OSError) and error.errno in PASSING_ERRORS
 
 
 def plain_reason(error: Exception) -> str:
@@ -77,21 +121,38 @@ def plain_reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def disk_error(error: OSError) -> str:
-    """One line about a file that cannot be written or read."""
+def with_file_name(error: OSError, file: Path) -> OSError:
+    """The error, with a file's name if it has none: those of reading, locking and closing have none."""
+    error.filename = error.filename or str(file)
+    return error
+
+
+AGAIN = "give the same command again"
+FREE_SPACE, MORE_FILES = "free some space", "raise the limit of open files (`ulimit -n`)"
+REMEDIES = {
+    **dict.fromkeys(PASSING_ERRORS, ""),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FREE_SPACE),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), MORE_FILES),
+    errno.ENOMEM: "free some memory",
+}
+"""What to do before the same command is given again."""
+
+
+def disk_error(error: OSError) -> str | None:
+    """One line about a file that cannot be written or read; None if the error may be a bug of ours."""
+    if error.errno in CHANGED and error.filename:
+        return f"{error.filename}: {error.strerror}; did another process change it? {AGAIN}"
+    if error.errno not in DISK_ERRORS:
+        return None
     where = str(error.filename or "the disk")
-    again = "give the same command again"
     if error.errno == errno.ENAMETOOLONG:
         return f"{where[:60]}… is too long for the name of a file; write a shorter one"
     if error.errno == errno.ENOTDIR:
         return f"{where}: a part of this path is a file, and no folder; choose another path"
     if error.errno == errno.ELOOP:
         return f"{where}: its links lead in a circle; choose another path"
-    if error.errno == errno.ESTALE:
-        return f"{where}: {error.strerror}; {again}"
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    remedy = "free some space" if full else "make it readable and writable"
-    return f"{where}: {error.strerror}; {remedy}, then {again}"
+    remedy = REMEDIES.get(error.errno, "make it readable and writable")
+    return f"{where}: {error.strerror}; " + (f"{remedy}, then {AGAIN}" if remedy else AGAIN)
 
 
 class DamageWarning(UserWarning):

@@ -17,17 +17,19 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ssmlbench.core.checksums import (
     FIELD,
     OLDER,
     checksum_holds,
-    own_bytes,
     place_of,
     with_checksum,
 )
-from ssmlbench.core.errors import DamagedFile, UserError
+from ssmlbench.core.errors import DISK_ERRORS, DamagedFile, UserError, is_passing
+from ssmlbench.core.paths import near
+from ssmlbench.core.plain_files import plain_bytes
 from ssmlbench.core.plain_text import valid_text
 
 if TYPE_CHECKING:
@@ -42,8 +44,17 @@ PLACE = "place"
 PART = ".part"
 """The suffix of an unfinished file. Nothing reads such files; `ssmlbench doctor` deletes them."""
 
+OF_LIBRARIES = ".tmp??????"
+"""Names under which safetensors writes before it renames to the name it was given."""
+
+UNFINISHED_NAMES = (f".*{PART}", OF_LIBRARIES)
+"""Patterns of the names of unfinished files and folders."""
+
 OS_ERROR = re.compile(r"\(os error (\d{1,4})\)")
 """How libraries written in Rust, such as safetensors, end the message about an error of the disk."""
+
+REASONS = {os.strerror(code): code for code in DISK_ERRORS}
+"""How Arrow ends it; torch adds the code in brackets."""
 
 Stamp = tuple[int, int, int]
 """Inode, size and time of a file."""
@@ -69,40 +80,81 @@ def _host() -> str:
 
 
 @contextmanager
-def atomic(file: Path, durable: bool = True) -> Iterator[Path]:
+def atomic(file: Path, durable: bool = True, in_folder: bool = False) -> Iterator[Path]:
     """Write a file whole or not at all: write to the yielded path, which is renamed to `file` at the end.
 
     durable: wait until it is on disk; not needed for files that are useful only while a process lives.
+    in_folder: the path is in a temporary folder, named after the file. For libraries that first write under
+    a name of their own (OF_LIBRARIES), where the folder of `file` does not tell to what it belongs.
     An error of the disk is an OSError that names the file, whichever library writes.
     """
-    unfinished = temporary_beside(file)
+    temporary = temporary_beside(file)
+    unfinished = temporary / file.name if in_folder else temporary
     try:
+        if in_folder:
+            temporary.mkdir()
         yield unfinished
         if durable:
             flush(unfinished)
         with suppress(OSError):
             file.rmdir()  # an empty folder of that name
         unfinished.replace(file)
+        if in_folder:
+            remove_folder(temporary)
         if durable:
             flush(file.parent)
     except BaseException as error:
         with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        if (disk_error := _disk_error_of(error, file)) is not None:
+            remove(temporary)
+        if (disk_error := _disk_error_of(error, file, temporary)) is not None:
             raise disk_error from error
         raise
 
 
-def _disk_error_of(error: BaseException, file: Path) -> OSError | None:
-    """The error of the disk behind a library's error, with the file's name; None if there is none."""
-    if isinstance(error, OSError):
-        code, named = error.errno, bool(error.filename)
-    else:
-        told = OS_ERROR.search(str(error)) if isinstance(error, Exception) else None
-        code, named = int(told[1]) if told else None, False
+@contextmanager
+def naming(file: Path) -> Iterator[None]:
+    """Raise an error of the disk as an OSError that names the file, whichever library reads it."""
+    try:
+        yield
+    except Exception as error:
+        if (disk_error := _disk_error_of(error, file, file)) is not None:
+            raise disk_error from error
+        raise
+
+
+def _disk_error_of(error: BaseException, file: Path, opened: Path) -> OSError | None:
+    """The error of the disk behind a library's error, with the file's name; None if there is none.
+
+    opened: its name while it is written, or the folder it is written in, which tells a user nothing.
+    """
+    code = _code_of(error)
     if code == errno.ENOENT and not file.parent.is_dir():
         return OSError(errno.ESTALE, "its folder is gone (moved or deleted?)", str(file))
-    return None if code is None or named else OSError(code, os.strerror(code), str(file))
+    if code is None or not _is_about(error, opened):
+        return None
+    return OSError(code, os.strerror(code), str(file))
+
+
+def _is_about(error: BaseException, path: Path) -> bool:
+    """Whether an error names a path, something in that folder, or nothing."""
+    named = getattr(error, "filename", None)
+    if not isinstance(named, str | bytes):
+        return True
+    file = Path(os.fsdecode(named))
+    return path in (file, *file.parents)
+
+
+def _code_of(error: BaseException) -> int | None:
+    """The system's number of an error, which some libraries have only in their message."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    if isinstance(error, UserError) or not isinstance(error, Exception):
+        return None
+    text = str(error)
+    if told := OS_ERROR.search(text):
+        return int(told[1])
+    endings = ((reason, f"{reason} ({code})") for reason, code in REASONS.items())
+    return next((REASONS[ends[0]] for ends in endings if text.endswith(ends)), None)
 
 
 def discard(file: Path) -> None:
@@ -113,6 +165,20 @@ def discard(file: Path) -> None:
         if not file.is_dir():
             raise
         file.rmdir()
+
+
+def remove(path: Path) -> None:
+    """Delete a file, a link, or a folder with all that is in it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        discard(path)
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete a folder with all that is in it, as far as that is possible."""
+    with suppress(OSError):  # `ignore_errors` does not ignore those of fstat
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -147,6 +213,27 @@ def check_output(file: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise UserError(f"cannot write {file}: {error.strerror}; choose another --out") from None
+
+
+def check_folder(folder: Path, option: str, *, make: bool = False) -> None:
+    """Raise a UserError unless the folder of an option can be written to: before the work.
+
+    make: make it, if it is not there.
+    """
+    if not folder.resolve().name:
+        raise UserError(f"{option} {folder}: name a folder below it")
+    try:
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        if not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{near(there)} is not a folder")
+        if make:
+            folder.mkdir(parents=True, exist_ok=True)
+            there = folder
+        with TemporaryFile(dir=there, prefix=".writable-"):
+            pass
+    except OSError as error:
+        problem = f"cannot write to {near(folder)}: {error.strerror}"
+        raise UserError(f"{problem}; choose another folder with {option}") from None
 
 
 def _is_abandoned(own: str) -> bool:
@@ -209,9 +296,15 @@ def write_json(file: Path, values: Mapping[str, Any], durable: bool = True) -> N
 
 
 def read_json(file: Path) -> dict[str, Any] | None:
-    """The JSON object in a file; None if the file is missing, damaged or holds something else."""
+    """The JSON object in a file; None if the file is missing, or not whole with its checksum."""
+    values = _json_object(file)
+    return values if values is not None and FIELD in values else None
+
+
+def _json_object(file: Path) -> dict[str, Any] | None:
+    """As `read_json`, but a file of a version before checksums may lack its own."""
     try:
-        values = json.loads(own_bytes(file))
+        values = json.loads(plain_bytes(file))
     except (OSError, ValueError, RecursionError):
         return None
     return values if isinstance(values, dict) and checksum_holds(values) else None
@@ -223,20 +316,24 @@ def read_own_json(file: Path) -> dict[str, Any]:
     A FileNotFoundError if it is missing, DamagedFile if its content is not what was written.
     """
     try:
-        values = json.loads(own_bytes(file))
+        values = json.loads(plain_bytes(file))
     except FileNotFoundError:
         if file.is_symlink():
             raise DamagedFile(file, "it is a link to a file that is not there") from None
         raise
     except OSError as error:
+        if is_passing(error):
+            raise
         raise DamagedFile(file, f"it cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError):
         raise DamagedFile(file, "not a whole JSON file") from None
     if not isinstance(values, dict):
         raise DamagedFile(file, "not a JSON object")
+    if FIELD not in values:  # a file of a version before checksums, or the field's name is damaged
+        raise DamagedFile(file, "it has no checksum")
     if not checksum_holds(values):
         raise DamagedFile(file, "its content is not what was written")
-    values.pop(FIELD, None)
+    del values[FIELD]
     return values
 
 
@@ -261,18 +358,18 @@ def publish_folder(unfinished: Path, folder: Path) -> None:
     """Replace a folder by another one whose files are finished, and wait until it is on disk."""
     for path in (*unfinished.rglob("*"), unfinished):
         flush(path)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_folder(folder)
     unfinished.rename(folder)
     flush(folder.parent)
 
 
 def read_record(file: Path, record: type[R]) -> R | None:
-    """A dataclass from a JSON file of any version; None as for `read_json`.
+    """A dataclass from a JSON file of any version, which may be before checksums; else as `read_json`.
 
     Every field needs a default, which is used if the file lacks the field or has another type there; a
     field whose default is None takes any number. Unknown fields of the file are ignored.
     """
-    values = read_json(file)
+    values = _json_object(file)
     return None if values is None else parse_record(values, record)
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import UserError, with_file_name
 from ssmlbench.core.keep_alive import FRESH_SECONDS, FUTURE_SECONDS, KeepAlive, is_fresh
 
 POLL_SECONDS = 0.05
@@ -64,12 +64,15 @@ class Lock:
     def release(self, remove: bool = False) -> None:
         """Release the lock. remove: delete the file first, which is safe only while the lock is held.
 
-        After its folder was moved away, the file of that name is another process's.
+        After its folder was moved away, the file of that name is another process's. A file that cannot be
+        deleted is a free lock, and no reason to fail what was done under it.
         """
-        if remove and (self._descriptor is None or _is_at(self._descriptor, self.path)):
-            self.path.unlink(missing_ok=True)
+        with suppress(OSError):
+            if remove and (self._descriptor is None or _is_at(self._descriptor, self.path)):
+                self.path.unlink(missing_ok=True)
         if self._descriptor is not None:
-            os.close(self._descriptor)
+            with suppress(OSError):
+                os.close(self._descriptor)
             self._descriptor = None
         if self._lease is not None:
             self._lease.release()
@@ -177,6 +180,9 @@ def _flocked(path: Path, wait: bool) -> int:
         except BlockingIOError:
             os.close(descriptor)
             raise Busy(str(path)) from None
+        except OSError as error:
+            os.close(descriptor)
+            raise with_file_name(error, path) from None
         except BaseException:
             os.close(descriptor)
             raise
@@ -187,9 +193,11 @@ def _flocked(path: Path, wait: bool) -> int:
 def _open(path: Path, flags: int) -> int:
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # The last holder may delete the folder too.
-        with suppress(FileNotFoundError):
+        try:
             return os.open(path, flags | os.O_CLOEXEC, 0o666)
+        except FileNotFoundError:  # the last holder may delete the folder too
+            if path.is_symlink():  # a link to nothing counts as missing
+                path.unlink(missing_ok=True)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

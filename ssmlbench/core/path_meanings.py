@@ -22,6 +22,7 @@ def path_meanings() -> Callable[[Any], list[str]]:
     it uses is bound here, and it calls no built-in function: plugins may change both.
     """
     realpath, join, isabs, fsdecode = os.path.realpath, os.path.join, os.path.isabs, os.fsdecode
+    isdir = os.path.isdir
     listdir, readlink, is_a, integer = os.listdir, os.readlink, isinstance, int
     open_files, listed = OPEN_FILES, can_list_open_files()
 
@@ -37,7 +38,8 @@ def path_meanings() -> Callable[[Any], list[str]]:
         text = fsdecode(path)
         found = [realpath(text)]
         if listed and not isabs(text):
-            found += [realpath(join(target(number), text)) for number in listdir(open_files)]
+            folders = [target(number) for number in listdir(open_files)]
+            found += [realpath(join(folder, text)) for folder in folders if isdir(folder)]
         return found
 
     return meanings

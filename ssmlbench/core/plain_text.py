@@ -4,6 +4,8 @@ from __future__ import annotations
 
 LONGEST = 3_000
 """Characters of an error that are shown; the traceback in error.json has all."""
+END = 500
+"""Of these, the characters of its end."""
 
 
 def printable(text: str) -> str:
@@ -52,10 +54,12 @@ def line_of(error: BaseException, which: int = 0) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text on one line."""
-    return " ".join(text.split())
+    """The text on one line; spaces within a line stay, as in the name of a file."""
+    return " ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
 def shorten(text: str) -> str:
-    """The text, or its beginning and its length."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text):,} characters)"
+    """The text, or its length, its beginning and its end, which says what was expected."""
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST - END]} … ({len(text):,} characters) … {text[-END:]}"

@@ -40,6 +40,11 @@ def is_fixed() -> bool:
     return _fixed is not None
 
 
+def present_command() -> object:
+    """What identifies the block of `fixed_environment` that this is; None outside of one."""
+    return _fixed
+
+
 @contextmanager
 def record_changes() -> Iterator[None]:
     """Record the changes in this block, in which a plugin file is imported."""

@@ -16,8 +16,13 @@ from ssmlbench.core.paths import builtin_root, cache_root
 from ssmlbench.core.sealed_files import LOCK, TASKS
 
 CODE = (".py", ".pyc", ".pth", ".so", ".pyd", ".dylib")
+METADATA = (".dist-info", ".egg-info")
+"""Folders that declare installed plugins, in any folder that Python imports from."""
+COMPILED = f"{os.sep}__pycache__{os.sep}"
 STORED = (".json", ".csv", ".safetensors")
 """Files of runs."""
+FOLDERS_ABOVE_A_RUN = 3
+"""Of the data set, the regime and the method, in a results folder."""
 READ_LATER = (TASKS, "grids", "catalogue")
 """Folders of the cache that no plugin code has to write to."""
 CHANGES = {
@@ -26,6 +31,10 @@ CHANGES = {
     "os.symlink": (1,),
     "os.remove": (0,),
     "os.rmdir": (0,),
+    "os.mkdir": (0,),
+    "os.utime": (0,),
+    "os.setxattr": (0,),
+    "os.removexattr": (0,),
     "os.truncate": (0,),
     "os.chmod": (0,),
     "os.chown": (0,),
@@ -36,11 +45,19 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def code_folders() -> tuple[str, ...]:
-    """Where the code of this tool, its plugins and the libraries lies."""
+    """Where the code of this tool, its plugins and the libraries lies, with the data they come with."""
     folders = [Path(__file__).parent.parent]
-    folders += [builtin_root() / name for name in ("methods", "datasets")]
+    folders += [builtin_root() / name for name in ("methods", "datasets", "leaderboards")]
     folders += [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
     return tuple(map(_folder, [*folders, Path(site.getusersitepackages())]))
+
+
+def interpreter_files() -> frozenset[str]:
+    """The files that Python itself starts from."""
+    library = Path(sysconfig.get_config_var("LIBDIR") or os.sep)
+    library /= str(sysconfig.get_config_var("INSTSONAME"))
+    files = (sys.executable, library, Path(sys.prefix) / "pyvenv.cfg")
+    return frozenset(os.path.realpath(file) for file in files)
 
 
 def changed_path(
@@ -48,19 +65,20 @@ def changed_path(
 ) -> Callable[[str, tuple[Any, ...]], str | None]:
     """The function that tells which protected file an audit event changes, if any.
 
-    endings: of the files of code that are protected. results: a results folder, of which only the
-    run's folder `own` may be written to. What it uses is bound here, and it calls no built-in function:
-    plugins may change both.
+    endings: of compiled and other code that is protected wherever Python keeps it. results: a results
+    folder, of which only the run's folder `own` may be written to. What it uses is bound here, and it
+    calls no built-in function: plugins may change both.
     """
     codes, code_endings, stored = code_folders(), tuple(endings), STORED
     imported_from = frozenset(os.path.realpath(entry or os.curdir) for entry in sys.path)
-    start = os.path.realpath(Path(sys.prefix) / "pyvenv.cfg")
+    start, metadata, compiled = interpreter_files(), METADATA, COMPILED
     later = tuple(_folder(cache_root() / name) for name in READ_LATER)
     later += (_folder(sysconfig.get_path("scripts")),)
     lock = os.path.join(os.path.realpath(own), LOCK) if own else ""  # noqa: PTH118
     of_runs, of_run = (_folder(place) if place else "" for place in (results, own))
+    run_depth = of_runs.count(os.sep) + FOLDERS_ABOVE_A_RUN
     changes, writing, meanings, fsdecode = dict(CHANGES), WRITING, path_meanings(), os.fsdecode
-    is_a, integer, split = isinstance, int, os.path.split
+    is_a, integer, split, separator = isinstance, int, os.path.split, os.sep
 
     def changed(event: str, arguments: tuple[Any, ...]) -> str | None:
         if event == "open":
@@ -81,17 +99,24 @@ def changed_path(
 
     def protected(place: str, event: str) -> bool:
         if place.startswith(codes):
-            return place.endswith(code_endings)
+            # Python, and libraries that compile, keep what they made beside the source.
+            return compiled not in place or place.endswith(code_endings)
         if of_runs and place.startswith(of_runs):
             is_ours = place.startswith(of_run) and place != lock
+            if event == "os.mkdir":  # training makes its own folder, if it is not there
+                made_ours = is_ours or f"{place}{separator}" == of_run
+                return not made_ours and place.count(separator) >= run_depth
             return not is_ours and (event != "open" or place.endswith(stored))
-        return place.startswith(later) or place == start or is_module(place)
+        return place.startswith(later) or place in start or is_module(place)
 
     def is_module(place: str) -> bool:
         # Of the working folder too, from which `python -m ssmlbench` imports.
         folder, name = split(place)
+        above, inside = split(folder)
+        if inside.endswith(metadata) and above in imported_from:
+            return True
         if name.startswith("__init__."):
-            folder = split(folder)[0]
+            folder = above
         return folder in imported_from and name.endswith(code_endings)
 
     return changed

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import no_such_choice
+from ssmlbench.core.whole_numbers import MOST_DIGITS
 
 WHAT = "What is run"
 MEASURED = "How it is measured"
@@ -106,6 +107,8 @@ class RunOption:
             raise UserError(f"{self.flag} {value}: {self.expected}")
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"{self.flag} {value}: must be a finite number")
+        if isinstance(value, int) and abs(value) >= 10**MOST_DIGITS:
+            raise UserError(f"{self.flag} {value}: numbers of at most {MOST_DIGITS} digits")
 
 
 def run_option(default: Any = dataclasses.MISSING, /, help: str = "", **declared: Any) -> Any:

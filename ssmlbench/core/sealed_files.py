@@ -14,6 +14,17 @@ HOLDS_LABELS = ("scores.safetensors", "diagnostics.safetensors")
 """Files of finished runs with test labels, and with the frequencies of hidden ones."""
 HOLDS_RESULTS = ("result.json", "computed.json", "judgements.safetensors")
 """Files of any run that reveal something about test labels or hidden ones."""
+RUN_FILES = (
+    *HOLDS_LABELS,
+    *HOLDS_RESULTS,
+    "history.csv",
+    "model.safetensors",
+    "model.json",
+    "error.json",
+)
+"""Files of runs, which are sealed in any folder that has the file of a spec too."""
+SPEC = "spec.json"
+"""The file by which the folder of a run is known."""
 LOCK = ".lock"
 """The file in a run's folder that is held while the run is made."""
 SEALED = "labels are sealed"

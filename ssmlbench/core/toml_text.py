@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from ssmlbench.core.errors import UserError, plain_reason
+from ssmlbench.core.plain_files import plain_bytes
 
 
 def read_toml(file: Path, name: str = "") -> dict[str, Any]:
     """The tables of a file. name: of the file in error messages; empty for its path."""
     name = name or str(file)
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(plain_bytes(file).decode())
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{name}: cannot be read ({plain_reason(error)})") from None
     except RecursionError:

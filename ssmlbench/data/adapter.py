@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ssmlbench.core.commands import suggested
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import ListedMistakes, UserError
 from ssmlbench.core.names import PLUGIN_PREFIX
-from ssmlbench.core.paths import builtin_root
+from ssmlbench.core.paths import builtin_root, from_home
 from ssmlbench.core.process_environment import variable
+from ssmlbench.data.text_files import check_encoding
 
 Kind = Literal["image", "text", "vector"]
 SPLITS = ("train", "test")
@@ -58,6 +59,7 @@ class InputColumns:
     inputs: tuple[str, ...] = ()  # in their order; empty: they have no names
     id: str = ""
     all: tuple[str, ...] = ()  # all columns, used or not
+    coded: tuple[str, ...] = ()  # inputs whose numbers were read as the places of values in a list
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ class DatasetAdapter(ABC):
         """The folder with a folder for each data set: as given, or SSMLBENCH_DATA."""
         if self._data_dir is not None:
             return Path(self._data_dir)
-        return Path(typed) if (typed := variable("SSMLBENCH_DATA")) else None
+        return from_home(typed) if (typed := variable("SSMLBENCH_DATA")) else None
 
     @property
     def files_there(self) -> bool:
@@ -239,16 +241,19 @@ class DatasetAdapter(ABC):
             "  the folder should look like:",
             *(f"    {line}" for line in self.layout.strip("\n").splitlines()),
         ]
-        return UserError("\n".join(lines))
+        return ListedMistakes(*lines)
 
 
-def numbered_lines(file: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+def numbered_lines(file: Path, encoding: str = "utf-8-sig") -> Iterator[tuple[int, str]]:
     r"""Yield the lines of a text file, numbered from 1, without their ends: \n or \r\n.
 
     A byte that is not in the encoding is kept; `prepare` reports a text with one in it.
     """
+    check_encoding(file)
     with file.open(encoding=encoding, errors="surrogateescape", newline="\n") as lines:
         for number, line in enumerate(lines, start=1):
+            if number == 1 and not line.endswith("\n") and "\r" in line.rstrip("\r"):
+                raise UserError(rf"{file}: its lines end with \r alone; save it with \n")
             yield number, line.rstrip("\r\n")
 
 

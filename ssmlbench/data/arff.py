@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 from xml.etree import ElementTree
@@ -29,8 +30,8 @@ from ssmlbench.data.arff_syntax import (
     read_header,
     read_values,
 )
-from ssmlbench.data.columns import is_number
 from ssmlbench.data.label_cells import never_zero
+from ssmlbench.data.plain_numbers import is_number
 from ssmlbench.data.records import ColumnTypes, Table, TableRecords, check_plain
 from ssmlbench.data.user_files import PARTS, UserFiles
 
@@ -104,7 +105,9 @@ class ArffFiles(UserFiles):
             tree = ElementTree.parse(file)
         except (ElementTree.ParseError, ValueError, LookupError) as error:
             raise UserError(f"{file}: not XML ({error})") from None
-        return [e.get("name", "") for e in tree.iter() if e.tag.rpartition("}")[2] == "label"]
+        return [
+            e.get("name", "") for e in tree.iter() if e.tag.rpartition("}")[2].lower() == "label"
+        ]
 
     @cached_property
     def _labels(self) -> list[str]:
@@ -124,7 +127,9 @@ class ArffFiles(UserFiles):
         keys = keyed(self._first.attributes)
         names = tuple(column_name(key) for key in keys)
         flagged = {column_name((name, 0)) for name in self._labels}
-        return InputColumns(tuple(name for name in names if name not in flagged), all=names)
+        coded = {column_name(k) for k, at in keys.items() if self._first.attributes[at].recoded}
+        inputs = tuple(name for name in names if name not in flagged)
+        return InputColumns(inputs, all=names, coded=tuple(n for n in inputs if n in coded))
 
     def part_rows(self, part: str) -> Iterator[Row | BadRow]:
         """Yield the rows as vectors of all attributes that are no labels, as train orders them."""
@@ -271,11 +276,15 @@ def label_attribute(file: Path, attribute: Attribute) -> Attribute:
 def arff_files(base: Path) -> dict[str, Path]:
     """The file of each part: NAME-train.arff, NAME_train.arff, or for train NAME.arff."""
     files = {}
+    folder = base.parent
+    there = {file.name.lower(): file for file in folder.iterdir()} if folder.is_dir() else {}
     for part in PARTS:
         names = [f"{base.name}{mark}{part}.arff" for mark in "-_"]
         if part == "train":
             names.append(f"{base.name}.arff")
-        file = next((f for f in map(base.with_name, names) if f.exists()), None)
+        exact = (f for f in map(base.with_name, names) if f.exists())
+        other = (there[name.lower()] for name in names if name.lower() in there)
+        file = next(chain(exact, other), None)
         if file is not None:
             files[part] = file
     return files
@@ -287,7 +296,7 @@ def xml_file(base: Path) -> Path:
 
 
 def _base(file: Path) -> Path:
-    return file.with_name(re.sub(rf"[-_]({'|'.join(PARTS)})$", "", file.stem))
+    return file.with_name(re.sub(rf"(?i)[-_]({'|'.join(PARTS)})$", "", file.stem))
 
 
 def _only_base(folder: Path) -> Path:

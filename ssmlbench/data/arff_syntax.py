@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import numbered_lines
-from ssmlbench.data.columns import is_number, plain_float
-from ssmlbench.data.records import check_encoding, check_plain
+from ssmlbench.data.plain_numbers import is_number, plain_float
+from ssmlbench.data.records import check_plain
 
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 ATTRIBUTE = re.compile(rf"@attribute\s+({QUOTED}|\S+)\s+(.+)", re.IGNORECASE)
@@ -65,6 +65,11 @@ class Attribute:
     def absent(self) -> float:
         """The value in a sparse row that does not name the attribute."""
         return self.codes[self.values[0]] if self.values else 0.0
+
+    @property
+    def recoded(self) -> bool:
+        """Whether a value that spells a number is read as another number."""
+        return any(number_of(value) not in (None, code) for value, code in self.codes.items())
 
     @property
     def type_(self) -> str:
@@ -120,13 +125,16 @@ def unquoted(text: str) -> str:
 def read_header(file: Path) -> tuple[ArffHeader, Iterator[tuple[int, str]]]:
     """Return the header, and the numbered lines of the data that follow."""
     check_plain(file)
-    check_encoding(file)
     relation, attributes = "", list[Attribute]()
-    lines = ((n, line.strip()) for n, line in numbered_lines(file, "utf-8-sig"))
+    lines = ((n, line.strip()) for n, line in numbered_lines(file))
     lines = ((n, line) for n, line in lines if line and not line.startswith("%"))
     for number, line in lines:
         start = line.lower()
         if start.startswith("@data"):
+            if rest := line[len("@data") :].partition("%")[0].strip():
+                raise UserError(
+                    f"{file} line {number}: {rest[:40]!r} after @data, expected a new line"
+                )
             return ArffHeader(relation, attributes), lines
         if start.startswith("@relation"):
             relation = unquoted(line[len("@relation") :])

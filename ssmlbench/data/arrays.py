@@ -21,8 +21,8 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, Kind, Row
 from ssmlbench.data.label_cells import never_zero
 from ssmlbench.data.records import check_plain
-from ssmlbench.data.table_source import PART_OF, read_names
-from ssmlbench.data.user_files import BACKBONES, PARTS, UserFiles
+from ssmlbench.data.table_source import read_names
+from ssmlbench.data.user_files import BACKBONES, PART_OF, PARTS, UserFiles
 
 LAYOUT = """
 NAME.npz                        with X_train, y_train, X_test, y_test (or X and y);
@@ -52,7 +52,7 @@ class ArrayFiles(UserFiles):
     @classmethod
     def at(cls, path: Path, options: DataOptions) -> type[ArrayFiles]:
         """Build the data set class of an .npz file or a folder of .npy files."""
-        home = path.parent if path.suffix == ".npy" else path
+        home = path.parent if path.suffix.lower() == ".npy" else path
         found = read_folder(home) if home.is_dir() else read_npz(home)
         arrays, given = by_role(home, found)
         check_shapes(home, arrays)
@@ -135,7 +135,7 @@ def read_npz(file: Path) -> dict[str, NDArray[Any]]:
 
 def array_files(folder: Path) -> list[Path]:
     """The files of arrays in a folder."""
-    return sorted(file for file in folder.iterdir() if file.suffix in (".npy", ".npz"))
+    return sorted(file for file in folder.iterdir() if file.suffix.lower() in (".npy", ".npz"))
 
 
 def read_folder(folder: Path) -> dict[str, NDArray[Any]]:
@@ -145,10 +145,11 @@ def read_folder(folder: Path) -> dict[str, NDArray[Any]]:
     """
     arrays: dict[str, NDArray[Any]] = {}
     for file in array_files(folder):
-        if file.suffix == ".npy":
-            arrays[file.stem] = read_npy(file)
-        else:
-            arrays |= read_npz(file)
+        npy = file.suffix.lower() == ".npy"
+        found = {file.stem: read_npy(file)} if npy else read_npz(file)
+        if twice := sorted(found.keys() & arrays.keys()):
+            raise UserError(f"{file}: another file of its folder has {twice[0]} too; move one away")
+        arrays |= found
     return arrays
 
 
@@ -195,7 +196,8 @@ def by_role(home: Path, found: Mapping[str, NDArray[Any]]) -> tuple[RoleArrays, 
         named = [PART_OF[word] for word in words if word in PART_OF]
         part = named[0] if named else "train"
         role = next((roles[word] for word in words if word in roles), "")
-        if not role and (named or {"mask", "idx", "index", "indices", "split"} & {*words}):
+        parted = named or any(name.lower().endswith(part) for part in PART_OF)  # Xtest
+        if not role and (parted or {"mask", "idx", "index", "indices", "split"} & {*words}):
             raise UserError(
                 f"data set {home}: array {name} is not read; to tell training from test rows, save them "
                 "as X_train, y_train, X_test and y_test, else rename it"

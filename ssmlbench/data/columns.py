@@ -5,6 +5,7 @@ Columns are matched by name in every format, never by position.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.data.adapter import Kind
-from ssmlbench.data.label_cells import UNKNOWN_CELLS, ZERO_ONE
+from ssmlbench.data.label_cells import flag
 from ssmlbench.data.media import kind_of_name
+from ssmlbench.data.plain_numbers import is_number, plain_float
 from ssmlbench.data.records import Table, TableRecord
+from ssmlbench.data.traps import MISSING_NAMES
 
 TEXT_COLUMNS = ("text", "sentence", "document")
 IMAGE_COLUMNS = ("image", "image_path", "file_name", "path")
@@ -31,23 +34,11 @@ SPLIT_COLUMNS = ("split",)
 TRANSLATION_COLUMN = "back_translation"
 INDEX_COLUMNS = ("", "Unnamed: 0", "__index_level_0__")
 """The names of pandas' column of row numbers, which holds neither inputs nor labels."""
-YES_OR_NO = (
-    "yes",
-    "no",
-    "y",
-    "n",
-    "t",
-    "f",
-    "on",
-    "off",
-    "ja",
-    "nein",
-    "wahr",
-    "falsch",
-    "vrai",
-    "faux",
-)
+YES = ("yes", "y", "t", "on", "ja", "wahr", "vrai", "pos", "positive", "present", "x", "✓", "✔")
+NO = ("no", "n", "f", "off", "nein", "falsch", "faux", "neg", "negative", "absent", "✗", "✘")
 """Words for 1 and 0, in lower case, that are not read as such."""
+OLD_INDEX = re.compile(r"index|level_\d+|Unnamed: \d+(\.\d+)*")
+"""What pandas calls the row numbers of a table that had them once, in whatever order they are now."""
 COUNTED, FEWEST_COUNTED = 100, 8
 """Rows that are looked at to find a column that counts them, and the fewest that tell."""
 
@@ -103,7 +94,7 @@ def choose_roles(table: Table, options: DataOptions, listed: Sequence[str]) -> R
         usual = {*TEXT_COLUMNS, *IMAGE_COLUMNS, *ID_COLUMNS}
         flags = flag_columns(table, [c for c in others if c not in usual])
         if flags:
-            _check_words(table, [c for c in others if c not in flags])
+            _check_others(table, [c for c in others if c not in flags])
     used = [*inputs, *flags, *filter(None, (labels, split))]
     if twice := next((c for c in used if used.count(c) > 1), ""):
         raise UserError(
@@ -207,14 +198,33 @@ def _inputs(
     return "vector", rest
 
 
-def _check_words(table: Table, columns: Sequence[str]) -> None:
-    """Raise a UserError for a column of yes and no beside labels of 0 and 1: it would not be a label."""
-    for column, value in first_values(table, columns).items():
-        if str(value).strip().lower() in YES_OR_NO:
+def _check_others(table: Table, columns: Sequence[str]) -> None:
+    """Raise a UserError for a column that may be one of labels beside those of 0 and 1.
+
+    It has words for 0 and 1, or mostly 0 and 1 after another value.
+    """
+    rows = islice(table.records(tuple(columns)), COUNTED)
+    records = [record for _, record in rows if isinstance(record, dict)]
+    for column in columns:
+        values = [record.get(column) for record in records]
+        known = [value for value in values if not _is_unknown(value) and not _is_missing(value)]
+        words = [value for value in known if str(value).strip(" '\"").lower() in {*YES, *NO}]
+        zero_one = [value for value in known if isinstance(flag(_unquoted(value)), int)]
+        said = words[:1] if known[:1] == words[:1] or len(words) == len(known) else []
+        if said or 2 * len(zero_one) > len(known):
             raise UserError(
-                f"{table.file}: column {column!r} says {value!r}, and others 0 and 1; write it "
-                "as 0 and 1, or name the columns of labels with --label-column"
+                f"{table.file}: column {column!r} says {(said or known)[0]!r}, and others 0 and 1; write "
+                "it as 0 and 1, or name the columns of labels with --label-column"
             )
+
+
+def _is_missing(value: Any) -> bool:
+    return str(value).strip().lower() in MISSING_NAMES
+
+
+def _unquoted(value: Any) -> str:
+    """A cell without quotes of its own, and with a point for a decimal comma."""
+    return str(value).strip(" '\"").replace(",", ".")
 
 
 def _check_counters(table: Table, columns: Sequence[str]) -> None:
@@ -222,11 +232,12 @@ def _check_counters(table: Table, columns: Sequence[str]) -> None:
     rows = [r for _, r in islice(table.records(tuple(columns)), COUNTED) if isinstance(r, dict)]
     for column in columns if len(rows) >= FEWEST_COUNTED else ():
         values = [row.get(column) for row in rows]
-        if not is_number(first := values[0]):
+        if not all(map(is_number, values)):
             continue
-        if all(
-            is_number(v) and plain_float(v) == plain_float(first) + k for k, v in enumerate(values)
-        ):
+        numbers = [plain_float(value) for value in values]
+        in_order = all(number == numbers[0] + k for k, number in enumerate(numbers))
+        whole = all(number.is_integer() for number in numbers) and len({*numbers}) == len(numbers)
+        if in_order or (whole and OLD_INDEX.fullmatch(column)):
             raise UserError(
                 f"{table.file}: column {column!r} counts the rows; name it `id`, or name the inputs with "
                 "--vector-column"
@@ -236,7 +247,7 @@ def _check_counters(table: Table, columns: Sequence[str]) -> None:
 def flag_columns(table: Table, columns: Sequence[str]) -> list[str]:
     """The columns whose first known value is 0 or 1."""
     first = first_values(table, columns)
-    return [c for c in columns if str(first.get(c)).strip().lower() in ZERO_ONE]
+    return [c for c in columns if isinstance(flag(first.get(c)), int)]
 
 
 def unused_numbers(table: Table, roles: Roles) -> list[str]:
@@ -260,23 +271,7 @@ def first_values(table: Table, columns: Sequence[str]) -> TableRecord:
 
 
 def _is_unknown(value: Any) -> bool:
-    return str(value).strip().lower() in UNKNOWN_CELLS
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is a number, or a text that spells one."""
-    try:
-        plain_float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def plain_float(value: Any) -> float:
-    """A number, or what a text spells, as other programs write it: `1_000` is one in Python only."""
-    if isinstance(value, str) and "_" in value:
-        raise ValueError(value)
-    return float(value)
+    return flag(value) is None
 
 
 def check_same_labels(
@@ -313,6 +308,8 @@ def check_columns(table: Table, first: Table, roles: Roles, labelled: bool, all_
                 f"{table.file}: column {column!r} holds {here}, in {first.name} it holds {there}; "
                 "write both in one form"
             )
+    for column in roles.flags if labelled else ():
+        _check_meaning(table, column)
     if labelled and roles.labels and table is not first:
         check_same_labels(
             table, table.label_names(roles.labels), first, first.label_names(roles.labels)
@@ -326,3 +323,31 @@ def check_columns(table: Table, first: Table, roles: Roles, labelled: bool, all_
                 "or name those to use with --label-column and --text-column, --image-column or "
                 "--vector-column"
             )
+
+
+def _check_meaning(table: Table, column: str) -> None:
+    """Raise a UserError if the file itself names the values of a 0/1 column, and 0 means yes."""
+    names = [name.strip().lower() for name in table.label_names(column) or ()]
+    if len(names) == 2 and (names[0] in {*YES, "true", "1"} or names[1] in {*NO, "false", "0"}):
+        raise UserError(
+            f"{table.file}: column {column!r} calls 0 {names[0]!r} and 1 {names[1]!r}; write 1 where the "
+            "label applies"
+        )
+
+
+def check_named(table: Table, first: Table, labels: str) -> None:
+    """Raise a UserError if no row of a table has the column of labels: it is spelled in another way.
+
+    For tables in which each row names its own columns.
+    """
+    if not labels:
+        return
+    names: set[str] = set()
+    for _, record in table.records((labels,)):
+        if isinstance(record, dict):
+            if labels in record:
+                return
+            names |= record.keys()
+    if names:
+        hint = did_you_mean(labels, sorted(names))
+        raise UserError(f"{table.file}: no column {labels!r}, which {first.name} has.{hint}")

@@ -19,9 +19,9 @@ from ssmlbench.core.data_options import DataAddress, DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import cache_root
 from ssmlbench.data.records import ColumnTypes, Table, TableRecords, arrow_type
-from ssmlbench.data.table_source import PART_OF, TableSource, read_names
+from ssmlbench.data.table_source import TableSource, read_names
 from ssmlbench.data.tables import TableFiles
-from ssmlbench.data.user_files import safe_name
+from ssmlbench.data.user_files import PART_OF, safe_name
 
 HUB = "hf:"
 HUB_ID = re.compile(r"[\w.-]+(?:/[\w.-]+)?")

@@ -11,10 +11,13 @@ from typing import Any
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow
+from ssmlbench.data.plain_numbers import is_number, plain_float
 
 ZERO_ONE = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
 UNKNOWN_CELLS = ("", "-1", "-1.0", "nan", "none", "null")
-"""Cells of a 0/1 column that mean unknown, in lower case; None and NaN are among them as texts."""
+"""Cells of a 0/1 column that mean unknown, in lower case; None and NaN are among them as texts.
+
+Other spellings of the numbers (1.00, 1e0) are read too."""
 JOINED = r"[;|,]"
 """The separators of joined names, unless the user names one."""
 ITEM = re.compile(
@@ -29,6 +32,8 @@ CLOSING = {"[": "]", "(": ")", "{": "}"}
 PRINTED_SET = re.compile(r"(?:frozenset|set)\((.*)\)", re.DOTALL)
 PRINTED = re.compile(r"\[|[({]\s*['\"]|\{.*:.*\}$|(?:frozenset|set|array|np\.\w+)\(", re.DOTALL)
 """The start of a printed Python object: one that cannot be parsed is not the name of a label."""
+QUOTED = re.compile(r"(['\"]).*\1", re.DOTALL)
+"""A cell with quotes of its own around it: around one label, or around all."""
 FLOAT_ID = re.compile(r"\d+\.0+")
 NOT_SAID = ("", "nan", "<na>", "-1", "-1.0")
 """Cells, in lower case, that may mean that no label applies, or that the labels are not known."""
@@ -36,7 +41,7 @@ NOT_SAID = ("", "nan", "<na>", "-1", "-1.0")
 
 def is_minus_one(value: Any) -> bool:
     """Whether a 0/1 cell is -1."""
-    return str(value).strip() in ("-1", "-1.0")
+    return is_number(value) and plain_float(value) == -1
 
 
 def never_zero(name: str) -> UserError:
@@ -62,6 +67,9 @@ def flag(value: Any) -> int | BadRow | None:
         return ZERO_ONE[text]
     if text in UNKNOWN_CELLS:
         return None
+    number = plain_float(text) if is_number(text) else math.nan
+    if number in (-1, 0, 1):
+        return int(number) if number >= 0 else None
     return BadRow("", f"expected 0 or 1, found {value!r}")
 
 
@@ -77,12 +85,12 @@ def label_values(value: Any, separator: str, empty: str, where: str) -> list[str
         text = value.strip()
         if text.lower() in NOT_SAID:
             return meaning_of_empty(empty, where, text)
-        if FLOAT_ID.fullmatch(text):  # how pandas writes ids if one is missing
-            text = text.partition(".")[0]
         listed = _spelled(text)
-        if listed is None and PRINTED.match(text):
+        if listed is None and (PRINTED.match(text) or QUOTED.fullmatch(text)):
             return not_a_list(text)
-        joined = text.split(separator) if separator else re.split(JOINED, text)
+        joined = [part.strip() for part in re.split(re.escape(separator) or JOINED, text)]
+        if all(map(FLOAT_ID.fullmatch, joined)):  # how pandas writes ids if one is missing
+            joined = [part.partition(".")[0] for part in joined]
         value = joined if listed is None else listed
     if isinstance(value, bool | int) or (isinstance(value, float) and value.is_integer()):
         value = [int(value)]

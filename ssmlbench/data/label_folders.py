@@ -12,8 +12,8 @@ from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, Kind, Row
 from ssmlbench.data.media import MediaFinder, file_row, media_files
-from ssmlbench.data.table_source import PART_OF, SPLIT_NAMES, read_names
-from ssmlbench.data.user_files import BACKBONES, PARTS, UserFiles
+from ssmlbench.data.table_source import part_folders, read_names
+from ssmlbench.data.user_files import BACKBONES, PART_OF, PARTS, UserFiles
 
 LAYOUT = """
 LABEL/…                         a folder for each label, with images or .txt files in it; a file that
@@ -128,8 +128,7 @@ class LabelFolders(UserFiles):
 
 def part_folder(home: Path, part: str) -> Path | None:
     """The folder of a part; training rows may be in the data folder itself."""
-    named = (home / name for name in SPLIT_NAMES[part])
-    found = next((folder for folder in named if folder.is_dir()), None)
+    found = next(iter(part_folders(home, part)), None)
     return home if part == "train" and found is None else found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +13,11 @@ import numpy as np
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, InputColumns, Row, numbered_lines
-from ssmlbench.data.columns import plain_float
 from ssmlbench.data.label_cells import counts_from, meaning_of_empty
-from ssmlbench.data.records import check_encoding, check_plain
-from ssmlbench.data.table_source import SPLIT_NAMES, read_names
-from ssmlbench.data.user_files import PARTS, UserFiles
+from ssmlbench.data.plain_numbers import plain_float
+from ssmlbench.data.records import check_plain
+from ssmlbench.data.table_source import read_names
+from ssmlbench.data.user_files import PARTS, SPLIT_NAMES, UserFiles
 
 SUFFIXES = (".svm", ".libsvm", ".svmlight")
 LAYOUT = """
@@ -28,7 +28,7 @@ labels.txt                      optional: the names of the labels 0, 1, …
 """
 DENSE_BYTES = 32 * 2**30
 """Vectors are stored dense: more than this is refused."""
-HEADER = re.compile(r"\d+ \d+ \d+")
+HEADER = re.compile(r"\d{1,18} \d{1,18} \d{1,18}")
 """Rows, features, labels: the first line of files of the extreme classification repository."""
 
 
@@ -81,17 +81,24 @@ class LibsvmFiles(UserFiles):
     @cached_property
     def _extent(self) -> tuple[Extent, list[str]]:
         """The extent of all files, and the labels in them."""
-        extent, labels = Extent(), set[str]()
+        labels = set[str]()
+        extents: dict[Path, Extent] = {}
         for part, file in svm_files(self.home).items():
+            of_file = extents[file] = Extent()
             for _, row in read_lines(file):
                 if isinstance(row, BadRow):
                     continue
-                extent.rows += 1
+                of_file.rows += 1
                 if row.values:
-                    extent.least = min(extent.least, *row.values)
-                    extent.largest = max(extent.largest, *row.values)
+                    of_file.least = min(of_file.least, *row.values)
+                    of_file.largest = max(of_file.largest, *row.values)
                 if part != "unlabelled":
                     labels.update(row.labels or ())
+        check_starts(extents)
+        every = extents.values()
+        extent = Extent(
+            sum(e.rows for e in every), min(e.least for e in every), max(e.largest for e in every)
+        )
         if extent.rows * extent.width * 4 > DENSE_BYTES:
             size = extent.rows * extent.width * 4 / 2**30
             raise UserError(
@@ -144,27 +151,46 @@ class LibsvmFiles(UserFiles):
             raise counts_from(f"data set {self.home}", "leave labels.txt out")
 
 
+def check_starts(extents: Mapping[Path, Extent]) -> None:
+    """Raise a UserError if features seem to count from 0 in one file and from 1 in another."""
+    from_zero = {file: e for file, e in extents.items() if e.least == 0}
+    for file, extent in extents.items():
+        for other, zero in from_zero.items():
+            if file not in from_zero and extent.largest == zero.largest + 1:
+                raise UserError(
+                    f"{file}: its features are 1 to {extent.largest}, those of {other.name} 0 to "
+                    f"{zero.largest}; if it counts from 0 too, write 0:0 into one of its rows"
+                )
+
+
 def svm_files(home: Path) -> dict[str, Path]:
     """The file of each part; a single file is the training part."""
     if not home.is_dir():
         return {"train": home}
     files = {}
+    there = sorted(file for file in home.iterdir() if file.suffix.lower() in SUFFIXES)
     for part in PARTS:
-        names = (home / f"{name}{end}" for name in SPLIT_NAMES[part] for end in SUFFIXES)
-        if file := next((f for f in names if f.exists()), None):
-            files[part] = file
+        called = [f for f in there if f.stem.lower() in SPLIT_NAMES[part]]
+        if len(called) > 1:
+            raise UserError(f"data set {home}: {called[0].name} or {called[1].name}? Move one away")
+        if called:
+            files[part] = called[0]
     return files
 
 
 def read_lines(file: Path) -> Iterator[tuple[int, SparseRow | BadRow]]:
     """The rows of a file with their lines."""
     check_plain(file)
-    check_encoding(file)
-    for number, line in numbered_lines(file, "utf-8-sig"):
+    rows, declared = 0, None
+    for number, line in numbered_lines(file):
         text = line.partition("#")[0].rstrip()
-        if not text.strip() or (number == 1 and HEADER.fullmatch(text)):
-            continue
-        yield number, read_line(text)
+        if number == 1 and HEADER.fullmatch(text):
+            declared = int(text.split()[0])
+        elif text.strip():
+            rows += 1
+            yield number, read_line(text)
+    if declared not in (None, rows):
+        raise UserError(f"{file}: its first line says {declared:,} rows, and there are {rows:,}")
 
 
 def read_line(text: str) -> SparseRow | BadRow:

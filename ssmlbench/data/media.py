@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ssmlbench.core.errors import is_passing
+from ssmlbench.core.paths import paths_below
 from ssmlbench.data.adapter import BadRow, Kind, Row
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
@@ -19,7 +22,7 @@ def media_files(folder: Path, kind: Kind) -> list[Path]:
     """The images or texts below a folder, in the order of their paths; hidden ones are left out."""
     return sorted(
         file
-        for file in folder.rglob("*")
+        for file in paths_below(folder)
         if file.suffix.lower() in MEDIA[kind]
         and file.name.lower() not in ABOUT
         and not any(part.startswith(".") for part in file.relative_to(folder).parts)
@@ -59,31 +62,53 @@ class MediaFinder:
 
         A name without an ending may be that of an image. A file that is not there is the reader's to tell.
         """
+        there = []
         for base in dict.fromkeys((self.root, near or self.root)):
             file = base / value
             if bad := self._fault(file, value):
                 return bad
             try:
-                if file.exists():
-                    return file
-            except OSError:  # the name is too long
+                there += [file] if file.exists() else []
+            except OSError as error:  # the name is too long
+                if is_passing(error):
+                    raise
                 return _no_path(value)
+        if len({file.resolve() for file in there}) > 1:
+            return self._unclear(value, there)
+        if there:
+            return there[0]
         names = [value]
         if not Path(value).suffix:
             names += [f"{value}{ending}" for ending in IMAGE_ENDINGS]
         places = [near or self.root, *(self._folders if "/" not in value else ())]
         found = [place / name for place in places for name in names if _is_file(place / name)]
         if len(set(found)) > 1:
-            shown = " and ".join(str(f.relative_to(self.root)) for f in found[:2])
-            return BadRow("", f"{value[:60]!r} may be {shown}; write the path", "unclear path")
+            return self._unclear(value, found)
         if found:
             return self._fault(found[0], value) or found[0]
         return self.root / value
 
+    def facts(self, value: str, near: Path) -> tuple[int, int] | None:
+        """Size and time of the last change of the file of a name; None if there is none."""
+        try:  # by text, not pathlib, and first where most files are: it is asked for every row
+            found = os.stat(f"{self.root}/{value}")  # noqa: PTH116
+        except (OSError, ValueError):
+            file = self.find(value, near)
+            if not isinstance(file, Path) or not _is_file(file):
+                return None
+            found = file.stat()
+        return found.st_size, found.st_mtime_ns
+
+    def _unclear(self, value: str, found: list[Path]) -> BadRow:
+        shown = " and ".join(str(file.relative_to(self.root)) for file in found[:2])
+        return BadRow("", f"{value[:60]!r} may be {shown}; write the path", "unclear path")
+
     def _fault(self, file: Path, value: str) -> BadRow | None:
         try:
             inside = file.resolve().is_relative_to(self._inside)
-        except (OSError, ValueError, RuntimeError):  # a zero byte, a loop of links
+        except (OSError, ValueError, RuntimeError) as error:  # a zero byte, a loop of links
+            if is_passing(error):
+                raise
             return _no_path(value)
         if inside or self.allow_outside:
             return None
@@ -98,7 +123,9 @@ def _no_path(value: str) -> BadRow:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # the name is too long
+    except OSError as error:  # the name is too long
+        if is_passing(error):
+            raise
         return False
 
 
@@ -107,6 +134,8 @@ def read_text(file: Path) -> str | BadRow:
     try:
         return file.read_text(encoding="utf-8-sig", errors="surrogateescape")
     except OSError as error:
+        if is_passing(error):  # --skip-bad would leave a sound row out
+            raise
         return BadRow("", f"text file {file.name}: {error.strerror}", "unreadable text")
 
 

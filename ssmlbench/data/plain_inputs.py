@@ -11,7 +11,7 @@ import numpy as np
 from ssmlbench.core.counts import and_more
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.paths import from_home
+from ssmlbench.core.paths import from_home, paths_below
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.core.whole_numbers import whole_number
 from ssmlbench.data.adapter import BadRow, InputColumns, Kind, numbered_lines
@@ -31,8 +31,10 @@ from ssmlbench.data.columns import (
 from ssmlbench.data.hugging_face import is_saved, saved_tables
 from ssmlbench.data.images import eight_bit, keep_levels, upright
 from ssmlbench.data.libsvm import SUFFIXES, read_lines
-from ssmlbench.data.media import IMAGE_ENDINGS
+from ssmlbench.data.media import IMAGE_ENDINGS, read_text
+from ssmlbench.data.plain_numbers import is_number
 from ssmlbench.data.records import TABLES, Table, check_plain
+from ssmlbench.data.row_checks import text_fault
 from ssmlbench.data.table_rows import RowReader
 from ssmlbench.data.text_files import file_ending
 from ssmlbench.data.unread import unread_hint
@@ -65,9 +67,11 @@ def plain_inputs(
 
 
 def check_input(path: Path) -> Path:
-    """The path without `~`; a UserError if there is nothing."""
+    """The path without `~`; a UserError if there is no file or folder."""
     if not (path := from_home(path)).exists():
         raise UserError(f"--input {path}: no such file or folder")
+    if not path.is_file() and not path.is_dir():
+        raise UserError(f"--input {path} is a device or a pipe; name a file or a folder")
     return path
 
 
@@ -88,7 +92,7 @@ def input_files(path: Path, kind: Kind) -> list[Path]:
                 f"--input {path}: expected a file that ends with {', '.join(endings)}{hint}"
             )
         return [path]
-    below = sorted(f for f in path.rglob("*") if f.is_file() and file_ending(f) in endings)
+    below = sorted(f for f in paths_below(path) if f.is_file() and file_ending(f) in endings)
     single = [file for file in below if file_ending(file) not in TABLES]
     if not below:
         raise UserError(f"--input {path}: no file in it that ends with {', '.join(endings)}")
@@ -117,11 +121,11 @@ def _rows_of(
         yield name, read_image(file)
     elif whole_texts:
         check_plain(file)
-        yield name, file.read_text(encoding="utf-8-sig", errors="replace")
+        yield name, _raw(read_text(file), "text", str(file))
     else:
         check_plain(file)
-        for number, line in numbered_lines(file, "utf-8-sig"):
-            yield str(number), line
+        for number, line in numbered_lines(file):
+            yield str(number), _raw(line, "text", f"{file} line {number}")
 
 
 def _table_rows(
@@ -152,6 +156,11 @@ def _input_columns(
 ) -> Sequence[str]:
     """The columns of the inputs: as named, as the model learnt from, or by their usual names."""
     there = table.columns
+    if learnt.coded:
+        raise UserError(
+            f"{table.file}: in the data that the model learnt from, {learnt.coded[0]!r} has numbers and "
+            "words as values, and its numbers were read as their places; new rows cannot be read alike"
+        )
     usual = {"text": TEXT_COLUMNS, "image": IMAGE_COLUMNS, "vector": VECTOR_COLUMNS}[kind]
     if column is None and len(learnt.inputs) > 1:
         return _matched(table, learnt)
@@ -160,12 +169,22 @@ def _input_columns(
         return [found]
     if kind == "vector" and column is None:  # a model that knows no names
         numbers = [name for name in there if name not in (*ID_COLUMNS, *INDEX_COLUMNS)]
+        _check_header(table, numbers)
         if numbers or not there:
             return numbers
     raise UserError(
         f"{table.file}: no column {' or '.join(dict.fromkeys(named))} (it has: {', '.join(there)}); "
         "name it with --column"
     )
+
+
+def _check_header(table: Table, names: Sequence[str]) -> None:
+    """Raise a UserError if the names of the columns seem to be the numbers of a first row."""
+    counted = [[str(k + start) for k in range(len(names))] for start in (0, 1)]
+    if names and all(map(is_number, names)) and list(names) not in counted:
+        raise UserError(
+            f"{table.file}: its first line should name the columns, and has numbers ({names[0]}…)"
+        )
 
 
 def _matched(table: Table, learnt: InputColumns) -> Sequence[str]:
@@ -200,6 +219,10 @@ def _raw(value: Any, kind: Kind, where: str) -> Any:
         raise UserError(f"{where}: expected finite numbers")
     if kind == "image":
         return read_image(value, where)
+    if kind == "text":
+        fault = value.reason if isinstance(value, BadRow) else text_fault(value)
+        if fault:
+            raise UserError(f"{where}: {fault}")
     return value
 
 
@@ -257,7 +280,10 @@ def read_image(source: Path | bytes, where: str = "") -> Any:
     if isinstance(source, Path):
         check_plain(source)
     try:
-        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
+        # From bytes, as `prepare` does: of a path, Pillow maps some TIFF files into memory, and forgets
+        # their orientation.
+        content = source.read_bytes() if isinstance(source, Path) else source
+        with Image.open(io.BytesIO(content)) as image:
             keep_levels(image)
             image.load()
             return np.asarray(eight_bit(upright(image)))

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import tempfile
+import secrets
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.checksums import file_facts
 from ssmlbench.core.errors import DamagedFile, DamageWarning, UserError
-from ssmlbench.core.files import publish_folder, read_own_json, write_json
+from ssmlbench.core.files import naming, publish_folder, read_own_json, remove_folder, write_json
 from ssmlbench.core.locks import Lock
 from ssmlbench.core.names import check_name
 from ssmlbench.core.paths import cache_root
@@ -36,7 +35,7 @@ from ssmlbench.data.traps import label_notes
 if TYPE_CHECKING:
     from datasets import Features
 
-TASK_FORMAT = 8
+TASK_FORMAT = 9
 """Raised when the files of a task change, or raw files are read differently: copies of another format
 are rewritten."""
 
@@ -127,10 +126,17 @@ def recomputed_fingerprint(adapter: DatasetAdapter, card: Card) -> str | None:
     if not adapter.files_there:
         return None
     skip_bad = bool(card.skipped)
-    with tempfile.TemporaryDirectory(dir=cache_root(), prefix="verify-") as scratch:
-        (Path(scratch) / LABELS).mkdir()
-        names = _label_names(adapter)
-        card = _write_task(adapter, names, Path(scratch), skip_bad, lambda split, rows: None)
+    # Where labels are sealed, and where `doctor` deletes what a killed process leaves.
+    place = cache_root() / TASKS / f"verify-{secrets.token_hex(4)}"
+    scratch = place.with_name(f"{place.name}{UNFINISHED}")
+    with Lock(f"{place}.lock"):
+        try:
+            (scratch / LABELS).mkdir(parents=True)
+            names = _label_names(adapter)
+            with naming(scratch):
+                card = _write_task(adapter, names, scratch, skip_bad, lambda split, rows: None)
+        finally:
+            remove_folder(scratch)
     return card.fingerprint
 
 
@@ -157,17 +163,18 @@ def _source(adapter: DatasetAdapter) -> str:
 
 def _write(adapter: DatasetAdapter, folder: Path, skip_bad: bool, report: Report) -> None:
     unfinished = folder.with_name(f"{folder.name}{UNFINISHED}")
-    shutil.rmtree(unfinished, ignore_errors=True)
+    remove_folder(unfinished)
     try:
         names = _label_names(adapter)
         (unfinished / LABELS).mkdir(parents=True)
-        card = _write_task(adapter, names, unfinished, skip_bad, report)
+        with naming(folder):  # Arrow's errors name no file
+            card = _write_task(adapter, names, unfinished, skip_bad, report)
         facts = file_facts(unfinished, unfinished.rglob("*.arrow"))
         card = replace(card, files=facts, folder=folder.name)
         write_json(card_file(unfinished), asdict(card))
         publish_folder(unfinished, folder)
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        remove_folder(unfinished)
 
 
 def _label_names(adapter: DatasetAdapter) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow
-from ssmlbench.data.text_files import encoding_of, file_ending, open_text
+from ssmlbench.data.text_files import file_ending, open_text
 from ssmlbench.data.unread import unread_hint
 
 TableRecord = dict[str, Any]
@@ -314,13 +314,6 @@ def check_plain(file: Path) -> None:
         raise UserError(f"{file}: no such file")
     if not file.is_file():
         raise UserError(f"{file}: not a plain file (a folder, a pipe or a device)")
-
-
-def check_encoding(file: Path) -> None:
-    """Raise a UserError for a file in UTF-16 or UTF-32, in which every line would be bad."""
-    with file.open("rb") as start:
-        if encoding_of(file, start.read(4)).startswith(("utf-16", "utf-32")):
-            raise UserError(f"{file}: it is in UTF-16 or UTF-32; save it as UTF-8")
 
 
 def check_once(file: Path, columns: list[str]) -> None:

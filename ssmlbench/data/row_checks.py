@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ssmlbench.core.counts import counted
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import ListedMistakes, UserError, is_passing
 from ssmlbench.core.plain_text import valid_text
 from ssmlbench.data.adapter import BadRow, DatasetAdapter, Kind, Row
 from ssmlbench.data.images import as_stored, png_of_array
@@ -21,6 +21,8 @@ from ssmlbench.data.row_contract import sound_rows
 from ssmlbench.data.traps import SeenInputs, input_digest
 
 SHOWN_PROBLEMS = 5
+UTF_16_ZEROS = 4
+"""A text with a zero among so many characters is UTF-16 that was read as UTF-8."""
 UNJUDGED = "test row that is not fully labelled"
 """Metrics need every label of a test row; without them it belongs into an `unlabelled` file."""
 
@@ -75,7 +77,7 @@ class Problems:
                 "rows without labels belong into a file `unlabelled.csv`, .jsonl or .parquet"
             )
         lines.append("correct the files, or leave these rows out with --skip-bad")
-        return UserError("\n".join(lines))
+        return ListedMistakes(*lines)
 
 
 class Ids:
@@ -202,6 +204,8 @@ def _stored(row: Row, kind: Kind, where: str) -> StoredInput | BadRow:
     if kind == "text":
         if not row.input.strip():
             return BadRow(where, "the text is empty")
+        if fault := text_fault(row.input):
+            return BadRow(where, fault)
         try:
             translation = row.back_translation and f"\0{row.back_translation}"
             return StoredInput(row.input, f"{row.input}{translation}".encode())
@@ -215,6 +219,17 @@ def _stored(row: Row, kind: Kind, where: str) -> StoredInput | BadRow:
     return _stored_image(row.input, where)
 
 
+def text_fault(text: str) -> str:
+    """What is wrong with a text that was read in a false encoding; empty if nothing is."""
+    if text.count("\0") * UTF_16_ZEROS > len(text):
+        return "the text is full of zero characters: is it UTF-16?"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "the text is not valid UTF-8"
+    return ""
+
+
 def _stored_image(image: Any, where: str) -> StoredInput | BadRow:
     if isinstance(image, Path) and image.exists() and not image.is_file():
         return BadRow(where, f"image {image.name} is not a plain file", "unreadable image")
@@ -226,6 +241,8 @@ def _stored_image(image: Any, where: str) -> StoredInput | BadRow:
             source = image.read_bytes() if isinstance(image, Path) else image
             content, converted = as_stored(source)
     except Exception as error:  # PIL raises SyntaxError, struct.error and others
+        if is_passing(error):  # --skip-bad would leave a sound row out
+            raise
         missing = isinstance(error, FileNotFoundError)
         named = f" {image.name}" if isinstance(image, Path) else ""
         why = "does not exist" if missing else f"cannot be read ({type(error).__name__}: {error})"

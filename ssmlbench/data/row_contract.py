@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import DISK_ERRORS, UserError
 from ssmlbench.core.names import check_label
 from ssmlbench.core.paths import near
 from ssmlbench.core.plain_text import error_text
@@ -45,7 +46,26 @@ def sound_label_names(adapter: DatasetAdapter) -> list[str]:
     if twice or not names:
         problem = f"label {twice[0]!r} occurs twice" if twice else "there are no labels"
         raise adapter_error(adapter, "label_names", problem)
+    if same := _same_to_the_eye(names):
+        problem = f"labels {same[0]!a} and {same[1]!a} look the same; write them in one form"
+        raise adapter_error(adapter, "label_names", problem)
     return list(names)
+
+
+def _same_to_the_eye(names: Sequence[str]) -> tuple[str, str] | None:
+    """Two names that differ only in their Unicode form, in kinds of spaces or in invisible characters.
+
+    Such names are one label that two programs have written.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        plain = name
+        if not name.isascii():
+            visible = (c for c in name if unicodedata.category(c) != "Cf")
+            plain = unicodedata.normalize("NFC", "".join(visible))
+        if (first := seen.setdefault(" ".join(plain.split()), name)) != name:
+            return first, name
+    return None
 
 
 def sound_rows(adapter: DatasetAdapter, split: str, labels: int) -> Iterator[Row | BadRow]:
@@ -175,6 +195,9 @@ def _place(adapter: DatasetAdapter, function: str) -> str:
 def _raised(adapter: DatasetAdapter, error: BaseException, when: str = "") -> BaseException:
     """An exception of the adapter's own code as a UserError with its line; others as they are."""
     if isinstance(error, UserError):
+        return error
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+        error.filename = error.filename or adapter.folder
         return error
     try:
         file = inspect.getfile(type(adapter))

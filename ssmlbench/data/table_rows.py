@@ -13,9 +13,10 @@ import numpy.typing as npt
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.whole_numbers import whole_number
 from ssmlbench.data.adapter import BadRow, Row
-from ssmlbench.data.columns import Roles, plain_float
+from ssmlbench.data.columns import TRANSLATION_COLUMN, Roles
 from ssmlbench.data.label_cells import as_list, flag, is_minus_one, label_values, meaning_of_empty
 from ssmlbench.data.media import MediaFinder, read_text
+from ssmlbench.data.plain_numbers import plain_float
 from ssmlbench.data.records import TableRecord
 
 
@@ -65,6 +66,8 @@ class RowReader:
         if part != "unlabelled" and self._is_strange(record):
             more = min(record.keys() - self.known_columns)
             return BadRow(where, f"column {more} is not in the first training row")
+        if part == "train" and self.roles.kind == "text" and self._is_late(record):
+            return BadRow(where, f"column {TRANSLATION_COLUMN} is not in the first training row")
         identity = record.get(self.roles.id) if self.roles.id else None
         translation = record.get(self.roles.translation) if self.roles.translation else None
         if not isinstance(translation, str) or part == "test":
@@ -102,6 +105,10 @@ class RowReader:
         counts = bool(self.roles.flags) or len(self.roles.inputs) > 1
         chosen = self.options.chooses_columns
         return counts and not chosen and not record.keys() <= self.known_columns
+
+    def _is_late(self, record: TableRecord) -> bool:
+        """Whether it has a back-translation, and the first row has none: none would be used."""
+        return not self.roles.translation and TRANSLATION_COLUMN in record
 
     def _flags(self, record: TableRecord) -> tuple[tuple[int, ...], tuple[int, ...]] | BadRow:
         absent = [name for name in self.roles.flags if name not in record]

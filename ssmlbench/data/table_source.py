@@ -11,18 +11,10 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import numbered_lines
 from ssmlbench.data.records import TABLES, Table, check_plain, read_table
 from ssmlbench.data.text_files import bare_name, file_ending
-from ssmlbench.data.user_files import LABEL_FILE, PARTS
+from ssmlbench.data.user_files import LABEL_FILE, PARTS, SPLIT_NAMES
 
-SPLIT_NAMES = {
-    "train": ("train", "training"),
-    "test": ("test", "testing"),
-    "unlabelled": ("unlabelled", "unlabeled", "unsupervised"),
-    "validation": ("validation", "valid", "val", "dev"),
-}
-"""Part → what files, splits and the values of a split column may be called."""
 TABLE_NAMES = ("labels", "metadata", "annotations", "data")
 """Names of the table of a folder that has other tables too."""
-PART_OF = {name: part for part, names in SPLIT_NAMES.items() for name in names}
 
 
 class TableSource(ABC):
@@ -89,7 +81,7 @@ def read_names(folder: Path) -> list[str]:
     if not file.exists():
         return []
     check_plain(file)
-    lines = (line.strip() for _, line in numbered_lines(file, "utf-8-sig"))
+    lines = (line.strip() for _, line in numbered_lines(file))
     return [line for line in lines if line]
 
 
@@ -102,8 +94,7 @@ def table_folder(folder: Path) -> Path:
 
 def part_tables(folder: Path, part: str) -> list[Path]:
     """The files of a part, or the only table in the folder of that name: `train/metadata.csv`."""
-    folders = (folder / name for name in SPLIT_NAMES[part])
-    inner = (only_table(sub) for sub in folders if sub.is_dir())
+    inner = (only_table(sub) for sub in part_folders(folder, part))
     return part_files(folder, part) or [table for table in inner if table is not None]
 
 
@@ -122,21 +113,61 @@ def only_table(folder: Path) -> Path | None:
 
 
 def _check_files(files: list[Path]) -> None:
-    """Raise a UserError for files of a part that may be copies of one another, and not shards."""
-    whole = [file for file in files if re.fullmatch(r"[a-z]+", bare_name(file))]
+    """Raise a UserError for files of a part that may be copies of one another, or lack a shard."""
+    whole = [file for file in files if re.fullmatch(r"[A-Za-z]+", bare_name(file))]
     if whole and len(files) > 1:
         other = next(file for file in files if file != whole[0])
         raise UserError(
             f"data set {whole[0].parent}: {whole[0].name} or {other.name}? Move one away; shards are "
             f"numbered: {bare_name(whole[0])}-0{file_ending(whole[0])}, {bare_name(whole[0])}-1…"
         )
+    if copy := _copies(files):
+        raise UserError(
+            f"data set {files[0].parent}: {copy[0].name} or {copy[1].name}? Move one away, or number "
+            "the shards"
+        )
+    _check_count(files)
+
+
+def _copies(files: list[Path]) -> tuple[Path, Path] | None:
+    """Two files of one number: in two formats, or one with more than the number in its name."""
+    names = {file: re.sub(r"[-_.]", "-", bare_name(file)).lower() for file in files}
+    first = {name: file for file, name in reversed(names.items())}
+    for file, name in names.items():
+        starts = (name[:k] for k in range(len(name)) if not name[k].isdigit())
+        for start in (name, *starts):
+            if first.get(start, file) != file:
+                return first[start], file
+    return None
+
+
+def _check_count(files: list[Path]) -> None:
+    """Raise a UserError unless shards that are called `3-of-5` are all there."""
+    numbered = [(f, m) for f in files if (m := re.search(r"(\d+)-of-(\d+)$", bare_name(f)))]
+    if not numbered:
+        return
+    count = int(numbered[0][1][2])
+    found = {int(match[1]) for _, match in numbered if int(match[2]) == count}
+    complete = found in ({*range(count)}, {*range(1, count + 1)})
+    if len(numbered) < len(files) or len(found) < len(files) or not complete:
+        raise UserError(
+            f"data set {files[0].parent}: {files[0].name} is one of {count} shards, and there are "
+            f"{len(found)} of them among {len(files)} files; add the missing ones, move others away"
+        )
 
 
 def part_files(folder: Path, part: str) -> list[Path]:
     """`train.csv`, or shards such as `train-00000-of-00002.parquet`, in order."""
-    names = "|".join(SPLIT_NAMES[part])
+    names = re.compile(rf"({'|'.join(SPLIT_NAMES[part])})([-_.]\d.*)?", re.IGNORECASE)
     return sorted(
         file
         for file in folder.iterdir()
-        if file_ending(file) in TABLES and re.fullmatch(rf"({names})([-_.]\d.*)?", bare_name(file))
+        if file_ending(file) in TABLES and names.fullmatch(bare_name(file))
     )
+
+
+def part_folders(folder: Path, part: str) -> list[Path]:
+    """The folders in a folder that are called after a part, in upper or lower case."""
+    order = SPLIT_NAMES[part]
+    found = (sub for sub in folder.iterdir() if sub.name.lower() in order and sub.is_dir())
+    return sorted(found, key=lambda sub: (order.index(sub.name.lower()), sub.name))

@@ -5,29 +5,34 @@ A row has a text, an image or a vector, and its labels: a list of names, a list 
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ssmlbench.core.data_options import DataOptions
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import ListedMistakes, UserError
 from ssmlbench.core.whole_numbers import in_order
 from ssmlbench.data.adapter import BadRow, InputColumns, Row
 from ssmlbench.data.columns import (
+    SPLIT_COLUMNS,
     Roles,
     check_columns,
+    check_named,
     choose_roles,
     first_values,
     unused_numbers,
 )
 from ssmlbench.data.label_cells import counts_from, joined_by, multi_hot_width, never_zero
 from ssmlbench.data.media import MediaFinder, file_row, media_files
+from ssmlbench.data.plain_numbers import plain_float
 from ssmlbench.data.records import TableRecord
 from ssmlbench.data.table_rows import RowReader, listed_labels
-from ssmlbench.data.table_source import PART_OF, SPLIT_NAMES, FileSource, TableSource
+from ssmlbench.data.table_source import FileSource, TableSource, part_folders
 from ssmlbench.data.unread import unread_hint
-from ssmlbench.data.user_files import BACKBONES, PARTS, UserFiles
+from ssmlbench.data.user_files import BACKBONES, PART_OF, PARTS, SPLIT_NAMES, UserFiles
 
 LAYOUT = """
 train.csv, .tsv, .jsonl or .parquet   (or several: train-0.parquet, train-1.parquet; or labels.csv,
@@ -43,6 +48,8 @@ with the columns
   id                            optional
   back_translation              optional, in train: the text, translated and back (a strong view)
 """
+WHOLE = re.compile(r"[+-]?\d{1,15}(?:\.0*)?")
+"""A whole number in any of its spellings; longer ones are not told apart by a float."""
 
 
 class TableFiles(UserFiles):
@@ -60,9 +67,9 @@ class TableFiles(UserFiles):
         source = FileSource(path)
         if not source.tables("train"):
             hints = (unread_hint(f) for f in sorted(path.iterdir()) if f.name.startswith("train"))
-            raise UserError(
-                f"data set {path}: no train file in it{next(filter(None, hints), '')}; it should look like"
-                + LAYOUT.replace("\n", "\n    ").rstrip()
+            raise ListedMistakes(
+                f"data set {path}: no train file in it{next(filter(None, hints), '')}; it should look like",
+                *(f"    {line}" for line in LAYOUT.strip("\n").splitlines()),
             )
         return cls.of(source, path, options)
 
@@ -87,6 +94,20 @@ class TableFiles(UserFiles):
         """Return the files of all parts."""
         return [*self.source.files(), *self._loose]
 
+    def named_facts(self) -> str:
+        """Return a digest of the images or texts that the tables name."""
+        return self._named_digest
+
+    @cached_property
+    def _named_digest(self) -> str:
+        roles = self.roles
+        if not isinstance(self.source, FileSource) or not (roles.kind == "image" or roles.in_files):
+            return ""
+        finder, digest = MediaFinder(self.raw_folder(), allow_outside=True), hashlib.sha256()
+        for value, near in self._named():
+            digest.update(f"{value} {finder.facts(value, near)}\n".encode(errors="surrogatepass"))
+        return digest.hexdigest()[:16]
+
     def parts(self) -> tuple[str, ...]:
         """Return the parts that have a table, a row in the split column, or files of their own."""
         loose = ("unlabelled",) if self._loose else ()
@@ -101,12 +122,12 @@ class TableFiles(UserFiles):
         home, kind = self.home, self.roles.kind
         if kind == "vector" or not home.is_dir() or not isinstance(self.source, FileSource):
             return []
-        of_part = [home / name for name in SPLIT_NAMES["unlabelled"]]
-        found = [f for folder in of_part if folder.is_dir() for f in media_files(folder, kind)]
+        of_part = part_folders(home, "unlabelled")
+        found = [f for folder in of_part for f in media_files(folder, kind)]
         if self.source.only is None or (kind == "text" and not self.roles.in_files):
             tabled = not self.source.single and self.source.tables("unlabelled")
             return [] if tabled else found
-        others = {home / name for part in ("test", "validation") for name in SPLIT_NAMES[part]}
+        others = {sub for part in ("test", "validation") for sub in part_folders(home, part)}
         named = self._named_files()
         return [
             f
@@ -116,16 +137,19 @@ class TableFiles(UserFiles):
 
     def _named_files(self) -> set[Path]:
         """The files that the tables name."""
-        finder, column = MediaFinder(self.home, allow_outside=True), self.roles.inputs[0]
-        tables = {table.file: table for part in SPLIT_NAMES for table in self.source.tables(part)}
-        values = (
-            (record.get(column), table.folder)
-            for table in tables.values()
-            for _, record in table.records((column,))
-            if isinstance(record, dict)
-        )
-        found = (finder.find(value, near) for value, near in values if isinstance(value, str))
+        finder = MediaFinder(self.home, allow_outside=True)
+        found = (finder.find(value, near) for value, near in self._named())
         return {file.resolve() for file in found if isinstance(file, Path)}
+
+    def _named(self) -> Iterator[tuple[str, Path]]:
+        """The names of files in the tables, and the folders of the tables."""
+        column = self.roles.inputs[0]
+        tables = {table.file: table for part in SPLIT_NAMES for table in self.source.tables(part)}
+        for table in tables.values():
+            for _, record in table.records((column,)):
+                value = record.get(column) if isinstance(record, dict) else None
+                if isinstance(value, str):
+                    yield value, table.folder
 
     @cached_property
     def _table_parts(self) -> tuple[str, ...]:
@@ -133,6 +157,7 @@ class TableFiles(UserFiles):
             return tuple(part for part in PARTS if self.source.tables(part))
         if not self.roles.split:
             self._check_other_columns()
+            self._check_late_split()
             return ("train",)
         records = (
             r for t in self.source.tables("train") for _, r in t.records((self.roles.split,))
@@ -154,6 +179,16 @@ class TableFiles(UserFiles):
                     f"{table.file}: column {column!r} says {str(value)!r}; type --split-column {column!r} "
                     "if it tells training rows from test rows, or rename it if it does not"
                 )
+
+    def _check_late_split(self) -> None:
+        """Raise a UserError if a later row has a split and the first one has none."""
+        for table in self.source.tables("train"):
+            for number, record in table.records(SPLIT_COLUMNS) if not table.strict else ():
+                if isinstance(record, dict) and (late := record.keys() & {*SPLIT_COLUMNS}):
+                    raise UserError(
+                        f"{table.file}: {table.where(number)} has the column {min(late)!r}, and the first "
+                        "row has not; write it in every row"
+                    )
 
     def _part_of(self, record: TableRecord) -> str | None:
         """Return the part that the split column names; None if it names none."""
@@ -211,6 +246,11 @@ class TableFiles(UserFiles):
             raise UserError(
                 f"data set {self.name}: column {self.roles.labels!r} holds no label{why}"
             )
+        if same := _same_number(found):
+            raise UserError(
+                f"data set {self.name}: labels {same[0]!r} and {same[1]!r} are one number; write ids in "
+                "one form, or list the names in labels.txt"
+            )
         return in_order(found)
 
     def _found_labels(self) -> tuple[set[str], BadRow | None]:
@@ -258,6 +298,8 @@ class TableFiles(UserFiles):
         first, strict = self.source.first, not self.options.chooses_columns
         for table in self.source.tables(part):
             check_columns(table, first, self.roles, part != "unlabelled", strict)
+            if part != "unlabelled" and not table.strict:
+                check_named(table, first, self.roles.labels)
             for number, record in table.records(columns):
                 where, folder = table.where(number), table.folder
                 if not self.source.single or not self.roles.split:
@@ -325,3 +367,12 @@ class TableFiles(UserFiles):
             if isinstance(record, dict)
         )
         return multi_hot_width(cells, f"data set {self.name}")
+
+
+def _same_number(names: set[str]) -> tuple[str, str] | None:
+    """Two names that are one number: 1 and 1.0, or 1 and 01."""
+    seen: dict[float, str] = {}
+    for name in sorted(filter(WHOLE.fullmatch, names)):
+        if (first := seen.setdefault(plain_float(name), name)) != name:
+            return first, name
+    return None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.checksums import FileFacts, stat_of, verify_beside, verify_file
 from ssmlbench.core.errors import DamagedFile
-from ssmlbench.core.files import read_own_json
+from ssmlbench.core.files import naming, read_own_json
 from ssmlbench.core.sealed_files import CARD, LABELS
 from ssmlbench.data.adapter import Kind
 from ssmlbench.data.label_lists import label_matrix
@@ -123,7 +123,8 @@ def share_of_zeros(folder: Path, fingerprint: str) -> float:
     """
     import pyarrow as pa
 
-    with pa.memory_map(str(inputs_file(folder, "train"))) as file:
+    path = inputs_file(folder, "train")
+    with naming(path), pa.memory_map(str(path)) as file:
         rows = zeros = entries = 0
         for batch in pa.ipc.open_stream(file):
             values = batch.column("input").flatten().to_numpy()
@@ -182,10 +183,14 @@ class Task:
 
     @cached_property
     def _splits(self) -> dict[str, Any]:
+        return {split: self._open(inputs_file(self.folder, split)) for split in self.splits}
+
+    def _open(self, file: Path) -> Any:
         import datasets
 
-        files = {split: inputs_file(self.folder, split) for split in self.splits}
-        return {s: datasets.Dataset.from_file(self._verified(file)) for s, file in files.items()}
+        verified = self._verified(file)
+        with naming(file):
+            return datasets.Dataset.from_file(verified)
 
     def verify_inputs(self) -> None:
         """Compare the files of inputs with the card; a DamagedFile if one is not as it was written."""
@@ -219,11 +224,9 @@ class Task:
         return list(self._sealed_rows(split)["id"])
 
     def _sealed_rows(self, split: str) -> Any:
-        import datasets
-
         file = labels_file(self.folder, split)
         sys.audit("ssmlbench.truth", str(file))  # the library opens files without a word to Python
-        return datasets.Dataset.from_file(self._verified(file))
+        return self._open(file)
 
     def inputs(self, split: str) -> Any:
         """The raw inputs of a split: a Hugging Face column in NumPy format."""

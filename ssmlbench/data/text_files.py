@@ -95,3 +95,25 @@ def encoding_of(file: Path, start: bytes) -> str:
     if b"\0" in start:
         raise UserError(f"{file}: it is in UTF-16 or UTF-32 without a mark; save it as UTF-8")
     return "utf-8-sig"
+
+
+def check_encoding(file: Path) -> None:
+    """Raise a UserError for a file in UTF-16 or UTF-32, in which every line would be bad."""
+    with file.open("rb") as start:
+        if encoding_of(file, start.read(4)).startswith(("utf-16", "utf-32")):
+            raise UserError(f"{file}: it is in UTF-16 or UTF-32; save it as UTF-8")
+
+
+def western_text(file: Path) -> str:
+    """The text of an old file: UTF-8 if its bytes are that, else latin-1. ASCII is both.
+
+    Any bytes are latin-1, so that a text in another encoding, or a packed one, would be misread.
+    """
+    check_encoding(file)
+    content = file.read_bytes()
+    if b"\0" in content:
+        raise UserError(f"{file}: it has zero bytes in it, as no text in latin-1 or UTF-8 has")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")

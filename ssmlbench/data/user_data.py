@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ssmlbench.core.data_options import DataAddress, DataOptions
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.paths import from_home
+from ssmlbench.core.paths import absolute
 from ssmlbench.data.arff import ArffFiles
 from ssmlbench.data.arrays import ArrayFiles
 from ssmlbench.data.hugging_face import HUB, hub_class, is_saved, pinned, saved_class
@@ -18,7 +18,7 @@ from ssmlbench.data.table_source import only_table, part_tables, table_folder
 from ssmlbench.data.tables import TableFiles
 from ssmlbench.data.text_files import file_ending
 from ssmlbench.data.unread import unread_hint
-from ssmlbench.data.user_files import UserFiles
+from ssmlbench.data.user_files import UserFiles, safe_name
 
 READERS: dict[str, type[ArffFiles | ArrayFiles | LibsvmFiles | TableFiles]] = {
     ".arff": ArffFiles,
@@ -35,7 +35,7 @@ def own_address(typed: str, defaults: DataOptions | None = None) -> DataAddress:
     address = DataAddress.parse(typed, defaults)
     if address.path.startswith(HUB):
         return pinned(address)
-    return DataAddress(str(from_home(address.path).resolve()), address.options)
+    return DataAddress(str(absolute(address.path)), address.options)
 
 
 def data_class(address: DataAddress | Path) -> type[UserFiles]:
@@ -46,6 +46,7 @@ def data_class(address: DataAddress | Path) -> type[UserFiles]:
         return hub_class(address)
     path, options = Path(address.path), address.options
     if path.is_dir():
+        safe_name(path)  # before its files are searched: those of / are many
         if is_saved(path):
             return saved_class(path, options)
         return _reader_of(path).at(path, options)

@@ -23,6 +23,14 @@ from ssmlbench.data.text_files import bare_name
 
 PARTS = ("train", "test", "unlabelled")
 """The parts of own data; rows of the last one are training rows with unknown labels."""
+SPLIT_NAMES = {
+    "train": ("train", "training"),
+    "test": ("test", "testing"),
+    "unlabelled": ("unlabelled", "unlabeled", "unsupervised"),
+    "validation": ("validation", "valid", "val", "dev"),
+}
+"""Part → what files, splits and the values of a split column may be called."""
+PART_OF = {name: part for part, names in SPLIT_NAMES.items() for name in names}
 LABEL_FILE = "labels.txt"
 """The labels and their order, in the folder of the data; optional."""
 COMMON_OPTIONS = frozenset({"holdout", "holdout_seed", "drop_leaks"})
@@ -95,7 +103,13 @@ class UserFiles(DatasetAdapter):
         facts: list[Any] = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
         if self.options.given:
             facts.append(self.options.given)
+        if named := self.named_facts():
+            facts.append(named)
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:8]
+
+    def named_facts(self) -> str:
+        """Return a digest of the sizes and times of the files that its files name; empty if none."""
+        return ""
 
     def splits(self) -> tuple[str, ...]:
         """Return the splits: "test" if there are test rows or some are held out."""

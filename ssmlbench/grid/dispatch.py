@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Event, Listener
-from ssmlbench.core.paths import near
+from ssmlbench.core.files import check_folder
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.stopping import sigterm_raises
 from ssmlbench.core.suggestions import one_of
@@ -23,6 +20,10 @@ from ssmlbench.grid.run_one import Summary
 if TYPE_CHECKING:
     from ssmlbench.plugins.loader import Plugins
     from ssmlbench.runs.context import RunContext
+
+
+MOST_THREADS = 1024
+"""Of one run: with more of them, torch does not return."""
 
 
 def ignore(spec: RunSpec, event: Event) -> None:
@@ -51,6 +52,8 @@ class Dispatch:
         for name, value, lowest in (*least, ("workers", self.workers, 0)):
             if value is not None and value < lowest:
                 raise UserError(f"--{name} {value}: must be at least {lowest}")
+            if value is not None and name != "jobs" and value > MOST_THREADS:
+                raise UserError(f"--{name} {value}: at most {MOST_THREADS:,}")
         self._engine.check(self.context)
 
     def typed(self, words: Sequence[str]) -> Dispatch:
@@ -85,7 +88,7 @@ class Dispatch:
 
         Ctrl-C and SIGTERM end the runs under way, which save their state first.
         """
-        check_writable(plan.context.results, make=True)
+        check_folder(plan.context.results, "--results", make=True)
         with sigterm_raises():
             return self._engine.run(plan, listener)
 
@@ -98,19 +101,3 @@ def _not_its_option(name: str, value: Any, engine: str) -> str:
         if any(option.name == name for option in known[other].options):
             return f"--{name} {typed} is for --engine {other}"
     return f"--{name} {typed}: --engine {engine} has no such option"
-
-
-def check_writable(results: Path, *, make: bool = False) -> None:
-    """Raise a UserError if the results folder cannot be made or written to. make: make it."""
-    there = next(folder for folder in (results, *results.parents) if folder.exists())
-    try:
-        if not there.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, f"{near(there)} is not a folder")
-        if make:
-            results.mkdir(parents=True, exist_ok=True)
-            there = results
-        with TemporaryFile(dir=there, prefix=".writable-"):
-            pass
-    except OSError as error:
-        problem = f"cannot write to {near(results)}: {error.strerror}"
-        raise UserError(f"{problem}; choose another folder with --results") from None

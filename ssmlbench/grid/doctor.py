@@ -108,7 +108,7 @@ class Checkup(Repairs):
             write = partial(write_json, folder.spec_file, run.spec.as_dict())
             self.repair([lost], write, folder.result_file.is_file, folder.claim_if_free)
         remedy = "deleted; computed again when needed"
-        self.delete(folder.computed_file, "damaged", remedy, lambda file: read_json(file) is None)
+        self.delete(folder.computed_file, "damaged", remedy, _is_damaged_json)
         if not damaged:
             for file in (folder.checkpoint_file, folder.judgements_file, folder.progress_file):
                 self.delete(
@@ -135,7 +135,7 @@ class Checkup(Repairs):
 
         def damaged(file: Path) -> bool:
             # Its name is of one process, which writes it only while it holds the lock.
-            return read_json(file) is None and not is_held(file.with_suffix(".lock"))
+            return _is_damaged_json(file) and not is_held(file.with_suffix(".lock"))
 
         for file in files:
             self.delete(file, "damaged", "deleted; its runs no longer count as queued", damaged)
@@ -235,6 +235,10 @@ def _task_damage(folder: Path) -> DamagedFile | None:
     except DamagedFile as damaged:
         return damaged
     return None
+
+
+def _is_damaged_json(file: Path) -> bool:
+    return bool(failures(read_own_json, file))
 
 
 def _damaged_features(folder: FeatureFolder) -> list[DamagedFile]:

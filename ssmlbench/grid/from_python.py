@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from ssmlbench.core.arguments import several
+from ssmlbench.core.arguments import checked, is_list, several, shown
 from ssmlbench.core.errors import RunFailed, UserError
+from ssmlbench.core.files import check_folder
 from ssmlbench.core.hyperparameters import as_typed
-from ssmlbench.core.paths import folder_of_data, from_home
+from ssmlbench.core.paths import absolute, folder_of_data, usable
 from ssmlbench.core.registry import plugin_name
 from ssmlbench.core.run_options import RunOption
 from ssmlbench.core.spec import OPTIONS, RunSpec
@@ -88,6 +89,7 @@ def run(
 ) -> RunResults: ...
 
 
+@checked
 def run(
     method: Any = None,
     dataset: Any = None,
@@ -144,13 +146,14 @@ def run(
     from ssmlbench.grid.request import requested_specs
 
     loggers = logger_names(log)
+    method = _listed(method) if _is_list(method) else method  # a generator is read once
     axes = {"dataset": dataset, "pi": pi, "seed": seed, "regime": regime}
     files = [plugin] if isinstance(plugin, str | Path) else plugin
     request = _request({"method": method, **axes, **options}, seeds, settings, files, grid)
     plugins = Plugins(request.plugins)
     for cls in filter(_is_class, _listed(method)):
         _add_class(plugins, cls, jobs)
-    root = from_home(results).resolve()
+    root = absolute(results)
     dispatch = _dispatch(root, device, jobs, threads, workers, decoded_cache, keep_model)
     dispatch = dispatch.typed(request.words)
     prepare_data = _preparer(data_dir, skip_bad)
@@ -161,7 +164,7 @@ def run(
     if not finished:
         raise RunFailed("; ".join(f"{spec}: {text}" for spec, text in failed))
     for spec, text in failed:
-        warnings.warn(f"failed: {spec}: {text}", stacklevel=2)
+        warnings.warn(f"failed: {spec}: {text}", stacklevel=3)
     runs = RunResults([_read(root, spec) for spec in finished], failed)
     lists = [value for value in (method, *axes.values(), *options.values()) if _is_list(value)]
     return runs if lists or seeds is not None or grid is not None else runs[0]
@@ -169,9 +172,7 @@ def run(
 
 def _is_list(value: Any) -> bool:
     """Whether an argument is a list: a sequence, or the command line's `a,b`."""
-    if isinstance(value, str):
-        return "," in value
-    return not isinstance(value, Scalar | type)
+    return "," in value if isinstance(value, str) else is_list(value)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -234,20 +235,21 @@ def _request(
         values["seed"] = first_seeds(*several([seeds], int, "seeds"))
     texts = {name: as_typed(value) for name, value in (settings or {}).items()}
     request = GridRequest(values, texts, plugins=tuple(map(str, files)))
-    return request.over(read_grid(Path(grid)) if grid is not None else None)
+    return request.over(read_grid(usable(grid)) if grid is not None else None)
 
 
 def _fixed(option: RunOption, name: str, value: Any) -> Any:
     """The value of an option that is the same for all runs."""
     if option.kind is not bool:
         if option.choices and not isinstance(value, str):
-            option.check(str(value))  # answers with the choices
+            option.check(shown(value))  # answers with the choices
         (one,) = several([value], option.kind, name)
         return one
     flags = {"true": True, "false": False}
-    flag = value if isinstance(value, bool) else flags.get(str(value).lower())
+    is_text = isinstance(value, str | bool) or type(value).__module__ == "numpy"
+    flag = flags.get(str(value).lower()) if is_text else None
     if flag is None:
-        raise UserError(f"{name}={value!r}: must be True or False")
+        raise UserError(f"{name}={shown(value)}: must be True or False")
     return flag
 
 
@@ -260,7 +262,7 @@ def _dispatch(
     decoded_cache: bool,
     keep_model: bool | None,
 ) -> Dispatch:
-    from ssmlbench.grid.dispatch import Dispatch, check_writable
+    from ssmlbench.grid.dispatch import Dispatch
     from ssmlbench.runs.context import RunContext
     from ssmlbench.runs.execute import quieten
 
@@ -268,7 +270,7 @@ def _dispatch(
     context = RunContext(root, device, threads, decoded_cache=decoded_cache, keep_model=keep_model)
     dispatch = Dispatch(context, jobs=jobs, workers=workers)
     dispatch.check()
-    check_writable(root)
+    check_folder(root, "--results")
     return dispatch
 
 
@@ -307,7 +309,7 @@ def _make(
         listener: Listener = display.report if progress else ignore
         summary = dispatch.run(dispatch.plan(specs, plugins), logs.listening(listener))
     for text in logger_warnings:
-        warnings.warn(text, stacklevel=3)
+        warnings.warn(text, stacklevel=4)
     return list(getattr(summary, "failed", ()))
 
 

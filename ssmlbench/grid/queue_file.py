@@ -74,8 +74,8 @@ def queued(results: Path, specs: Sequence[RunSpec], engine: str) -> Iterator[Non
     sweep(results)
     file = queue_folder(results) / f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}.json"
     lock = Lock(file.with_suffix(".lock"))
-    lock.acquire()
     try:
+        lock.acquire()
         write_queue(file, results, specs, engine)
         with KeepAlive(file):
             yield
@@ -150,8 +150,12 @@ def _alive(file: Path, queue: QueueFile) -> bool:
 
 
 def remove_queue(file: Path) -> None:
-    """Delete a queue file, its lock, and the folder if it was the last."""
-    file.unlink(missing_ok=True)
-    file.with_suffix(".lock").unlink(missing_ok=True)
+    """Delete a queue file, its lock, and the folder if it was the last.
+
+    What cannot be deleted is left to the next grid: the runs of this one are made.
+    """
+    for leftover in (file, file.with_suffix(".lock")):
+        with suppress(OSError):
+            leftover.unlink(missing_ok=True)
     with suppress(OSError):  # it holds the file of another grid
         file.parent.rmdir()

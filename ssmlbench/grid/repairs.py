@@ -7,7 +7,6 @@ one.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -15,8 +14,8 @@ from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 
-from ssmlbench.core.errors import UserError
-from ssmlbench.core.files import PART, discard, is_being_written
+from ssmlbench.core.errors import UserError, plain_reason
+from ssmlbench.core.files import OF_LIBRARIES, PART, discard, is_being_written, remove
 from ssmlbench.core.keep_alive import is_fresh
 from ssmlbench.core.locks import (
     LEASE,
@@ -72,11 +71,14 @@ class Repairs:
         for path in named_below(root, f".*{PART}"):
             if _is_abandoned(path):
                 finding, still = Finding(path, LEFT, "deleted"), partial(_is_abandoned, path)
-                self.repair([finding], partial(_remove, path), still)
+                self.repair([finding], partial(remove, path), still)
+        for path in named_below(root, OF_LIBRARIES):
+            # Its name says nothing about its process; one that writes changes the time.
+            self.delete(path, LEFT, "deleted", lambda file: not is_fresh(file))
         for path in named_below(root, f"*{LEASE}*"):
             if is_dead_lease(path):
-                remove = partial(remove_dead_leases, lock_of_lease(path))
-                self.repair([Finding(path, LEFT, "deleted")], remove)
+                clear = partial(remove_dead_leases, lock_of_lease(path))
+                self.repair([Finding(path, LEFT, "deleted")], clear)
 
     def locks(self, files: Iterable[Path]) -> None:
         """Delete the files of locks that nobody holds."""
@@ -129,7 +131,7 @@ class Repairs:
             return
         except (UserError, OSError) as error:
             for finding in findings:
-                self.add(finding.path, finding.problem, str(error), repaired=False)
+                self.add(finding.path, finding.problem, plain_reason(error), repaired=False)
         else:
             self.findings.extend(findings)
 
@@ -153,13 +155,6 @@ def named_below(root: Path, pattern: str) -> list[Path]:
         for name in (*folders, *files)
         if fnmatch(name, pattern)
     )
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        discard(path)
 
 
 def _is_abandoned(unfinished: Path) -> bool:

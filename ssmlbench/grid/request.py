@@ -145,6 +145,7 @@ def requested_specs(
     tuned_in: the results folder whose studies give the hyper-parameters.
     check: called with each spec before its data set is prepared; it raises a UserError for a wrong one.
     """
+    from ssmlbench.grid.resources import check_encoder_options
     from ssmlbench.grid.study import check_studies, tuned_specs
     from ssmlbench.training.device import check_precision, default_precision, pick_device
     from ssmlbench.training.repeatable import check_fast
@@ -157,6 +158,7 @@ def requested_specs(
         check_fast(pick_device(device), request.fixed.get("fast", RunSpec.fast))
     planned = PlannedGrid.of(plugins, request)
     plugins.check_data_options(planned.datasets)
+    check_encoder_options(planned.specs(), plugins, dispatch.context)
     typed = dispatch.context.typed
     for spec in planned.specs():
         check(spec)

@@ -119,7 +119,6 @@ def lanes(
     """
     from ssmlbench.runs.train import on_fixed_features
 
-    check_encoder_options(specs, plugins, context)
     heads: list[RunSpec] = []
     if context.device == "auto" and machine.heads_on_cores and jobs_per_gpu is None:
         heads = [spec for spec in specs if on_fixed_features(spec, plugins)]

@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from ssmlbench.core.checksums import verified_files
-from ssmlbench.core.errors import RunFailed
+from ssmlbench.core.errors import RunFailed, disk_error
 from ssmlbench.core.events import (
     AlreadyDone,
     Closing,
@@ -205,5 +205,6 @@ class SealedRun:
             self.pipe = fork_server().fork(JUDGE, TRAINING, request)
             self._asked_to_stop = False
         except OSError as error:
-            reason = RunFailed(f"no process could be started for it: {error}")
+            why = disk_error(error) or error
+            reason = RunFailed(f"no process could be started for it: {why}")
             self._failed = self._folder.record_error(self.spec, reason)

@@ -7,12 +7,13 @@ Files of newer or older versions are read as far as they can be.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import DamageWarning, UserError
 from ssmlbench.core.files import read_record
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.queue_file import Queued, read_queues
@@ -67,12 +68,22 @@ def read_states(roots: Iterable[Path]) -> list[RunState]:
         if not root.is_dir():
             raise UserError(f"no results folder at {root}; `ssmlbench run` makes one")
         waiting = read_queues(root)
-        for path in (root / relative for relative in run_paths(root)):
-            state = _state(path, waiting.pop(path, None) if waiting else None)
+        for path in (root / relative for relative in run_paths(root, _warn)):
+            try:
+                state = _state(path, waiting.pop(path, None) if waiting else None)
+            except OSError as error:
+                _warn(error)
+                continue
             if state is not None:
                 states.append(state)
         states += [_queued_state(entry) for entry in waiting.values()]
     return states
+
+
+def _warn(error: OSError) -> None:
+    """Say which folder or file cannot be read: the other runs are shown."""
+    text = f"{error.filename}: left out, cannot be read ({error.strerror})"
+    warnings.warn(text, DamageWarning, stacklevel=2)
 
 
 def state_of(results: Path, spec: RunSpec) -> RunState | None:
@@ -84,6 +95,8 @@ def _state(path: Path, queued: Queued | None) -> RunState | None:
     if os.path.lexists(f"{path}/result.json"):  # first: most runs are done, and listing is slower
         return _run_state(path, "done")
     names = _names(path)
+    if "result.json" in names:  # in a folder that can be listed, and no more
+        return _run_state(path, "done")
     progress = error = None
     if "progress.json" in names:
         progress = read_record(path / "progress.json", RunProgress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,8 @@ class FeatureFolder(ShardFolder):
 
     def damaged_state(self) -> list[DamagedFile]:
         """The damage of a fitted encoder's state, if there is one."""
-        return failures(verify_placed_stamp, self.state_file) if self.state_file.is_file() else []
+        file = self.state_file
+        return failures(verify_placed_stamp, file) if os.path.lexists(file) else []
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from ssmlbench.core.checksums import FIELD, UNSTAMPED, place_of, stamp
 from ssmlbench.core.cpu import core_count
 from ssmlbench.core.errors import DamagedFile, RunFailed, UserError
 from ssmlbench.core.events import Encoding, Notify
-from ssmlbench.core.files import atomic, discard
+from ssmlbench.core.files import atomic, discard, naming
 from ssmlbench.core.freed_memory import freed_memory_kept
 from ssmlbench.core.prefetch import ahead
 from ssmlbench.core.seeds import stream, stream_seed
@@ -137,7 +137,9 @@ class FrozenEncoder:
             with self._locked(folder, "train plain"):
                 self._discard(folder.damaged_state(), folder)
                 self._fit(folder)
-        return self.encoder.with_state(load_file(folder.state_file))
+        with naming(folder.state_file):
+            state = load_file(folder.state_file)
+        return self.encoder.with_state(state)
 
     def _fit(self, folder: FeatureFolder) -> None:
         """Fit the encoder, unless it is fitted; the caller holds the folder's lock."""

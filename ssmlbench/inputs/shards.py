@@ -6,7 +6,7 @@ complete if and only if it is there.
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,9 +24,15 @@ from ssmlbench.core.checksums import (
     remember_trailer,
     verify_trailer,
 )
-from ssmlbench.core.errors import DamagedFile, UserError
+from ssmlbench.core.errors import DamagedFile, UserError, is_passing
 from ssmlbench.core.events import Notify, Waiting, Warned
-from ssmlbench.core.files import atomic, discard, read_placed_json, write_placed_json
+from ssmlbench.core.files import (
+    atomic,
+    discard,
+    read_placed_json,
+    remove_folder,
+    write_placed_json,
+)
 from ssmlbench.core.locks import Lock, acquire_with_notice, held_if_free
 
 
@@ -79,7 +85,8 @@ class ShardFolder:
 
     def damaged(self) -> list[DamagedFile]:
         """Verify about.json and the shards, those too that are missing: the error of each damaged file."""
-        errors = failures(read_placed_json, self.about_file) if self.about_file.is_file() else []
+        about = self.about_file
+        errors = failures(read_placed_json, about) if os.path.lexists(about) else []
         begun = self.path.glob("*.npy")
         for file in self.shards() or sorted(begun):
             errors += failures(verify_trailer, file)
@@ -102,6 +109,8 @@ class ShardFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
+            if is_passing(error):  # another folder would not help
+                raise
             raise UserError(
                 f"cannot write to {self.path}: {error.strerror}; set SSMLBENCH_CACHE to a "
                 "folder that can be written to"
@@ -139,7 +148,7 @@ class ShardFolder:
             if free:
                 # First: an entry that is half deleted must not look complete.
                 discard(self.about_file)
-                shutil.rmtree(self.path, ignore_errors=True)
+                remove_folder(self.path)
         return free
 
 

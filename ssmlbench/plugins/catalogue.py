@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import ssmlbench
+from ssmlbench.core.arguments import checked
 from ssmlbench.core.code_state import code_state
 from ssmlbench.core.errors import DamagedFile, UserError
 from ssmlbench.core.files import read_placed_json, write_placed_json
@@ -196,6 +197,7 @@ class Catalogue(Mapping[str, Info], Generic[Info]):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
+@checked
 def methods(plugin: str | Path | Iterable[str | Path] = ()) -> Catalogue[MethodInfo]:
     """List the methods by name, as `ssmlbench methods` does.
 
@@ -204,6 +206,7 @@ def methods(plugin: str | Path | Iterable[str | Path] = ()) -> Catalogue[MethodI
     return method_catalogue(Plugins([plugin] if isinstance(plugin, str | Path) else plugin))
 
 
+@checked
 def datasets(plugin: str | Path | Iterable[str | Path] = ()) -> Catalogue[DatasetInfo]:
     """List the data sets by name, as `ssmlbench datasets` does.
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from ssmlbench.core.commands import Sources
 from ssmlbench.core.errors import PluginWarning, UserError
 from ssmlbench.core.names import PLUGIN_PREFIX
-from ssmlbench.core.paths import builtin_root, from_home, near
+from ssmlbench.core.paths import absolute, builtin_root, near
 from ssmlbench.core.plain_text import error_text
 from ssmlbench.core.process_environment import record_changes
 from ssmlbench.core.registry import Registry, location, plugin_name
@@ -102,7 +102,7 @@ class Plugins:
             if is_own_data(file):
                 self._add_data(file)
             else:
-                path = from_home(file).resolve()
+                path = absolute(file)
                 self._add_file(path)
                 self._remember(str(path))
 
@@ -289,7 +289,7 @@ def _installed(entry: EntryPoint, kind: PluginKind) -> list[type[Any]]:
 
 def load_file(file: Path) -> ModuleType:
     """Import one plugin file by its path, under a module name that no package has."""
-    file = Path(file).resolve()
+    file = absolute(file)
     if not file.is_file():
         problem = "is a folder" if file.is_dir() else "does not exist"
         raise UserError(

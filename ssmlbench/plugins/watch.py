@@ -18,7 +18,7 @@ from typing import Any
 
 from ssmlbench.core.path_meanings import path_meanings
 from ssmlbench.core.paths import cache_root
-from ssmlbench.core.process_environment import is_fixed
+from ssmlbench.core.process_environment import is_fixed, present_command
 from ssmlbench.core.protected_files import CHANGES, changed_path
 from ssmlbench.core.sealed_files import (
     HOLDS_LABELS,
@@ -29,8 +29,11 @@ from ssmlbench.core.sealed_files import (
     TASKS,
     in_tasks,
 )
+from ssmlbench.plugins.tool_state import ToolState, first_change, tool_state
 
 EVENTS = frozenset(("open", "sqlite3.connect", *CHANGES))
+TWO_PATHS = frozenset(("os.rename", "os.link", "os.symlink"))
+"""Events whose first two arguments are paths; of the others, only the first is."""
 OWN_MODULES = {"ssmlbench", "__main__"}
 CODE = (".py", ".pth", ".so", ".pyd", ".dylib")
 """Files of code that plugin code may not change. Python itself writes what it has compiled."""
@@ -46,6 +49,8 @@ _changed: Callable[[str, tuple[Any, ...]], str | None] | None = None
 """Tells which protected file an event changes."""
 _ending = False
 """Whether Python is shutting down."""
+_before: tuple[object, ToolState] | None = None
+"""The command, and the modules of this tool before the first plugin file was imported in it."""
 
 
 @contextmanager
@@ -55,9 +60,12 @@ def watched_import(file: Path) -> Iterator[None]:
     This includes threads that were started meanwhile, and in a command later ones, whatever they call, and
     code that runs when Python ends.
     """
-    global _importing, _changed  # noqa: PLW0603
+    global _importing, _changed, _before  # noqa: PLW0603
     if not _files:
         sys.addaudithook(_hook)
+    command = present_command()
+    if command is not None and (_before is None or _before[0] is not command):
+        _before = command, tool_state()
     _changed = changed_path(CODE)
     _files.add(str(file))
     before, alive = _importing, threading.enumerate()
@@ -75,8 +83,16 @@ def _note_end() -> None:
     _ending = True
 
 
+def imported_files() -> frozenset[str]:
+    """The plugin files of users that were imported in this process."""
+    return frozenset(_files)
+
+
 def attempts_of(file: Path | str) -> list[str]:
-    """The attempts of a plugin file's code to open sealed files."""
+    """The attempts of a plugin file's code to open sealed files, or to change this tool in a command."""
+    state = _before[1] if _before is not None and _before[0] is present_command() else {}
+    if state and (changed := first_change(state, _files)):
+        return [f"changed {changed}: {PROTECTED}"]
     return list(_attempts.get(str(file), ()))
 
 
@@ -86,7 +102,7 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     file = _plugin_on_the_stack()
     if file is None:
         return
-    for path in arguments[:2]:
+    for path in arguments[: 2 if event in TWO_PATHS else 1]:
         if isinstance(path, str | bytes | os.PathLike) and _is_sealed(event, path):
             _refuse(file, f"tried to open {os.fsdecode(path)}: {SEALED}")
     if _changed is not None and (changed := _changed(event, arguments)) is not None:

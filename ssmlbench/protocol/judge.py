@@ -81,6 +81,7 @@ class Judge:
         self.notes = Remarks()
         self._hidden = hidden
         self._asked_epochs: set[int] = set()  # by `is_best`
+        self._awaited = 0  # the epoch that was just called the best; 0: no scores are awaited
         self._pseudo: tuple[Mask, Mask] | None = None  # the last ones: positive, trusted
         self._last: tuple[RowIndex, Sample] | None = None  # the last sample and its rows
 
@@ -93,6 +94,11 @@ class Judge:
         assert test_truth is not None
         hidden = None if REGIMES[spec.regime].as_given else SealedTruth(truth)
         return cls(spec, observation, hidden, test_truth)
+
+    @property
+    def last_epoch(self) -> int:
+        """The number of the last epoch; an estimator has one, whatever the spec says."""
+        return 1 if self.spec.is_estimator else self.spec.epochs
 
     def note(self, text: str) -> None:
         """Add a remark on training for readers of the result."""
@@ -117,6 +123,7 @@ class Judge:
     def grade(self, epoch: int, positive: Mask, trusted: Mask) -> None:
         """Record precision and recall of the pseudo-labels of the unlabelled rows."""
         rows = self.observation.unlabelled
+        self._check_epoch(epoch, 1)
         if self._hidden is None or not len(rows):
             return
         expected = (len(rows), self.observation.labels.shape[1])
@@ -133,6 +140,7 @@ class Judge:
 
     def record(self, epochs: int, features: Any, scores: Any | None, cosines: Any | None) -> None:
         """Record angles, calibration and histograms of the sampled training rows."""
+        self._check_epoch(epochs, 0)
         if self._hidden is None:
             return
         seen, sample = self.observation, sampled_rows(self.observation, self.spec.seed)
@@ -165,7 +173,12 @@ class Judge:
 
     def hand_in_weights(self, weights: Any) -> None:
         """Record the classifier's weights, K × D."""
-        self.judgements.records.head_weights = [np.asarray(weights, dtype=np.float32)]
+        weights = np.asarray(weights, dtype=np.float32)
+        if weights.ndim != 2 or len(weights) != self.observation.labels.shape[1]:
+            raise RunFailed(
+                f"weights of {self.spec.method} have shape {weights.shape}, expected K × D"
+            )
+        self.judgements.records.head_weights = [weights]
 
     def label_counts(self) -> dict[str, npt.NDArray[np.generic]]:
         """The numbers of positives of each label and pair in the training rows, for the analyses."""
@@ -191,19 +204,40 @@ class Judge:
         self._add(epoch, {f"{self.spec.selection}_map": value})
         if value <= self.judgements.best:
             return False
-        self.judgements.best = value
+        self.judgements.best, self._awaited = value, epoch
         return True
 
     def hand_in(self, epoch: int, train_scores: Any, scores: Any) -> None:
-        """Keep the scores of an epoch, and fit the decision rules on those of the training rows."""
-        if not 1 <= epoch <= max(1, self.spec.epochs):
-            raise RunFailed(f"{self.spec.method} handed in scores of epoch {epoch}; there is none")
+        """Keep the scores of an epoch, and fit the decision rules on those of the training rows.
+
+        Training does not choose the epoch: it is the last one, or the one that was just called the best.
+        """
+        selected = self.last_epoch if self._takes_the_last else self._awaited
+        if epoch != selected:
+            raise RunFailed(
+                f"{self.spec.method} handed in scores of epoch {epoch}; expected "
+                f"{f'those of epoch {selected}' if selected else 'none'}"
+            )
+        self._awaited = 0
         name, labels = self.spec.method, self.observation.labels.shape[1]
         rows = len(self.observation.labelled) + len(self.observation.unlabelled)
         fitted_on = checked_scores(train_scores, (rows, labels), name)
         self.judgements.scores = checked_scores(scores, self.judged_truth.shape, name)
         self.judgements.rule_parameters = fit_rules(fitted_on, self.observation.prior)
         self.judgements.selected_epoch = epoch
+
+    @property
+    def _takes_the_last(self) -> bool:
+        return self.spec.selection == "last" or self.spec.is_estimator
+
+    def check_complete(self) -> None:
+        """Raise a RunFailed if the scores of the best epoch were not handed in."""
+        if self._awaited:
+            raise RunFailed(f"{self.spec.method} handed in no scores of its best epoch")
+
+    def _check_epoch(self, epoch: int, first: int) -> None:
+        if not first <= epoch <= self.last_epoch:
+            raise RunFailed(f"{self.spec.method} handed in values of epoch {epoch}; there is none")
 
     def save(self, epoch: int) -> None:
         """Mark everything up to this epoch as judged; a subclass writes it to disk."""

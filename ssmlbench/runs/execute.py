@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 from ssmlbench.core.counts import first_of
 from ssmlbench.core.errors import (
-    DISK_ERRORS,
     Diverged,
     RunFailed,
     RunStopped,
@@ -84,10 +85,7 @@ def judge_run(
     except (UserError, RunFailed):
         raise
     except OSError as error:
-        text = (
-            disk_error(error) if error.errno in DISK_ERRORS else f"{type(error).__name__}: {error}"
-        )
-        raise RunFailed(text) from error
+        raise RunFailed(disk_error(error) or f"{type(error).__name__}: {error}") from error
     except Exception as error:
         raise RunFailed(f"{type(error).__name__}: {error_text(error)}") from error
     judged = result["metrics"].get("threshold", {}).get("default", {})
@@ -128,7 +126,7 @@ def _make_claimed(
         if not folder.finished and not folder.checkpoint_file.exists():
             discard(folder.spec_file)
         raise
-    discard(folder.error_file)
+    _discard_leftovers(folder.error_file)
     return result
 
 
@@ -142,7 +140,8 @@ def _make_run(
 ) -> Result:
     """Open the judge, train, and write the model and the result."""
     checkpoint = Checkpoint(folder.checkpoint_file, spec.hash)
-    judge = StoredJudge.open(spec, task, Checkpoint(folder.judgements_file, spec.hash))
+    judged = Checkpoint(folder.judgements_file, spec.hash, shared_folder=True)
+    judge = StoredJudge.open(spec, task, judged)
     data_notes = [] if spec.judged_on == "held-out" else _data_notes(task, judge)
     for note in data_notes:
         notify(Warned(note, of_data=True))
@@ -158,6 +157,7 @@ def _make_run(
     )
     try:
         report = train(assignment, judge, notify)
+        judge.check_complete()
     except RunStopped:
         raise
     except RunFailed as error:
@@ -177,9 +177,18 @@ def _make_run(
         write_model_card(spec, folder, task, outcome)
     notes = [*data_notes, *outcome.notes, *judge.notes]
     result = write_result(spec, folder, task, judge, outcome, report, notes, context)
-    checkpoint.delete()
-    judge.file.delete()
+    _discard_leftovers(checkpoint.file, judge.file.file)
     return result
+
+
+def _discard_leftovers(*files: Path) -> None:
+    """Delete files that a finished run no longer needs.
+
+    It stays finished if that fails: nobody reads them, and `ssmlbench doctor` deletes them.
+    """
+    for file in files:
+        with suppress(OSError):
+            discard(file)
 
 
 def _drop_model(folder: RunFolder, reason: str, notify: Notify) -> None:

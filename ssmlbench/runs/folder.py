@@ -17,21 +17,24 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ssmlbench.core.checksums import FileFacts, own_bytes, stat_of, verify_beside, verify_file
-from ssmlbench.core.errors import DamagedFile, RunFailed, UserError
+from ssmlbench.core.checksums import FileFacts, stat_of, verify_beside, verify_file
+from ssmlbench.core.errors import DamagedFile, RunFailed, UserError, disk_error, is_passing
 from ssmlbench.core.events import Failed
 from ssmlbench.core.files import (
     PART,
+    UNFINISHED_NAMES,
     discard,
-    read_json,
+    read_record,
+    remove,
     temporary_beside,
     write_atomically,
     write_json,
 )
 from ssmlbench.core.locks import Lock, acquire_with_notice, held_if_free
 from ssmlbench.core.names import is_path_part
+from ssmlbench.core.plain_files import plain_bytes
 from ssmlbench.core.plain_text import error_text, one_line
-from ssmlbench.core.sealed_files import LOCK
+from ssmlbench.core.sealed_files import LOCK, SPEC
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.schema import is_damaged, is_of_folder
 
@@ -56,6 +59,13 @@ def has_runs_of(results: Path, method: str) -> bool:
 
 
 @dataclass(frozen=True)
+class Attempts:
+    """The field of error.json that the next error counts on."""
+
+    attempts: int = 0
+
+
+@dataclass(frozen=True)
 class RunFolder:
     """A run's folder: results/<dataset>/<regime>-<π>/<method>/<seed>-<hash>."""
 
@@ -73,7 +83,7 @@ class RunFolder:
     @property
     def spec_file(self) -> Path:
         """The run's spec."""
-        return self.path / "spec.json"
+        return self.path / SPEC
 
     @property
     def scores_file(self) -> Path:
@@ -173,11 +183,10 @@ class RunFolder:
         """
         kept = (self.checkpoint_file, self.weights_file, self.model_file)
         judged = (self.result_file, self.computed_file, *self.written_files())
-        for file in (*judged, *self.path.glob(f".*{PART}"), *self.unfinished_judgements()):
-            if file.is_dir() and not file.is_symlink():
-                shutil.rmtree(file)  # a plugin's: folders of ours have no such name
-            elif file not in kept:
-                discard(file)
+        unfinished = [file for kind in UNFINISHED_NAMES for file in self.path.glob(kind)]
+        for file in (*judged, *unfinished, *self.unfinished_judgements()):
+            if file not in kept or (file.is_dir() and not file.is_symlink()):  # a plugin's folder
+                remove(file)
 
     def unfinished_judgements(self) -> list[Path]:
         """What judges that were killed while they wrote their judgements have left beside the folder."""
@@ -219,6 +228,8 @@ class RunFolder:
             lock = Lock(self.lock_file)
             acquire_with_notice(lock, waits)
         except OSError as error:
+            if is_passing(error):  # another folder would not help
+                raise
             raise UserError(
                 f"cannot write to {self.path}: {error.strerror or error}; choose another folder "
                 "with --results"
@@ -244,8 +255,14 @@ class RunFolder:
                 unfinished = temporary_beside(self.path)
                 self.path.rename(unfinished)
                 for file in (self.judgements_file, *self.unfinished_judgements()):
-                    discard(file)
-                shutil.rmtree(unfinished)
+                    remove(file)
+                try:
+                    shutil.rmtree(unfinished)
+                except OSError as error:
+                    raise UserError(
+                        f"{self.path} is deleted, but files of it are left ({error.strerror}); "
+                        "`ssmlbench doctor` deletes them"
+                    ) from None
         return free
 
     def record_error(self, spec: RunSpec, error: Exception) -> Failed:
@@ -253,17 +270,19 @@ class RunFolder:
         expected = isinstance(error, UserError | RunFailed)
         text = one_line(error_text(error))
         text = text if expected and text else f"{type(error).__name__}: {text}".removesuffix(": ")
+        if isinstance(error, OSError):
+            text = disk_error(error) or text
         self.record_failure(spec, text, traceback.format_exc())
         return Failed(text)
 
     def record_failure(self, spec: RunSpec, error: str, trace: str = "") -> None:
         """Write the error to error.json, for `status` and for people who look into the folder."""
-        before = (read_json(self.error_file) or {}).get("attempts")
+        before = read_record(self.error_file, Attempts) or Attempts()
         facts = {
             "error": error,
             "traceback": trace,
             "time": time.time(),
-            "attempts": 1 + (before if isinstance(before, int) else 0),
+            "attempts": 1 + before.attempts,
             "host": socket.gethostname(),
         }
         with suppress(OSError):  # where nothing can be written, that is the error itself
@@ -284,10 +303,12 @@ class RunFolder:
 def _recorded_files(result: Path, *version: int) -> dict[str, FileFacts]:
     """The `files` of a result; DamagedFile if it is not a whole result."""
     try:
-        values = json.loads(own_bytes(result))
+        values = json.loads(plain_bytes(result))
     except (ValueError, RecursionError):
         raise DamagedFile(result, "not a whole JSON file") from None
     except OSError as error:
+        if is_passing(error):  # a sound run would be deleted and made again
+            raise
         raise DamagedFile(result, f"it cannot be read ({error.strerror})") from None
     if not isinstance(values, dict) or not {"spec", "metrics"} <= values.keys():
         raise DamagedFile(result, "it has no spec or no metrics")

@@ -135,7 +135,7 @@ def serve(descriptor: int, owner: int) -> None:
         if not header:
             os._exit(0)  # taking down what was imported takes a second, and the command waits
         content = _read(control, int.from_bytes(header, "big"))
-        if os.fork() == 0:
+        if _fork() == 0:
             control.close()
             pipe, *output = given
             for stream, target in enumerate(output, start=1):
@@ -144,6 +144,14 @@ def serve(descriptor: int, owner: int) -> None:
             _run(content, Connection(pipe))
         for received in given:
             os.close(received)
+
+
+def _fork() -> int | None:
+    """As `os.fork`; None if the machine has no room for a process: the run is then tried once more."""
+    try:
+        return os.fork()
+    except OSError:
+        return None
 
 
 def preload() -> None:
@@ -212,7 +220,9 @@ def _run(content: bytes, pipe: Connection) -> None:
         _go_to(*environment)
         ours, theirs = Pipe()
         heard, reports = Pipe(duplex=False)
-        pid = os.fork()  # now, while this process knows no label and has no thread
+        pid = _fork()  # now, while this process knows no label and has no thread
+        if pid is None:
+            return  # which closes the pipe to the process that asked
         if pid == 0:
             pipe.close()
             ours.close()

@@ -87,7 +87,8 @@ class Heartbeat:
         """
         self._keep_alive.__exit__()
         if kind is None or issubclass(kind, Exception):
-            discard(self._file)
+            with suppress(OSError):
+                discard(self._file)
 
     def notify(self, event: Event) -> None:
         """Write what the event changes to progress.json, and pass it on."""

@@ -1,6 +1,7 @@
 """The lock in the kernel of Linux (Landlock): labels are refused to a process and to all that it starts.
 
-It holds for native code and other programs too. Elsewhere, only the tripwire of seal.py is set.
+It holds for native code and other programs too, and keeps them from sending signals to other processes.
+Elsewhere, only the tripwire of seal.py is set.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,18 @@ READ_FILE = 1 << 2
 PATH_BENEATH = 1
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 NO_NEW_PRIVILEGES = 38
+SCOPES_SIGNALS, SIGNAL = 6, 1 << 1
+"""The version of the interface that can keep signals inside, and the bit that asks for it."""
+THREADS = Path("/proc/self/task")
 MAX_RULES = 20_000
 
 
 class _Ruleset(ctypes.Structure):
-    _fields_ = (("handled_access_fs", ctypes.c_uint64),)
+    _fields_ = (
+        ("handled_access_fs", ctypes.c_uint64),
+        ("handled_access_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    )
 
 
 class _Beneath(ctypes.Structure):
@@ -36,14 +45,31 @@ class _Beneath(ctypes.Structure):
 
 def kernel_can_lock() -> bool:
     """Whether this machine's kernel has Landlock."""
+    return _interface() > 0
+
+
+def signals_are_kept() -> bool:
+    """Whether the kernel keeps a locked process from sending signals to others (Linux 6.12)."""
+    return _interface() >= SCOPES_SIGNALS
+
+
+def has_threads() -> bool:
+    """Whether this process has other threads than this one (Linux)."""
+    return len(list(THREADS.iterdir())) > 1
+
+
+def _interface() -> int:
+    """The version of the kernel's interface; 0 or less: it has none."""
     if not sys.platform.startswith("linux"):
-        return False
-    version = 1  # asks for the version of the interface
-    return int(ctypes.CDLL(None).syscall(CREATE_RULESET, None, 0, version)) > 0
+        return 0
+    version = 1  # asks for the version
+    return int(ctypes.CDLL(None).syscall(CREATE_RULESET, None, 0, version))
 
 
 def lock_labels(places: SealedPlaces, needed: Iterable[Path], scratch: Path) -> bool:
     """Have the kernel refuse labels to this process and its children; False where it cannot.
+
+    The lock is that of this thread and of what it starts: there should be no other one (`has_threads`).
 
     needed: files and folders that stay readable although they may lie in one of these folders.
     scratch: for temporary files, if the usual folder for them is above sealed ones.
@@ -54,23 +80,21 @@ def lock_labels(places: SealedPlaces, needed: Iterable[Path], scratch: Path) -> 
         # What is made after the lock, beside what is sealed, could not be read.
         for name in WRITTEN:
             (cache_root() / name).mkdir(parents=True, exist_ok=True)
-    tasks = Path(places.tasks).glob("*")
-    labels = [os.path.realpath(folder / name) for folder in tasks for name in (LABELS, CARD)]
-    sealed = [*labels, *(place for place in places.roots() if place != places.tasks)]
     libc = ctypes.CDLL(None, use_errno=True)
-    rules = _Ruleset(READ_FILE)
+    # A kernel without the last fields takes them if they are zero.
+    rules = _Ruleset(READ_FILE, 0, SIGNAL if signals_are_kept() else 0)
     ruleset = libc.syscall(CREATE_RULESET, ctypes.byref(rules), ctypes.sizeof(rules), 0)
     if ruleset < 0:
         return False
     try:
-        allowed = list(_all_but(Path("/"), sealed))
         inside = [os.path.realpath(path) for path in needed]
         if places.raw:
             inside += map(str, Path(places.raw).glob("*.py"))
-        for spot in inside:
-            below = [place for place in sealed if not f"{spot}{os.sep}".startswith(place + os.sep)]
-            if len(below) < len(sealed):
-                allowed += _all_but(Path(spot), below)
+        sealed = _sealed_paths(places)
+        allowed = _allowed(sealed, inside)
+        if len(allowed) > MAX_RULES and places.other_results:
+            sealed = _sealed_paths(replace(places, other_results=()))
+            allowed = _allowed(sealed, inside)
         if len(allowed) > MAX_RULES:
             return False
         for path in allowed:
@@ -85,6 +109,23 @@ def lock_labels(places: SealedPlaces, needed: Iterable[Path], scratch: Path) -> 
         scratch.mkdir(parents=True, exist_ok=True)
         tempfile.tempdir = os.environ["TMPDIR"] = str(scratch)
     return True
+
+
+def _sealed_paths(places: SealedPlaces) -> list[str]:
+    """The folders and files that no rule may allow: of prepared data, labels and cards only."""
+    tasks = Path(places.tasks).glob("*")
+    labels = [os.path.realpath(folder / name) for folder in tasks for name in (LABELS, CARD)]
+    return [*labels, *(place for place in places.roots() if place != places.tasks)]
+
+
+def _allowed(sealed: list[str], inside: Iterable[str]) -> list[Path]:
+    """The folders and files to allow. inside: those that may lie in a sealed folder."""
+    allowed = list(_all_but(Path("/"), sealed))
+    for spot in inside:
+        below = [place for place in sealed if not f"{spot}{os.sep}".startswith(place + os.sep)]
+        if len(below) < len(sealed):
+            allowed += _all_but(Path(spot), below)
+    return allowed
 
 
 def _all_but(folder: Path, sealed: list[str]) -> Iterator[Path]:

@@ -14,8 +14,14 @@ from ssmlbench.runs.schema import metric_entries
 def merge_runs(runs: Iterable[Finished], prefer: Path | None = None) -> list[Finished]:
     """Each run once, by its hash; a run with different numbers in two places is an error.
 
-    prefer: the results folder, or the file of exported runs, whose numbers count in that case.
+    prefer: the results folder, or the file of exported runs, whose numbers count in that case. A
+    UserError if no run was read from there.
     """
+    runs = list(runs)
+    if prefer is not None and runs and not any(_is_below(run, prefer) for run in runs):
+        raise UserError(
+            f"--prefer {prefer}: no run was read from there; name a --results or --from"
+        )
     by_hash: dict[str, Finished] = {}
     conflicts: list[tuple[Finished, Finished]] = []
     for run in runs:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import threading
 from multiprocessing.connection import Connection
 from types import NoneType
@@ -16,7 +17,6 @@ import numpy as np
 
 from ssmlbench.core import events
 from ssmlbench.core.errors import (
-    DISK_ERRORS,
     Diverged,
     RunFailed,
     RunStopped,
@@ -59,6 +59,10 @@ MOST = 1 << 53
 """Larger counts are no counts."""
 NEEDED = {"epoch": (int,), "phase": (str,), "seconds": NUMBER, "peak_memory_mb": NUMBER}
 """Columns that every row of a history has."""
+AMOUNTS = ("seconds", "peak_memory_mb")
+"""Of these, the ones that are finite and not negative."""
+MOST_COLUMNS, MOST_NOTES = 1_000, 20
+"""More columns of a history, or notes, would only hide the others."""
 FAILURES: dict[str, type[Exception]] = {
     cls.__name__: cls for cls in (Diverged, RunStopped, RunFailed, UserError)
 }
@@ -141,8 +145,8 @@ class JudgePipe:
         """Report that training has failed, and why."""
         kind = next((name for name, cls in FAILURES.items() if isinstance(error, cls)), "")
         text = error_text(error) if kind else f"{type(error).__name__}: {error_text(error)}"
-        if isinstance(error, OSError) and error.errno in DISK_ERRORS:
-            text = disk_error(error)
+        if isinstance(error, OSError):
+            text = disk_error(error) or text
         if isinstance(error, SystemExit):
             text = f"a plugin called sys.exit({'' if error.code is None else shorten(repr(error.code))})"
         self._send({"type": "failure", "kind": kind or "RunFailed", "text": text, "trace": trace})
@@ -218,7 +222,7 @@ def _act(message: dict[str, Any], pipe: Connection, judge: Judge) -> Event | Tra
         case "event":
             return _event(EVENTS[message["event"]], message["values"])
         case "report":
-            return _report(message)
+            return _report(message, judge.last_epoch)
         case "failure":
             raise FAILURES[message["kind"]](message["text"]) from TrainingTrace(message["trace"])
         case other:
@@ -244,18 +248,26 @@ def _check(value: Any, types: tuple[type, ...], name: str) -> None:
             _check(number, NUMBER, key)
 
 
-def _history(rows: Any) -> list[dict[str, Any]]:
-    """The rows of a history, if training can have written them: not those of the judge."""
+def _history(rows: Any, last_epoch: int) -> list[dict[str, Any]]:
+    """The rows of a history, if training can have written them: one per epoch, not those of the judge."""
     _check(rows, (list,), "history")
     for row in rows:
         for name, types in NEEDED.items():
             _check(row[name], types, name)
+        for name in AMOUNTS:
+            if not 0 <= row[name] < math.inf:  # NaN is not, either
+                raise ValueError(f"{name} is {row[name]}")
+        if len(row) > MOST_COLUMNS:
+            raise ValueError(f"history has {len(row):,} columns")
         for name, value in row.items():
             if name in JUDGED or not name.isprintable():
                 raise ValueError(f"history has a column {shorten(repr(name))}")
             _check(value, (*NUMBER, str, NoneType), name)
-    if not rows:
-        raise ValueError("history has no row")
+    epochs = [row["epoch"] for row in rows]
+    if epochs != list(range(1, last_epoch + 1)):
+        raise ValueError(
+            f"history has rows of epochs {shorten(str(epochs))}, expected {last_epoch}"
+        )
     return [dict(row) for row in rows]
 
 
@@ -263,16 +275,16 @@ def _plain(value: Any) -> str:
     return printable(one_line(shorten(str(value))))
 
 
-def _report(message: dict[str, Any]) -> TrainingReport:
+def _report(message: dict[str, Any], last_epoch: int) -> TrainingReport:
     for name, least in (("steps", 0), ("threads", 1), ("micro_batch", 1)):
         if (count := message[name]) is not None and not least <= int(count) <= MOST:
             raise ValueError(f"{name} is {shorten(repr(count))}")
     trained = Trained(
         int(message["steps"]),
-        _history(message["history"]),
+        _history(message["history"], last_epoch),
         None,
         _plain(message["precision"]),
-        [_plain(note) for note in message["notes"]],
+        [_plain(note) for note in message["notes"][:MOST_NOTES]],
         None if message["micro_batch"] is None else int(message["micro_batch"]),
     )
     uses: Uses = "both pools" if message["uses"] == "both pools" else "labelled rows"
@@ -282,7 +294,7 @@ def _report(message: dict[str, Any]) -> TrainingReport:
         int(message["threads"]),
         uses,
         _plain(message["model_declined"]),
-        [_plain(name) for name in message["nondeterministic"]],
+        [_plain(name) for name in message["nondeterministic"][:MOST_NOTES]],
         _plain(message["gpu"]),
     )
 

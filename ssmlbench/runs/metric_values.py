@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from ssmlbench.core.errors import is_passing
 from ssmlbench.core.files import read_json, write_json
 from ssmlbench.protocol import decisions, matrices, metrics
 from ssmlbench.protocol.decisions import RULES, DecisionRule
@@ -91,6 +92,8 @@ def _compute(run: Finished) -> None:
         )
         return
     except (OSError, ValueError) as error:
+        if is_passing(error):
+            raise
         run.computed.reason = f"its scores cannot be read: {error}"
         return
     run.computed.metrics = values

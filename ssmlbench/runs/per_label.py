@@ -29,6 +29,10 @@ class PerLabel(TypedDict):
     threshold: LabelValues  # None: no score reaches it
 
 
+COLUMNS = tuple(name for name in PerLabel.__annotations__ if name != "rule")
+"""What there is of each label, its name first."""
+
+
 def results_per_label(
     scores: Any, truth: Any, parameters: Parameters, names: list[str]
 ) -> PerLabel:

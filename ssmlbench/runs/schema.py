@@ -8,23 +8,30 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import re
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, NotRequired, TypedDict, cast
 
 from ssmlbench.core.checksums import FIELD, FileFacts, checksum_holds
+from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import alternatives
 from ssmlbench.core.names import is_path_part
-from ssmlbench.core.spec import RunSpec
+from ssmlbench.core.spec import NUMBERS, OPTIONS, RunSpec
+from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.protocol.regimes import REGIMES
-from ssmlbench.runs.per_label import PerLabel
+from ssmlbench.runs.json_types import wrong_type
+from ssmlbench.runs.per_label import COLUMNS, PerLabel
 
 RESULT_VERSION = 3
 """Raised when a field of result.json changes its meaning. Results without a version are version 1.
 
 Since 3 a result has the checksums of itself and of the files beside it.
 """
+
+MARGIN = 1e-9
+"""How far rounding may carry a metric out of [0, 1]."""
 
 COST_FIELDS = ("seconds", "seconds_per_epoch", "peak_memory_mb")
 
@@ -55,15 +62,12 @@ class DataFacts(TypedDict):
     unlike_published: NotRequired[list[str]]  # differences to the data set that papers describe
 
 
-class Result(TypedDict):
-    """One result.json."""
+class OtherFields(TypedDict):
+    """The fields of a result.json beside the spec and its numbers; older versions lack some."""
 
     version: NotRequired[int]
-    spec: NotRequired[dict[str, Any]]  # not there in what `read_finished` returns
     hash: NotRequired[str]
     observation: NotRequired[str]
-    metrics: MetricValues
-    cost: dict[str, float]  # by COST_FIELDS
     selected_epoch: NotRequired[int]
     steps: NotRequired[int]
     uses: NotRequired[str]  # "labelled rows" or "both pools": the training rows it learnt from
@@ -76,6 +80,14 @@ class Result(TypedDict):
     diverged: NotRequired[str]
     files: NotRequired[dict[str, FileFacts]]  # size and checksum of the files beside it
     checksum: NotRequired[str]  # of this object
+
+
+class Result(OtherFields):
+    """One result.json."""
+
+    spec: NotRequired[dict[str, Any]]  # not there in what `read_finished` returns
+    metrics: MetricValues
+    cost: dict[str, float]  # by COST_FIELDS
 
 
 class SchemaError(ValueError):
@@ -93,10 +105,28 @@ def parse_result(values: object) -> tuple[RunSpec, Result]:
         spec = parse_spec(with_precision(values["spec"], values.get("made_with", {})))
         check_metrics(values["metrics"])
         _check_numbers("cost", values.get("cost", {}))
+        _check_others(values)
     except SchemaError as error:
         raise SchemaError(f"{error}{_written_by(values)}") from None
     values.setdefault("cost", {})
     return spec, cast(Result, values)
+
+
+def _check_others(values: dict[str, Any]) -> None:
+    """Check the fields that no other function checks; None means that a field is not there."""
+    if wrong := wrong_type(values, OtherFields):
+        raise SchemaError(wrong)
+    known = {name: values.get(name, "") for name in typing.get_type_hints(OtherFields)}
+    for name in [name for name, value in known.items() if value is None]:
+        del values[name]
+    for name in ("made_with", "data"):
+        if name in values:
+            values[name] = {k: v for k, v in values[name].items() if v is not None}
+    per_label = values.get("per_label")
+    if per_label is not None:
+        lengths = {len(per_label.get(name) or ()) for name in COLUMNS}
+        if len(lengths) > 1 or "rule" not in per_label:
+            raise SchemaError("per_label has columns of different lengths, or lacks some")
 
 
 MISPLACED = "the result of another run; the same `ssmlbench run` makes this one again"
@@ -143,6 +173,7 @@ def parse_spec(values: object) -> RunSpec:
     absent = [name for name, field in expected.items() if field.required and name not in values]
     if absent:
         raise SchemaError(f"its spec lacks {', '.join(absent)}")
+    _check_spec_numbers(values)
     for name in ("dataset", "method"):
         if not is_path_part(values[name]):
             raise SchemaError(f"its spec has {name} = {values[name][:60]!r}, which is no name")
@@ -154,6 +185,18 @@ def parse_spec(values: object) -> RunSpec:
     except KeyError as error:
         raise SchemaError(f"its spec lacks {error} in config or tuned") from None
     return spec
+
+
+def _check_spec_numbers(values: Mapping[str, Any]) -> None:
+    """Numbers that are finite; the seed and the regimes' numbers within their bounds."""
+    for name, value in values.items():
+        if type(value) is float and not math.isfinite(value):
+            raise SchemaError(f"its spec has {name} = {value}")
+    for option in (*NUMBERS, OPTIONS["seed"]):
+        try:
+            option.check(values.get(option.name))
+        except UserError as error:
+            raise SchemaError(f"its spec has {error}") from None
 
 
 class _SpecField(typing.NamedTuple):
@@ -227,6 +270,9 @@ def check_metrics(metrics: object) -> MetricValues:
         _check_mapping(f"metrics of {rule}", by_convention)
         for convention, values in cast(dict[str, object], by_convention).items():
             _check_numbers(f"metrics of {rule}, {convention}", values)
+            for name, value in cast(dict[str, float], values).items():
+                if name in METRICS and not (-MARGIN <= value <= 1 + MARGIN or math.isnan(value)):
+                    raise SchemaError(f"metrics of {rule}: {name} is {value:g}, expected 0 to 1")
     return cast(MetricValues, metrics)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssmlbench.core.files import atomic
+from ssmlbench.core.files import atomic, naming
 from ssmlbench.protocol.decisions import RULES
 from ssmlbench.runs.folder import RunFolder
 
@@ -118,7 +118,8 @@ class StoredScores:
             raise FileNotFoundError(2, "no such file", str(file))
         RunFolder(folder).verify(file.name)
         try:
-            stored = load_file(file)
+            with naming(file):
+                stored = load_file(file)
         except SafetensorError:
             raise ValueError(f"{file} is not a whole safetensors file") from None
         try:
@@ -128,7 +129,7 @@ class StoredScores:
             raise ValueError(f"{file} has no scores or no truth") from None
         except (IndexError, TypeError, ValueError) as error:
             raise ValueError(f"{file} has arrays that do not fit together ({error})") from None
-        with safe_open(file, framework="numpy") as opened:
+        with naming(file), safe_open(file, framework="numpy") as opened:
             try:
                 names = json.loads((opened.metadata() or {}).get("names", "{}"))
             except RecursionError:

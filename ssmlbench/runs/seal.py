@@ -27,11 +27,14 @@ from ssmlbench.core.sealed_files import (
     INDEX,
     LABELS,
     PROTECTED,
+    RUN_FILES,
     SEALED,
+    SPEC,
     TASKS,
     in_tasks,
 )
 from ssmlbench.runs.folder import logs_of, whole_results
+from ssmlbench.runs.known_results import known_results
 
 PROGRAMS = (
     *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"),
@@ -70,10 +73,16 @@ class SealedPlaces:
     copies: tuple[str, ...]  # where labels and results lie a second time
     inodes: frozenset[tuple[int, int]]  # of the label files of this data set, whatever their names
     own: str  # the run's folder, in which training may move files
+    other_results: tuple[str, ...] = ()  # folders of runs on this data set in other results folders
 
     @classmethod
     def of(
-        cls, source: str, results: Path, task_folder: Path, own: Path | None = None
+        cls,
+        source: str,
+        results: Path,
+        task_folder: Path,
+        own: Path | None = None,
+        dataset: str = "",
     ) -> SealedPlaces:
         """The places as they are on disk now; source: of the data set, as its card has it."""
         raw_folder = source if Path(source).is_absolute() and Path(source).exists() else ""
@@ -87,21 +96,49 @@ class SealedPlaces:
             ),
             inodes=frozenset(stamp for file in labels if (stamp := _inode(file))),
             own=_real(own) if own else "",
+            other_results=_elsewhere(known_results(dataset) if dataset else [], results),
         )
 
     def roots(self) -> tuple[str, ...]:
         """The folders and files that hold what is sealed."""
-        return (self.tasks, self.results, *filter(None, [self.raw]), *self.copies)
+        copies = *self.copies, *self.other_results
+        return (self.tasks, self.results, *filter(None, [self.raw]), *copies)
+
+    def holds(self, folder: Path) -> bool:
+        """Whether a folder that Python imports from is one of data or results: only its code is read.
+
+        A folder below the raw one may be of a user's code, unless it is the working folder, which Python
+        imports from whatever is in it.
+        """
+        place = _real(folder)
+        if self.raw and place.startswith(f"{self.raw}{os.sep}"):
+            return place == _real(os.curdir)
+        return any(f"{place}{os.sep}".startswith(f"{root}{os.sep}") for root in self.roots())
+
+
+def _elsewhere(known: Iterable[Path], results: Path) -> tuple[str, ...]:
+    """The folders of runs that are not in the results folder."""
+    inside = f"{_real(whole_results(results))}{os.sep}"
+    return tuple(place for place in map(_real, known) if not place.startswith(inside))
+
+
+def code_in(folder: Path) -> list[Path]:
+    """The modules in a folder that Python imports from, and those of its packages."""
+    packages = [file.parent for file in folder.glob("*/__init__.py")]
+    found = [folder.glob(name) for name in ("*.py", "*.so")]
+    found += [package.rglob(name) for package in packages for name in ("*.py", "*.so")]
+    return [file for files in found for file in islice(files, MOST_ENTRIES)]
 
 
 def _copies(source: str) -> list[Path]:
     """The index of results, and what Hugging Face's library keeps of a data set from the hub."""
     from huggingface_hub import constants
 
-    places = [cache_root() / INDEX, cache_root() / "hub"]
+    places = [cache_root() / "hub"]
+    sealed_later = [cache_root() / INDEX]  # another command may make it while this run trains
     with suppress(UserError):  # a user without a home
         if _real(usual_cache_root()) != _real(cache_root()):
-            places += [usual_cache_root() / TASKS, usual_cache_root() / INDEX]
+            sealed_later += [usual_cache_root() / TASKS, usual_cache_root() / INDEX]
     hub, folder = Path(constants.HF_HUB_CACHE), Path(source)
     if folder.is_relative_to(hub):  # its files are links to the repository's `blobs`
         places.append(hub / folder.relative_to(hub).parts[0])
@@ -109,7 +146,7 @@ def _copies(source: str) -> list[Path]:
         repository = source.partition("@")[0].replace("/", "--")
         kept = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME) / "datasets"
         places += [hub / f"datasets--{repository}", Path(kept)]
-    return [path for path in places if path.exists()]
+    return [*sealed_later, *(path for path in places if path.exists())]
 
 
 def _linked_from(raw_folder: str) -> list[Path]:
@@ -254,7 +291,8 @@ def _lists_labels(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[Any
 def _sealed_place(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[str], bool]:
     """The function that tells whether a real path is sealed, by its folder, its name or its inode."""
     raw, tasks, results, inodes = places.raw, places.tasks, places.results, places.inodes
-    own, copies = ("self", "thread-self", str(os.getpid())), places.copies
+    own = ("self", "thread-self", str(os.getpid()))
+    copies = (*places.copies, *places.other_results)
     copied = tuple(f"{place}{os.sep}" for place in copies)
     opened = [_real(path) for path in needed]
     inside_raw = [place for place in opened if place.startswith(f"{raw}{os.sep}")]
@@ -265,6 +303,7 @@ def _sealed_place(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[str
     basename, stat, separator, memory = os.path.basename, os.stat, os.sep, MEMORY
     sealed_in_tasks, holds_labels, holds_results = in_tasks, HOLDS_LABELS, HOLDS_RESULTS
     part, own_run = PART, places.own  # training writes unfinished files to its run's folder
+    run_files, spec_file, dirname = frozenset(RUN_FILES), SPEC, os.path.dirname
 
     def sealed_place(place: str) -> bool:
         name = basename(place)
@@ -275,6 +314,8 @@ def _sealed_place(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[str
             return parts[2] not in own and not memory.isdisjoint(parts[3:])
         if name in holds_labels or place in copies or place.startswith(copied):
             return True
+        if name in run_files and not place.startswith(own_run + separator) and of_a_run(place):
+            return True  # of any results folder
         if place.startswith(results + separator):
             if name.endswith(holds_results):
                 return True
@@ -287,6 +328,13 @@ def _sealed_place(places: SealedPlaces, needed: Iterable[Path]) -> Callable[[str
             is_open = place in open_places or place.startswith(open_folders)
             return not (name.endswith((".py", ".pyc")) or is_open)
         return is_label_file(place)
+
+    def of_a_run(place: str) -> bool:
+        try:
+            stat(f"{dirname(place)}{separator}{spec_file}")
+        except (OSError, ValueError):
+            return False
+        return True
 
     def is_label_file(place: str) -> bool:
         try:

@@ -46,8 +46,13 @@ class SealReports:
 
 def _sender(pipe: Connection, kind: bytes) -> Callable[[str], None]:
     descriptor, write, most = pipe.fileno(), os.write, select.PIPE_BUF - 2
+    stat, end, code = os.fstat, os._exit, REFUSED_CODE
+    before = stat(descriptor)
 
     def send(text: str) -> None:
+        now = stat(descriptor)
+        if (now.st_dev, now.st_ino) != (before.st_dev, before.st_ino):
+            end(code)  # a plugin put another file in its place, and nobody would read the report
         line = text.encode(errors="replace").replace(b"\n", b" ")[:most]
         write(descriptor, kind + line + b"\n")
 

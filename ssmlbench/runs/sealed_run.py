@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -26,6 +25,8 @@ from threadpoolctl import threadpool_limits
 from ssmlbench.core.checksums import take_over
 from ssmlbench.core.errors import PluginWarning, RunStopped
 from ssmlbench.core.events import Closing, Event, Notify
+from ssmlbench.core.files import remove_folder
+from ssmlbench.core.protected_files import code_folders
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.stopping import EXIT_CODE, EndsWithParent, Stopped, stop_on_sigterm
 from ssmlbench.data import Task
@@ -33,9 +34,10 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import check_data, judge_run, quieten
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.kernel_lock import kernel_can_lock, lock_labels
+from ssmlbench.runs.kernel_lock import has_threads, kernel_can_lock, lock_labels
+from ssmlbench.runs.known_results import remember_results
 from ssmlbench.runs.messages import JudgePipe
-from ssmlbench.runs.seal import SealedPlaces, places_to_read, set_tripwire
+from ssmlbench.runs.seal import SealedPlaces, code_in, places_to_read, set_tripwire
 from ssmlbench.runs.seal_reports import SealReports
 from ssmlbench.runs.several import train_together
 from ssmlbench.runs.training_process import (
@@ -106,7 +108,7 @@ def judge_process(
 
     last = _judged(request, training, send)
     training.end()
-    shutil.rmtree(request.scratch, ignore_errors=True)
+    remove_folder(request.scratch)
     if last is not None:
         send(last)
 
@@ -116,6 +118,7 @@ def _judged(
 ) -> Closing | Died | None:
     """The run's last message; None if it was stopped."""
     spec, context = request.spec, request.context
+    remember_results(context.results, spec.dataset)
 
     def open_data() -> Task:
         training.allow_plugins()
@@ -160,8 +163,7 @@ def _end_with_owner(pipe: Connection, training: TrainingProcess) -> None:
 def training_process(request: SealedRequest, pipe: Connection, reports: Connection) -> None:
     """Train, in a process that never holds a hidden label. It does not return."""
     stop_on_sigterm()
-    EndsWithParent(os.getppid())  # so that the lock is free when the run is tried again
-    judge = JudgePipe(pipe)
+    judge, parent = JudgePipe(pipe), os.getppid()
     code = 1
     try:
         if request.gpu is not None:  # CUDA reads it when it is first used
@@ -169,6 +171,7 @@ def training_process(request: SealedRequest, pipe: Connection, reports: Connecti
         take_over(request.verified)
         sys.dont_write_bytecode = True  # a plugin may lie beside its data, in a sealed folder
         _seal(request, SealReports(reports))
+        EndsWithParent(parent)  # so that the lock is free when the run is tried again
         quieten()
         warnings.simplefilter("ignore", PluginWarning)  # the process that asked has shown them
         pipe.recv_bytes()  # until `allow_plugins`
@@ -201,17 +204,21 @@ def _seal(request: SealedRequest, reports: SealReports) -> None:
     with suppress(OSError):  # the judge reports it if the folder cannot be made
         # Now, though the judge makes it too: folders made after the lock cannot be read.
         run_folder.mkdir(parents=True, exist_ok=True)
-    needed = [Path(file) for file in request.plugin_files]
-    needed += [run_folder, *map(Path, filter(None, sys.path)), Path(sys.prefix)]
-    needed += [Path(request.spec.backbone)] if os.sep in request.spec.backbone else []
-    needed += [request.task_folder, *places_to_read()]
-    results = request.context.results
-    places = SealedPlaces.of(request.source, results, request.task_folder, run_folder)
+    spec, results = request.spec, request.context.results
+    places = SealedPlaces.of(request.source, results, request.task_folder, run_folder, spec.dataset)
+    needed = [run_folder, request.task_folder, *map(Path, request.plugin_files)]
+    needed += [Path(sys.prefix), *map(Path, code_folders()), *places_to_read()]
+    needed += [Path(spec.backbone)] if os.sep in spec.backbone else []
+    for folder in map(Path, filter(None, sys.path)):
+        if not any(folder.is_relative_to(whole) for whole in needed):
+            needed += code_in(folder) if places.holds(folder) else [folder]
+    if kernel_can_lock() and has_threads():  # of a library: this tool starts none before
+        reports.note("trained beside a thread that the kernel's lock does not hold")
     if not lock_labels(places, needed, request.scratch) and kernel_can_lock():
         reports.note("trained without the kernel's lock: too many files lie beside sealed ones")
     if request.label_folders and request.plugin_files:
         reports.note(
             "could ask for files by the names of their folders, the labels: names are not sealed"
         )
-    why = " (--compile starts a compiler)" if request.spec.compile else ""
+    why = " (--compile starts a compiler)" if spec.compile else ""
     set_tripwire(places, needed, reports.alarm(), lambda text: reports.note(f"{text}{why}"))

@@ -21,7 +21,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from ssmlbench.core.checksums import FIELD, UNSTAMPED, stamp, verify_stamp
 from ssmlbench.core.errors import ContractError, DamagedFile, DamageWarning
-from ssmlbench.core.files import atomic, discard
+from ssmlbench.core.files import atomic, discard, naming
 from ssmlbench.kit.method import Method
 from ssmlbench.training.evaluation import Progress
 from ssmlbench.training.model import Model
@@ -62,10 +62,14 @@ class Snapshot:
 class Checkpoint:
     """The file of a run's state."""
 
-    def __init__(self, file: Path, run: str = ""):
-        """run: the hash of its run; the state of another run counts as damaged."""
+    def __init__(self, file: Path, run: str = "", *, shared_folder: bool = False):
+        """run: the hash of its run; the state of another run counts as damaged.
+
+        shared_folder: other runs write to the folder of the file too.
+        """
         self.file = file
         self.run = run
+        self.shared_folder = shared_folder
 
     def write(self, tensors: Mapping[str, Mapping[str, Tensor]], facts: Mapping[str, Any]) -> None:
         """Replace the file by a state, given as in `Snapshot.of`."""
@@ -75,7 +79,7 @@ class Checkpoint:
         """Replace the file by a state that was copied before."""
         owner = {"run": self.run} if self.run else {}
         metadata = {**owner, "facts": state.facts, FIELD: UNSTAMPED}
-        with atomic(self.file) as unfinished:
+        with atomic(self.file, in_folder=self.shared_folder) as unfinished:
             save_file(dict(state.tensors), unfinished, metadata=metadata)
             stamp(unfinished)
 
@@ -98,7 +102,7 @@ class Checkpoint:
         """The stored state; DamagedFile if the file is missing or damaged. The file is never deleted."""
         verify_stamp(self.file)
         try:
-            with safe_open(self.file, framework="pt") as stored:
+            with naming(self.file), safe_open(self.file, framework="pt") as stored:
                 owner = (stored.metadata() or {}).get("run", self.run)  # older files have none
                 if self.run and owner != self.run:
                     raise DamagedFile(self.file, f"it is the state of another run, {owner}")

@@ -36,7 +36,11 @@ class Processes:
     @classmethod
     @contextmanager
     def connected(cls, rank: int, count: int, device: str, rendezvous: Path) -> Iterator[Processes]:
-        """Connect the processes of a run. rendezvous: a new file that all of them can read."""
+        """Connect the processes of a run. rendezvous: a new file that all of them can read.
+
+        After an error the connection is left to the end of this process: to close it may wait for ever for
+        a process that waits for this one, and the error would never be reported.
+        """
         backend = "nccl" if device == "cuda" else "gloo"
         if device == "cuda":
             torch.cuda.set_device(rank)  # or every process would also take memory of the first GPU
@@ -44,10 +48,8 @@ class Processes:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # they are all on this machine
         store = dist.FileStore(str(rendezvous), count)  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=rank, world_size=count)
-        try:
-            yield cls(rank, count)
-        finally:
-            dist.destroy_process_group()
+        yield cls(rank, count)
+        dist.destroy_process_group()
 
     @property
     def leads(self) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ssmlbench.core.errors import UserError
-from ssmlbench.grid.dispatch import check_writable
+from ssmlbench.core.files import check_folder
 from tests.runs.test_execute import DATASET
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -127,9 +127,9 @@ def test_an_unwritable_results_folder_is_told_at_once(
 
 
 def test_the_check_of_a_results_folder_leaves_nothing_behind(tmp_path: Path) -> None:
-    check_writable(tmp_path / "some" / "results")
+    check_folder(tmp_path / "some" / "results", "--results")
     assert not any(tmp_path.iterdir())
-    check_writable(tmp_path / "some" / "results", make=True)
+    check_folder(tmp_path / "some" / "results", "--results", make=True)
     assert [file.name for file in tmp_path.rglob("*")] == ["some", "results"]
 
 
@@ -137,7 +137,7 @@ def test_the_check_of_a_results_folder_leaves_nothing_behind(tmp_path: Path) -> 
 def test_a_file_in_the_place_of_a_results_folder_is_named(tmp_path: Path, make: bool) -> None:
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(UserError, match="file is not a folder; choose another folder with"):
-        check_writable(tmp_path / "file" / "results", make=make)
+        check_folder(tmp_path / "file" / "results", "--results", make=make)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

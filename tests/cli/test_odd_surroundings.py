@@ -101,3 +101,19 @@ def test_a_misspelt_way_to_lock_is_one_line(
     monkeypatch.setenv("SSMLBENCH_LOCKS", "leese")
     line = line_of(ssmlbench("data", "prepare", "a.csv"))
     assert line == "error: SSMLBENCH_LOCKS=leese: must be flock or lease"
+
+
+def test_ctrl_c_after_the_work_is_done_is_no_traceback() -> None:
+    """Python takes a second to take torch down, and the server of processes to end."""
+    script = (
+        "import atexit, os, signal, sys\n"
+        "atexit.register(lambda: print('taken down'))\n"
+        "atexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
+        "sys.argv = ['ssmlbench', '--version']\n"
+        "from ssmlbench.cli import main; main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=600
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "taken down" in ended.stdout

@@ -88,7 +88,9 @@ def write_parquet_names(folder: Path) -> None:
             {"text": [text for text, _ in rows], "labels": [names for _, names in rows]}
         )
         for shard in range(len(frame)):
-            frame[shard : shard + 1].to_parquet(folder / f"{split}-{shard:05d}-of-3.parquet")
+            frame[shard : shard + 1].to_parquet(
+                folder / f"{split}-{shard:05d}-of-{len(frame)}.parquet"
+            )
 
 
 def write_parquet_columns(folder: Path) -> None:

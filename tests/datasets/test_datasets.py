@@ -16,7 +16,7 @@ from ssmlbench.data import DatasetAdapter, Task, is_prepared, prepare
 from ssmlbench.data.published import compare_statistics
 from ssmlbench.plugins.loader import Plugins
 from tests.support import raw_layouts
-from tests.support.raw_layouts import LAYOUTS, jpeg, npy, put
+from tests.support.raw_layouts import CUB_LINES, LAYOUTS, jpeg, npy, put
 
 REGISTRY = Plugins().datasets
 
@@ -186,12 +186,13 @@ MALFORMED: dict[str, tuple[str, str, str | bytes, str, str, int]] = {
         "label string of the wrong length", -1,
     ),
     "a class line that is malformed": (
-        "voc2012", "VOCdevkit/VOC2012/ImageSets/Main/cat_train.txt", "2008_01 1\n2008_02 maybe\n",
-        "cat_train.txt line 2: expected an id and 1, 0 or -1", "malformed row", 2,
+        "voc2012", "VOCdevkit/VOC2012/ImageSets/Main/cat_train.txt",
+        "2008_01 1\n2008_02 1\n2008_02 maybe\n",
+        "cat_train.txt line 3: expected an id and 1, 0 or -1", "malformed row", 2,
     ),
     "a class line of an image that is not listed": (
-        "voc2012", "VOCdevkit/VOC2012/ImageSets/Main/cat_train.txt", "2008_01 1\n2007_09 1\n",
-        "cat_train.txt line 2: image 2007_09 is not listed in train.txt", "malformed row", 2,
+        "voc2012", "VOCdevkit/VOC2012/ImageSets/Main/cat_train.txt", "2008_01 1\n2008_02 1\n2007_09 1\n",
+        "cat_train.txt line 3: image 2007_09 is not listed in train.txt", "malformed row", 2,
     ),
     "an image of the list that is not there": (
         "nuswide", "ImageList/TrainImagelist.txt", "actor\\01.jpg\nbear\\99.jpg\n",
@@ -206,12 +207,12 @@ MALFORMED: dict[str, tuple[str, str, str | bytes, str, str, int]] = {
         "formatted_train_images.npy row 1: its labels are not all 0 or 1", "malformed row", 1,
     ),
     "an attribute number that is too large": (
-        "cub", "CUB_200_2011/attributes/image_attribute_labels.txt", "1 2 1 3 2\n1 4 1 3 2\n",
-        "image_attribute_labels.txt line 2: attribute 4 outside 1..3", "unknown label", 2,
+        "cub", "CUB_200_2011/attributes/image_attribute_labels.txt", "\n".join([*CUB_LINES, "1 4 1 3 2"]),
+        "image_attribute_labels.txt line 10: attribute 4 outside 1..3", "unknown label", 2,
     ),
     "an attribute line that is malformed": (
-        "cub", "CUB_200_2011/attributes/image_attribute_labels.txt", "1 2 1 3 2\n1 x\n",
-        "image_attribute_labels.txt line 2: expected IMAGE ATTRIBUTE", "malformed row", 2,
+        "cub", "CUB_200_2011/attributes/image_attribute_labels.txt", "\n".join([*CUB_LINES, "1 x"]),
+        "image_attribute_labels.txt line 10: expected IMAGE ATTRIBUTE", "malformed row", 2,
     ),
     "a story that is not closed": (
         "reuters-sgml", "reut2-002.sgm", '\n<REUTERS TOPICS="YES" LEWISSPLIT="TRAIN" NEWID="9">\n',

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from ssmlbench.core.errors import DISK_ERRORS, RunFailed, UserError, disk_error
+from ssmlbench.core.errors import RunFailed, UserError, disk_error
 from ssmlbench.core.files import atomic, write_json, write_output
 from ssmlbench.inputs.shards import ShardFolder
 from ssmlbench.runs.context import RunContext
@@ -73,9 +73,9 @@ def command(world: World) -> str:
     except (UserError, RunFailed) as error:
         return str(error)
     except OSError as error:
-        if error.errno not in DISK_ERRORS:
+        if (line := disk_error(error)) is None:
             raise
-        return disk_error(error)
+        return line
 
 
 @pytest.fixture

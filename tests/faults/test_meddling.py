@@ -16,7 +16,7 @@ from ssmlbench.grid.run_one import run_one
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.kernel_lock import kernel_can_lock
+from ssmlbench.runs.kernel_lock import kernel_can_lock, signals_are_kept
 from ssmlbench.runs.resolve import resolve
 from tests.faults.attacks import file_changes, interpreter, judge_messages, other_processes
 from tests.faults.attacks.file_changes import CHANGES
@@ -34,6 +34,15 @@ OUTCOMES = {
     "sends a mask that is too large": "training sent a message that cannot be read: 1 bytes for",
     "hands in what was not checked": "scores of meddler are not all numbers in [0, 1]",
     "hands in fewer rows": "scores of meddler have shape (22, 4), expected N × K: (44, 4)",
+    "reports seconds that are no number": "a message that cannot be read: seconds is nan",
+    "reports less than no memory": "a message that cannot be read: peak_memory_mb is -1.0",
+    "reports one epoch three times": "history has rows of epochs [1, 1, 1], expected 3",
+    "reports thousands of columns": "training sent a message that cannot be read: history has 5,0",
+    "grades an epoch that there is not": "meddler handed in values of epoch 7; there is none",
+    "records an epoch that there is not": "meddler handed in values of epoch -3; there is none",
+    "hands in an epoch of its choice": "scores of epoch 1; expected those of epoch 3",
+    "hands in weights of other labels": "weights of meddler have shape (3, 0), expected K × D",
+    "starts a program past the report": "hid the report",
     "takes the judges room": ": File too large; free some space",
     "changes the tools code": PROTECTED,
     "changes compiled code": PROTECTED,
@@ -55,6 +64,8 @@ NO_USE = {
     "puts a folder in place of its history": True,
     "puts files in place of the judges": True,
     "takes the judges descriptors": kernel_can_lock(),
+    "suspends its judge": signals_are_kept(),
+    "signals the server of its judge": signals_are_kept(),
 }
 """The run is made as ever, where the kernel keeps processes apart."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ssmlbench.core.errors import UserError
@@ -157,9 +159,9 @@ def test_a_thread_that_a_configuration_starts_is_refused_labels(tmp_path: Path, 
     assert not Path("copy").exists()
 
 
-def run_command(file: Path) -> subprocess.CompletedProcess[str]:
+def run_command(file: Path, method: str = "early") -> subprocess.CompletedProcess[str]:
     """`ssmlbench run` with the method of a plugin file."""
-    typed = ["run", "--plugin", str(NOISE), "--plugin", str(file), "--method", "early"]
+    typed = ["run", "--plugin", str(NOISE), "--plugin", str(file), "--method", method]
     typed += ["--dataset", "noise", "--pi", "0.5", "--epochs", "2"]
     environment = {**os.environ, "PYTHONPATH": str(NOISE.parents[2])}
     command = [sys.executable, "-m", "ssmlbench", *typed]
@@ -263,3 +265,70 @@ def test_what_the_user_does_beside_a_plugin_is_not_refused(tmp_path: Path) -> No
     thread.join()
     with ThreadPoolExecutor(1) as pool:
         pool.submit(shutil.copyfile, labels, "copy").result()
+
+
+CHANGES_THE_TOOL = {
+    "when it is imported": ("resolve.planned_run = changed", "pass"),
+    "in a Config": ("", "resolve.planned_run = changed"),
+    "by its constants": ("loader.METHOD = loader.DATASET", "pass"),
+    "by the code of a function": ("planned.__code__ = changed.__code__", "pass"),
+}
+PLANS_OTHERWISE = """
+import dataclasses
+from ssmlbench.plugins import loader
+from ssmlbench.runs import resolve
+
+planned = resolve.planned_run
+
+def changed(*rest, **more):
+    run = planned(*rest, **more)
+    return dataclasses.replace(run, spec=dataclasses.replace(run.spec, lr=1e-7))
+"""
+
+
+@pytest.mark.parametrize("how", CHANGES_THE_TOOL)
+def test_a_plugin_file_does_not_plan_the_runs_of_other_methods(tmp_path: Path, how: str) -> None:
+    """Its method is not even asked for, or it trains beside the other one."""
+    at_import, in_config = CHANGES_THE_TOOL[how]
+    file = tmp_path / "early.py"
+    file.write_text(HEAD + PLANS_OTHERWISE + at_import + METHOD.format(deed=in_config))
+    ended = run_command(file, method="early,bce")
+    assert ended.returncode != 0
+    assert "no plugin may change it" in ended.stderr + ended.stdout
+    assert not list(tmp_path.rglob("result.json"))
+
+
+CHANGES_A_LIBRARY = """
+from numpy.lib.npyio import NpzFile
+
+honest = NpzFile.__getitem__
+
+def changed(self, name):
+    array = honest(self, name)
+    return 0 * array if array.dtype.kind == "f" else array
+
+NpzFile.__getitem__ = changed
+"""
+
+
+def test_a_plugin_file_changes_nothing_that_a_data_set_is_made_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prepared data are those of all later runs."""
+    labels = np.tile(np.eye(3, dtype=np.int8), (20, 1))
+    data = {"X_train": labels * 0.7, "y_train": labels, "X_test": labels * 0.7, "y_test": labels}
+    np.savez(tmp_path / "mine.npz", **data)
+    file = tmp_path / "early.py"
+    file.write_text(HEAD + CHANGES_A_LIBRARY + METHOD.format(deed="pass"))
+    cards = []
+    for number, plugin in enumerate([["--plugin", str(file)], []]):
+        monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / f"cache-{number}"))
+        words = ["run", "--dry-run", *plugin, "--method", "bce", "--pi", "0.5"]
+        words += ["--dataset", str(tmp_path / "mine.npz"), "--results", str(tmp_path / "results")]
+        ended = subprocess.run(
+            [sys.executable, "-m", "ssmlbench", *words], capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stderr
+        (card,) = (tmp_path / f"cache-{number}").rglob("card.json")
+        cards.append(json.loads(card.read_text())["fingerprint"])
+    assert cards[0] == cards[1]

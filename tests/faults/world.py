@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ssmlbench.boards.from_python import compare
-from ssmlbench.core.errors import DISK_ERRORS, RunFailed, UserError, disk_error
+from ssmlbench.core.errors import RunFailed, UserError, disk_error
 from ssmlbench.core.events import EpochEnded, Event, Warned
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.status import read_states
@@ -158,9 +158,9 @@ def attempt(command: Any) -> Said:
         except (UserError, RunFailed) as error:
             lines.append(str(error))
         except OSError as error:
-            if error.errno not in DISK_ERRORS:
+            if (line := disk_error(error)) is None:
                 raise
-            lines.append(disk_error(error))
+            lines.append(line)
     return Said(value, [str(warning.message) for warning in caught] + lines)
 
 

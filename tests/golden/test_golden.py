@@ -21,6 +21,9 @@ from tests.support.tiny_models import save_tiny_bert
 
 TOLERANCE = 5e-5
 """Another CPU's rounding moves scores by 1e-6; another view, schedule or average by 1e-3 and more."""
+DROPOUT = [1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0]
+"""What the torch that made the table keeps of twenty values, with a dropout of 0.3 and seed 1 on a CPU."""
+TRAINED_WITH_DROPOUT = ("texts, single positive, an",)
 ADVICE = (
     "The numbers of this protocol version have changed. Raise PROTOCOL_VERSION "
     "(ssmlbench/core/spec.py) and rewrite the table with `python -m tests.golden.runs`, or undo "
@@ -48,10 +51,17 @@ def test_the_table_is_of_this_protocol_version_and_of_these_runs(table: dict[str
     )
 
 
+def dropout_mask() -> list[int]:
+    torch.manual_seed(1)
+    return [int(value) for value in torch.nn.functional.dropout(torch.ones(20), 0.3) > 0]
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_numbers_are_those_of_the_protocol_version(
     name: str, table: dict[str, Any], bert: Path, tmp_path: Path
 ) -> None:
+    if name in TRAINED_WITH_DROPOUT and dropout_mask() != DROPOUT:
+        pytest.skip("this version of torch draws other dropout masks than the table's")
     expected, found = table["runs"][name], make(name, bert, tmp_path)
     # A rule or metric that was added later changes no number that is in the table.
     found["metrics"] = {

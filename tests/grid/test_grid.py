@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from ssmlbench.cli import app
 from ssmlbench.core.events import Done, Event, Listener, Resumed, Waiting
-from ssmlbench.core.files import read_json
+from ssmlbench.core.files import read_record
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.dispatch import Dispatch
 from ssmlbench.grid.resources import Machine
@@ -28,6 +28,7 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.heartbeat import RunProgress
 from ssmlbench.runs.resolve import resolve
 from ssmlbench.runs.train import threads_of
 from tests.runs.test_execute import DATASET, wait_for
@@ -236,8 +237,8 @@ def workers_of(process: subprocess.Popen[str], results: Path) -> list[int]:
 
     servers = children_of(str(process.pid))
     children = [pid for server in servers for pid in children_of(server)]
-    told = [read_json(file) or {} for file in results.rglob("progress.json")]
-    return [facts["pid"] for facts in told if str(facts.get("pid")) in children]
+    told = [read_record(file, RunProgress) for file in results.rglob("progress.json")]
+    return [facts.pid for facts in told if facts is not None and str(facts.pid) in children]
 
 
 def is_alive(pid: int) -> bool:

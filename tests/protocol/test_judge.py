@@ -45,7 +45,7 @@ def test_held_out_labels_stay_with_the_judge(changes: dict[str, str]) -> None:
     ids=["nan", "inf", "minus inf", "below", "above", "far above"],
 )
 def test_scores_outside_the_unit_interval_are_refused_with_the_methods_name(bad: float) -> None:
-    judge = judge_of()
+    judge = judge_of(epochs=1)
     sound, broken = np.full((40, 3), 0.5), np.full((10, 3), 0.5)
     broken[4, 1] = bad
     with pytest.raises(RunFailed, match=r"scores of some are not all numbers in \[0, 1\]"):
@@ -58,6 +58,29 @@ def test_scores_outside_the_unit_interval_are_refused_with_the_methods_name(bad:
 def test_what_is_no_matrix_of_the_right_shape_is_refused(scores: Any) -> None:
     with pytest.raises(RunFailed, match="scores of some"):
         checked_scores(scores, (10, 3), "some")
+
+
+@pytest.mark.parametrize("selection", ["last", "val", "oracle"])
+def test_the_judge_selects_the_epoch_whose_scores_it_takes(selection: str) -> None:
+    judge = judge_of(selection=selection, epochs=3)
+    scores = (np.full((len(judge.observation.labels), 3), 0.5), np.full((10, 3), 0.5))
+    kept = np.concatenate([judge.observation.labelled, judge.observation.unlabelled])
+    train = scores[0][kept]
+    best = 3
+    if selection != "last":
+        rows = judge.observation.validation if selection == "val" else range(10)
+        assert judge.is_best(1, np.full((len(rows), 3), 0.5))
+        with pytest.raises(RunFailed, match="handed in no scores of its best epoch"):
+            judge.check_complete()
+        best = 1
+    with pytest.raises(RunFailed, match=f"epoch 2; expected those of epoch {best}"):
+        judge.hand_in(2, train, scores[1])
+    judge.hand_in(best, train, scores[1])
+    judge.check_complete()
+    assert judge.judgements.selected_epoch == best
+    for epoch in (0, 4):
+        with pytest.raises(RunFailed, match=f"epoch {epoch}; there is none"):
+            judge.grade(epoch, np.ones((20, 3), bool), np.ones((20, 3), bool))
 
 
 def test_training_learns_one_bit_an_epoch_of_the_selected_epoch() -> None:

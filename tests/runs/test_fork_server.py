@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import pickle
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
@@ -170,3 +173,26 @@ def test_a_server_ends_with_the_process_that_started_it(moment: str) -> None:
     code = ORPHAN.replace("WAIT", wait).replace("END", end)
     # The call returns when the last process that has its output has ended.
     subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=600)
+
+
+def test_a_machine_without_room_for_a_process_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The process that asked sees its pipe closed, and says so in one line."""
+
+    def refuse() -> int:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    def end(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(os, "fork", refuse)
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(signal, "signal", lambda *given: None)
+    monkeypatch.setattr(fork_server, "_go_to", lambda *given: None)
+    ours, theirs = Pipe()
+    with pytest.raises(SystemExit) as ended:
+        fork_server._run(pickle.dumps(("", "", b"", ())), theirs)
+    assert ended.value.code == 0
+    assert not capsys.readouterr().err
+    ours.close()

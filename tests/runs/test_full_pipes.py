@@ -177,7 +177,7 @@ def test_a_line_of_an_error_without_a_text_is_its_type(error: Exception) -> None
 
 def test_the_text_of_an_error_is_shortened_and_says_so() -> None:
     assert error_text(ValueError("short")) == "short"
-    assert error_text(ValueError("x" * 12_345)).endswith("x … (12,345 characters)")
+    assert "x … (12,345 characters) … x" in error_text(ValueError("x" * 12_345))
 
 
 LATE = """

@@ -47,8 +47,15 @@ def test_different_numbers_are_refused_with_both_places(tmp_path: Path) -> None:
 def test_a_preferred_place_without_the_run_does_not_choose(tmp_path: Path) -> None:
     grid(tmp_path / "a", {"bce": [0.5]})
     grid(tmp_path / "b", {"bce": [0.6]})
+    grid(tmp_path / "c", {"cap": [0.7]})
     with pytest.raises(UserError, match="--prefer PATH"):
-        merge_runs(read(tmp_path / "a", tmp_path / "b"), prefer=tmp_path / "c")
+        merge_runs(read(*(tmp_path / name for name in "abc")), prefer=tmp_path / "c")
+
+
+def test_a_preferred_place_that_nothing_was_read_from_is_a_mistake(tmp_path: Path) -> None:
+    grid(tmp_path / "a", {"bce": [0.5]})
+    with pytest.raises(UserError, match="no run was read from there"):
+        merge_runs(read(tmp_path / "a"), prefer=tmp_path / "aa")
 
 
 def test_an_exported_file_can_be_the_one_that_counts(tmp_path: Path) -> None:

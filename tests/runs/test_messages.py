@@ -98,7 +98,7 @@ def report_of(**changes: Any) -> Any:
     sender = JudgePipe(SimpleNamespace(send_bytes=heard.append))  # type: ignore[arg-type]
     sender.report(TrainingReport(trained, "cpu", 1, "both pools"))
     JudgePipe(ours)._send({**json.loads(heard[0]), **changes})
-    return receive(theirs, SimpleNamespace())  # type: ignore[arg-type]
+    return receive(theirs, SimpleNamespace(last_epoch=1))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +111,11 @@ def report_of(**changes: Any) -> Any:
         {"history": [{**ROW, "seconds": "fast"}]},
         {"history": [{"epoch": 1}]},
         {"history": []},
+        {"history": [{**ROW, "seconds": float("nan")}]},
+        {"history": [{**ROW, "peak_memory_mb": -1.0}]},
+        {"history": [{**ROW, "epoch": 2}]},
+        {"history": [ROW, ROW]},
+        {"history": [{**ROW, **{f"column {number}": 0 for number in range(2_000)}}]},
         {"steps": -5},
         {"micro_batch": 10**40},
     ],

@@ -87,17 +87,17 @@ def test_a_task_of_an_older_format_is_never_opened(
     assert prepare(adapter).folder != old
     shutil.rmtree(_folder(adapter))
     shutil.copytree(old, _folder(adapter))  # even under the name of this version
-    with pytest.warns(DamageWarning, match="card.json is damaged: it has no checksums"):
+    with pytest.warns(DamageWarning, match="card.json is damaged: it has no checksum"):
         task = prepare(adapter)
     assert task.card.files
 
 
-@pytest.mark.parametrize("format_", [5, 6, 7])
+@pytest.mark.parametrize("format_", [5, 6, 7, 8])
 def test_a_task_of_a_format_with_checksums_is_read_where_it_lies_and_prepared_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: int
 ) -> None:
     """Format 5 lacks the names of columns and folder; files of 6 may be misread tables or images; inputs of
-    7 have ids, which may name labels."""
+    7 have ids, which may name labels; files of 8 may be misread too."""
     monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "cache" / "tasks" / f"tiny-vectors-v1.{format_}"
     shutil.copytree(SAMPLES / "tasks" / f"format-{format_}", folder)
@@ -107,7 +107,7 @@ def test_a_task_of_a_format_with_checksums_is_read_where_it_lies_and_prepared_an
     assert (
         prepare(Plugins([write_data_plugin(tmp_path)]).datasets["tiny-vectors"]()).folder != folder
     )
-    assert TASK_FORMAT == 8, "add a sample of the last format"
+    assert TASK_FORMAT == 9, "add a sample of the last format"
 
 
 def test_a_checkpoint_without_a_checksum_is_not_continued_from(tmp_path: Path) -> None:

@@ -129,13 +129,19 @@ def nuswide_recrawl(folder: Path) -> None:
             put(folder / "Flickr" / name, jpeg(seed + 10 * (part == "val")))
 
 
+CUB_LINES = [
+    *("1 1 0 3 2.1", "1 2 1 3 2.1", "1 3 1 1 0"),
+    *("2 1 1 4 1", "2 2 0 4 1", "2 3 0 4 1"),
+    *("3 1 0 3 1", "3 2 0 3 1", "3 3 1 3 0 1.5"),
+]
+
+
 def cub(folder: Path) -> None:
     root = folder / "CUB_200_2011"
     put(folder / "attributes.txt", "1 has_bill::hooked\n2 has_wing::blue\n3 has_eye::red\n")
     put(root / "images.txt", "1 001.A/a.jpg\n2 001.A/b.jpg\n3 002.B/c.jpg\n")
     put(root / "train_test_split.txt", "1 1\n2 0\n3 1\n")
-    lines = ["1 1 0 3 2.1", "1 2 1 3 2.1", "1 3 1 1 0", "2 1 1 4 1", "3 3 1 3 0 1.5"]
-    put(root / "attributes" / "image_attribute_labels.txt", "\n".join(lines) + "\n")
+    put(root / "attributes" / "image_attribute_labels.txt", "\n".join(CUB_LINES) + "\n")
     for seed, name in enumerate(("001.A/a", "001.A/b", "002.B/c")):
         put(root / "images" / f"{name}.jpg", jpeg(seed))
 

@@ -191,6 +191,22 @@ def test_a_process_works_on_its_own_gpu_alone(
     assert calls == [*own_gpu, (backend, (1, 3)), ("end", None)]
 
 
+def test_a_process_that_failed_does_not_wait_for_the_others_to_close_the_connection(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """torch 2.4 waits for ever there if another process waits for this one; the error was never sent."""
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, **options: None)
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: pytest.fail("it would wait"))
+
+    def fail() -> None:
+        with Processes.connected(1, 2, "cpu", tmp_path / "rendezvous"):
+            raise ValueError("its own")
+
+    with pytest.raises(ValueError, match="its own"):
+        fail()
+
+
 def test_dropout_of_each_process_and_pass_draws_numbers_of_its_own() -> None:
     encoder, cpu = nn.Linear(1, 1), torch.device("cpu")
 

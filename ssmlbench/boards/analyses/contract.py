@@ -37,6 +37,7 @@ class Option:
     name: str  # with underscores; typed with dashes
     default: Any  # its type is the option's type; None: a text, or nothing
     help: str
+    least: int | None = None  # of a whole number
 
     @property
     def flag(self) -> str:

@@ -50,7 +50,7 @@ class GalleryAnalysis(Analysis):
     summary = "Test rows with input, truth and each method's labels; where two methods differ most."
     options = (
         Option("rows", 6, "Test rows that are shown."),
-        Option("seed", 0, "Seed that draws the rows."),
+        Option("seed", 0, "Seed that draws the rows.", least=0),
         Option(
             "differ", "", "Two rows of the board, A,B: the test rows on which they differ most."
         ),

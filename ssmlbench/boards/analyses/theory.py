@@ -146,7 +146,7 @@ class TheoryAnalysis(Analysis):
         Option("dimensions", 5, "Dimensions of the drawn rows."),
         Option("rows", 4000, "Rows of one direct minimisation."),
         Option("repeats", 40, "Direct minimisations at each M."),
-        Option("seed", 0, "Seed of the draws."),
+        Option("seed", 0, "Seed of the draws.", least=0),
     )
 
     def find(

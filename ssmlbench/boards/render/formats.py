@@ -23,6 +23,7 @@ from ssmlbench.boards.render.latex import LatexStyle, as_latex
 from ssmlbench.core.console import Console
 from ssmlbench.core.csv_cells import CsvWriter
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.markdown_text import markdown_cell, markdown_text
 
 
 class RichDocument:
@@ -163,28 +164,24 @@ def as_markdown(document: Document) -> str:
     """Return the sections as Markdown tables with their notes."""
     lines = []
     for section in document.sections:
-        lines += [f"### {section.title}", ""]
+        lines += [f"### {markdown_text(section.title)}", ""]
         if section.warning:
-            lines += [section.warning, ""]
+            lines += [markdown_text(section.warning), ""]
         for panel in section.panels:
             numbers = len(panel.headers) - panel.left
-            lines.append("| " + " | ".join(map(_markdown_cell, panel.flat_headers)) + " |")
+            lines.append("| " + " | ".join(map(markdown_cell, panel.flat_headers)) + " |")
             lines.append("|" + " --- |" * panel.left + " ---: |" * numbers)
             for row in panel.rows:
                 cells = [
-                    f"**{_markdown_cell(entry.text)}**"
+                    f"**{markdown_cell(entry.text)}**"
                     if entry.place == 1
-                    else _markdown_cell(entry.text)
+                    else markdown_cell(entry.text)
                     for entry in row
                 ]
                 lines.append("| " + " | ".join(cells) + " |")
             lines.append("")
-        lines += [*section.notes, ""]
+        lines += [*map(markdown_text, section.notes), ""]
     return "\n".join(lines)
-
-
-def _markdown_cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 def as_csv(document: Document) -> str:

@@ -14,6 +14,7 @@ from ssmlbench.boards.board import Board
 from ssmlbench.boards.report.series import Line, Series, named, runs_by_cell, where
 from ssmlbench.core.csv_cells import cell_text
 from ssmlbench.core.history_columns import PROGRESS
+from ssmlbench.core.plain_files import plain_text
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.folder import RunFolder
 
@@ -89,7 +90,7 @@ def read_history(run: Finished) -> History | None:
     folder = RunFolder(run.folder)
     try:
         folder.verify(folder.history_file.name)
-        with folder.history_file.open(encoding="utf-8", newline="") as file:
+        with plain_text(folder.history_file) as file:
             table = csv.DictReader(file)
             table.fieldnames = [cell_text(name) for name in table.fieldnames or ()]
             rows = list(table)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from ssmlbench.core.markdown_text import markdown_cell
+
 State = Literal["OK", "differs", "failed", "skipped"]
 LONGEST = 300
 """Characters of a reason; the page is meant to be pasted."""
@@ -96,10 +98,10 @@ class Page:
             yield "| part | state | measured |"
             yield "| --- | --- | --- |"
             for line in lines:
-                yield f"| {line.part} | {line.state} | {_cell(line.text)} |"
+                yield f"| {_cell(line.part)} | {line.state} | {_cell(line.text)} |"
 
 
 def _cell(text: str) -> str:
     """Text that stays inside one cell of a table."""
-    flat = " ".join(text.split()).replace("|", "\\|")
+    flat = markdown_cell(text)
     return flat if len(flat) <= LONGEST else f"{flat[:LONGEST]} …"

@@ -67,7 +67,7 @@ def test_the_command_writes_the_same_page_without_torch(
             "--figure curves: no such choice. There is: analyses, cost, pseudo",
         ),
         (["plot", "--format", "gif"], "--format gif: no such choice. There is: pdf, png, svg."),
-        (["plot", "--format", "pdf", "--out", "file"], "cannot make the folder --out file"),
+        (["plot", "--format", "pdf", "--out", "file"], "file is not a folder; choose another"),
     ],
 )
 def test_mistakes_are_one_line_and_nothing_is_written(

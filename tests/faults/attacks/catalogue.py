@@ -39,6 +39,8 @@ REPORTED_STEALS = (
 )
 FINDS_NOTHING_IN_TRAINING = ("from_memory",)
 """Tried where a method trains: only there its memory is what it is."""
+REFUSED_IN_TRAINING = ("from_a_thread_that_was_there_before",)
+"""By the kernel; tried there too, for the threads that such a process has."""
 STEALS_REFUSED_BY_THE_KERNEL = (
     *("from_native_code", "from_program", "from_fork", "from_rust", "from_judgements_in_rust"),
     *("from_libc", "from_hard_link_in_libc", "from_judges_memory_in_libc", "from_index_in_libc"),
@@ -53,6 +55,7 @@ WAYS_REFUSED_BY_THE_KERNEL = (
     *("by_arrow_csv", "by_spawned_process", "by_standard_input_of_a_program"),
     *("by_what_loggers_keep_in_libc", "by_a_replaced_function_of_the_library"),
     *("by_another_cache_in_libc", "by_a_link_below_the_raw_folder_in_libc"),
+    "by_scores_of_another_results_folder",
 )
 """Native code, or the watch in Python was taken apart."""
 FINDS_NOTHING = ("by_inherited_descriptors", "by_memory_of_others", "by_sockets")

@@ -8,7 +8,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from tests.faults.attacks.places import cache_folder, other_run, own_folder, stolen
+from tests.faults.attacks.places import cache_folder, elsewhere, other_run, own_folder, stolen
 
 
 def changes_the_tools_code():
@@ -66,6 +66,58 @@ def puts_a_database_where_python_imports_from():
 
 def changes_the_environment_of_python():
     (Path(sys.prefix) / "pyvenv.cfg").open("a").close()
+
+
+def changes_the_data_of_a_library():
+    """A data set of this tool is made of it."""
+    (Path(sysconfig.get_path("purelib")) / "sklearn/datasets/data/digits.csv.gz").open("ab").close()
+
+
+def declares_an_installed_plugin():
+    """Its entry point would be imported in every run."""
+    folder = Path(sysconfig.get_path("purelib")) / "zz-meddler-1.dist-info"
+    folder.mkdir()
+    (folder / "entry_points.txt").write_text("[ssmlbench.methods]\nzz = zz_meddler\n")
+
+
+def declares_a_plugin_where_python_looks():
+    """Any folder of the import path may declare plugins."""
+    folder = Path(next(p for p in sys.path if Path(p).is_dir())) / "zz-meddler-1.dist-info"
+    try:
+        folder.mkdir(exist_ok=True)
+        (folder / "entry_points.txt").write_text("[ssmlbench.methods]\nzz = zz_meddler\n")
+    finally:
+        ctypes.CDLL(None).rmdir(os.fsencode(folder))
+
+
+def changes_published_numbers():
+    from ssmlbench.core.paths import builtin_root
+
+    next((builtin_root() / "leaderboards").rglob("*.*")).open("ab").close()
+
+
+def changes_the_interpreter():
+    Path(os.path.realpath(sys.executable)).open("ab").close()
+
+
+def changes_the_time_of_another_history():
+    os.utime(other_run() / "history.csv", (1, 1))
+
+
+def marks_another_history():
+    os.setxattr(other_run() / "history.csv", "user.forged", b"1")
+
+
+def makes_a_folder_in_another_run():
+    (other_run() / "computed.json").mkdir()
+
+
+def makes_the_folder_of_a_later_run():
+    (other_run().with_name("9-ffffffffffff") / "result.json").mkdir(parents=True)
+
+
+def deletes_a_run_of_another_results_folder():
+    (elsewhere() / "spec.json").unlink()
 
 
 def changes_another_result():
@@ -158,7 +210,11 @@ CHANGES = {
         *(puts_a_module_where_python_looks, puts_a_package_where_python_looks),
         *(changes_the_command, changes_the_environment_of_python),
         *(puts_a_database_in_place_of_a_cached_grid, puts_a_database_where_python_imports_from),
-        deletes_the_lock_of_its_run,
+        *(deletes_the_lock_of_its_run, changes_the_data_of_a_library, changes_published_numbers),
+        *(declares_an_installed_plugin, declares_a_plugin_where_python_looks),
+        *(changes_the_interpreter, changes_the_time_of_another_history, marks_another_history),
+        *(makes_a_folder_in_another_run, makes_the_folder_of_a_later_run),
+        deletes_a_run_of_another_results_folder,
     )
 }
 """Refused and reported when they are tried, whatever becomes of the run."""

@@ -1,18 +1,23 @@
 """Inside the Python process: objects in memory, frames, and functions of the watch that are replaced."""
 
 import builtins
+import fcntl
 import gc
 import json
 import os
+import subprocess
 import sys
+import threading
 import types
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from tests.faults.attacks.file_functions import from_file
 from tests.faults.attacks.judge_messages import desk
-from tests.faults.attacks.places import LABELS, TEST_ROWS, label_bytes, labels
+from tests.faults.attacks.places import LABELS, TEST_ROWS, label_bytes, labels, read_in_libc
 
 
 def _looks_like_truth(value) -> bool:
@@ -88,6 +93,44 @@ def by_closure_of_the_watch():
                 co_freevars=function.__code__.co_freevars
             )
     return labels().read_bytes()
+
+
+def from_a_thread_that_was_there_before():
+    """The kernel's lock holds for a thread and what it starts: is there one that is older?"""
+    found, ended = [], threading.Event()
+
+    def wait(*rest):
+        try:
+            found.append(read_in_libc(labels()))
+        except OSError as error:
+            found.append(error)
+        ended.set()
+        return False
+
+    for thread in threading.enumerate():
+        if type(thread).__name__ == "EndsWithParent":
+            thread._done.wait = wait
+            assert ended.wait(60)
+            del thread._done.wait
+    content = found[0]
+    if isinstance(content, OSError):
+        raise LookupError(content)
+    return label_bytes(content)
+
+
+def starts_a_program_past_the_report():
+    """The pipe of reports leads nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        with suppress(OSError):
+            is_pipe = str(Path(f"/proc/self/fd/{name}").readlink()).startswith("pipe:")
+            if (
+                is_pipe
+                and int(name) > 2
+                and not fcntl.fcntl(int(name), fcntl.F_GETFL) ^ os.O_WRONLY
+            ):
+                os.dup2(nowhere, int(name))
+    subprocess.run(["true"], check=True)
 
 
 def by_replaced_functions():

@@ -40,6 +40,52 @@ def hands_in_what_was_not_checked():
     desk().hand_in(3, np.full((80, 4), 5, np.float32), np.full((TEST_ROWS, 4), np.nan, np.float32))
 
 
+def _reports(**changes):
+    """Have the last message say something else of every epoch."""
+    send = desk()._send
+
+    def changed(message, *arrays):
+        if message["type"] == "report":
+            message["history"] = [row | changes for row in message["history"]]
+        send(message, *arrays)
+
+    desk()._send = changed
+
+
+def reports_seconds_that_are_no_number():
+    _reports(seconds=float("nan"))
+
+
+def reports_less_than_no_memory():
+    _reports(peak_memory_mb=-1.0)
+
+
+def reports_one_epoch_three_times():
+    _reports(epoch=1)
+
+
+def reports_thousands_of_columns():
+    _reports(**{f"column {number}": number for number in range(5_000)})
+
+
+def grades_an_epoch_that_there_is_not():
+    every = np.ones((40, 4), bool)
+    desk().grade(7, every, every)
+
+
+def records_an_epoch_that_there_is_not():
+    desk().record(-3, np.zeros((80, 2), np.float32), None, None)
+
+
+def hands_in_an_epoch_of_its_choice():
+    half = np.full((TEST_ROWS, 4), 0.5, np.float32)
+    desk().hand_in(1, np.full((80, 4), 0.5, np.float32), half)
+
+
+def hands_in_weights_of_other_labels():
+    desk().hand_in_weights(np.full((3, 0), np.nan, np.float32))
+
+
 def hands_in_fewer_rows():
     half = np.full((TEST_ROWS // 2, 4), 0.5, np.float32)
     desk().hand_in(3, np.full((80, 4), 0.5, np.float32), half)

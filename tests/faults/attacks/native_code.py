@@ -11,6 +11,7 @@ import numpy as np
 from tests.faults.attacks.places import (
     LABELS,
     TEST_ROWS,
+    elsewhere,
     index_of_results,
     judgements,
     label_bytes,
@@ -74,6 +75,12 @@ def by_safetensors_of_another_run():
     (file, *_) = (stolen() / "results").rglob("scores.safetensors")
     with safe_open(file, "numpy") as opened:
         return opened.get_tensor("truth")
+
+
+def by_scores_of_another_results_folder():
+    from safetensors.numpy import load_file
+
+    return load_file(elsewhere() / "scores.safetensors")["truth"]
 
 
 def by_arrow_dataset():

@@ -52,13 +52,19 @@ def other_run() -> Path:
     return result.parent
 
 
+def elsewhere() -> Path:
+    """The folder of a finished run in another results folder."""
+    (result,) = (stolen() / "elsewhere").rglob("result.json")
+    return result.parent
+
+
 def raw() -> Path:
     return stolen() / "raw"
 
 
 def other_cache() -> Path:
     """The labels of the same data set, prepared where SSMLBENCH_CACHE was not set."""
-    return Path(os.environ["XDG_CACHE_HOME"]) / "ssmlbench/tasks/noise-v1.8/labels/test.arrow"
+    return Path(os.environ["XDG_CACHE_HOME"]) / "ssmlbench/tasks/noise-v1.9/labels/test.arrow"
 
 
 def label_bytes(content: bytes) -> np.ndarray:

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.faults.attacks.places import index_of_results, judgements, other_run, raw, stolen
+from tests.faults.attacks.places import (
+    cache_folder,
+    elsewhere,
+    index_of_results,
+    judgements,
+    other_run,
+    raw,
+    stolen,
+)
 
 
 def from_other_runs():
@@ -84,6 +92,19 @@ def by_the_history_of_another_run():
 def by_the_model_of_another_run():
     """It may have been trained with every label."""
     return (other_run() / "model.safetensors").read_bytes()
+
+
+def by_the_history_of_another_results_folder():
+    return (elsewhere() / "history.csv").read_text()
+
+
+def by_the_model_of_another_results_folder():
+    return (elsewhere() / "model.safetensors").read_bytes()
+
+
+def by_what_a_check_prepares_again():
+    """`ssmlbench data verify` prepares the raw files again, beside the prepared data sets."""
+    return (cache_folder() / "tasks" / "verify-1.unfinished" / "labels" / "test.arrow").read_bytes()
 
 
 def by_listing_label_folders():

@@ -114,7 +114,7 @@ def test_unequal_budgets_are_refused(plugins: Plugins, ask: Ask, tmp_path: Path)
 def test_a_file_that_is_no_study_is_named(plugins: Plugins, ask: Ask, tmp_path: Path) -> None:
     study = Study.of(ask(), plugins, 1)
     study.file(tmp_path).parent.mkdir(parents=True)
-    study.file(tmp_path).write_text("{}")
+    write_json(study.file(tmp_path), {})
     with (
         pytest.warns(DamageWarning, match="not a study of ssmlbench"),
         pytest.raises(UserError, match="--tuned: no study of"),
@@ -212,7 +212,7 @@ def test_tune_then_run_tuned(files: list[Path], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--trials", "0"), "--trials 0: must be at least 1"),
+        (("--trials", "0"), "--trials 0: must be 1 to 10,000"),
         (("--trials", "2", "--selection", "oracle"), "tune never looks at the test set"),
         (("--trials", "2", "--pi", "0.01"), "need at least 2, there are 1"),
         (("--trials", "2", "--jobs", "0"), "--jobs 0: must be at least 1"),

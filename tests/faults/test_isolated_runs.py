@@ -1,0 +1,116 @@
+"""What a plugin does to its process reaches no judge and no other run, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from ssmlbench.core.events import Done, Warned
+from ssmlbench.grid.run_one import run_one
+from ssmlbench.plugins.loader import Plugins
+from ssmlbench.runs.context import RunContext
+from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.resolve import resolve
+from tests.faults.sealed_runs import CHEATS, Make, make
+
+__all__ = ["make"]  # a fixture
+
+
+def test_what_a_plugin_does_to_its_modules_reaches_no_judge(make: Make) -> None:
+    last, folder, _ = make("changes modules")
+    assert folder.finished == isinstance(last, Done)
+    assert isinstance(make(method="bce")[0], Done)
+
+
+def test_what_a_plugin_does_to_its_process_reaches_no_other_run(make: Make) -> None:
+    _, alone, _ = make(method="bce")
+    before = alone.scores_file.read_bytes()
+    for file in alone.path.iterdir():
+        file.unlink()
+    make("changes the process")
+    assert isinstance(make(method="bce")[0], Done)
+    assert alone.scores_file.read_bytes() == before
+
+
+def test_a_plugin_file_changes_no_run_of_another_method_or_encoder(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its code does when it is imported: it is not imported there."""
+    monkeypatch.setattr(torch.optim.AdamW, "step", torch.optim.AdamW.step)  # put back afterwards
+    _, alone, _ = make(method="bce")
+    file = tmp_path / "sabotage.py"
+    file.write_text(SABOTAGE)
+    plugins, results = Plugins([CHEATS, file]), tmp_path / "beside"
+    fields: dict[str, Any] = {"dataset": "noise", "epochs": 3, "pi": 0.5, "seed": 0}
+    last = {}
+    for method in ("bce", "saboteur"):
+        spec = resolve(plugins, {}, method=method, **fields)
+        last[method] = run_one(spec, plugins, RunContext(results, "cpu", 1), lambda event: None)
+        if method == "bce":
+            beside = RunFolder.of(results, spec)
+    assert isinstance(last["bce"], Done)
+    assert beside.scores_file.read_bytes() == alone.scores_file.read_bytes()
+    assert "its own run" in getattr(last["saboteur"], "text", ""), "its own file is imported"
+
+
+SABOTAGE = """
+import torch
+from ssmlbench.api import Method
+
+def step(*rest, **more):
+    raise RuntimeError("its own run")
+
+torch.optim.AdamW.step = step
+
+class Saboteur(Method):
+    \"\"\"Learns nothing, and wants no other to learn.\"\"\"
+
+    name = "saboteur"
+
+    def loss(self, labelled, unlabelled):
+        return {"labelled": labelled.logits("strong").square().mean()}
+"""
+
+
+def test_a_sealed_run_has_the_bits_of_a_run_in_one_process(make: Make, tmp_path: Path) -> None:
+    from ssmlbench.runs.execute import execute
+
+    plugins = Plugins([CHEATS])
+    for fields in ({}, {"selection": "val"}, {"selection": "oracle"}):
+        _, folder, _ = make(method="cap", fields=fields)
+        spec = resolve(
+            plugins, {}, method="cap", dataset="noise", epochs=3, pi=0.5, seed=0, **fields
+        )
+        execute(spec, plugins, RunContext(tmp_path / "together", "cpu", 1))
+        other = RunFolder.of(tmp_path / "together", spec)
+        one, two = load_file(folder.scores_file), load_file(other.scores_file)
+        assert one.keys() == two.keys()
+        assert all((one[name] == two[name]).all() for name in one)
+        columns = [f.history_file.read_text().splitlines()[0] for f in (folder, other)]
+        assert columns[0] == columns[1]
+        results = [json.loads(f.result_file.read_text()) for f in (folder, other)]
+        assert results[0].keys() == results[1].keys()
+        for part in ("spec", "metrics", "data", "observation"):
+            assert results[0][part] == results[1][part]
+        assert results[0]["data"]["unlike_published"] == ["train rows: 80 here, 800 published"]
+
+
+def test_nothing_of_a_run_outlives_it(make: Make) -> None:
+    _, folder, _ = make(method="bce")
+    left = {file.name for file in folder.path.iterdir()}
+    assert folder.result_file.name in left
+    assert not any(name.startswith((".", "checkpoint", "judgements", "progress")) for name in left)
+
+
+def test_a_run_that_is_made_again_says_which_file_was_damaged(make: Make) -> None:
+    _, folder, _ = make(method="bce")
+    folder.history_file.write_text("")
+    _, again, events = make(method="bce")
+    assert again.finished
+    (warned,) = (event for event in events if isinstance(event, Warned) and "damaged" in event.text)
+    assert "history.csv" in warned.text
