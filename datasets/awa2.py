@@ -12,7 +12,6 @@ from ssmlbench.api import (
     Row,
     UserError,
     numbered_lines,
-    whole_number,
 )
 
 
@@ -42,7 +41,7 @@ Animals_with_Attributes2/JPEGImages/antelope/antelope_10001.jpg
     )
 
     def label_names(self) -> list[str]:
-        return self._numbered("predicates.txt")
+        return self.counted_texts(self._file("predicates.txt"))
 
     def rows(self, split: str) -> Iterator[Row | BadRow]:
         vectors = self._class_labels()
@@ -75,31 +74,11 @@ Animals_with_Attributes2/JPEGImages/antelope/antelope_10001.jpg
     def _file(self, name: str) -> Path:
         return self.path(f"Animals_with_Attributes2/{name}", name)
 
-    def _numbered(self, name: str) -> list[str]:
-        """The names in lines `12<tab>antelope` of a file, in the order of their numbers, 1 to N."""
-        file = self._file(name)
-        found = []
-        for number, line in numbered_lines(file):
-            parts = line.split()
-            if not parts:
-                continue
-            key = whole_number(parts[0])
-            if len(parts) != 2 or key is None:
-                where = self.where(file, number)
-                raise UserError(f"data set {self.name}: {where}: expected a number and a name")
-            found.append((key, parts[1]))
-        found.sort()
-        if [key for key, _ in found] != list(range(1, len(found) + 1)):
-            raise UserError(
-                f"data set {self.name}: {self.where(file)}: its numbers are not 1, 2, 3 …"
-            )
-        return [name for _, name in found]
-
     def _class_labels(self) -> dict[str, tuple[int, ...] | BadRow]:
         file = self._file("predicate-matrix-binary.txt")
         label_count = len(self.label_names())
         matrix = [(n, line.split()) for n, line in numbered_lines(file) if line.strip()]
-        animals = self._numbered("classes.txt")
+        animals = self.counted_texts(self._file("classes.txt"))
         if len(matrix) != len(animals):
             raise UserError(
                 f"data set {self.name}: {self.where(file)} has {len(matrix)} rows for the "

@@ -10,7 +10,6 @@ from ssmlbench.api import (
     DatasetAdapter,
     PublishedStatistics,
     Row,
-    UserError,
     numbered_lines,
     whole_number,
 )
@@ -41,17 +40,12 @@ CUB_200_2011/images/001.Black_footed_Albatross/…jpg
 
     def label_names(self) -> list[str]:
         file = self.path("attributes.txt", *self._below("attributes/attributes.txt"))
-        names = self._pairs(file)
-        if list(names) != list(range(1, len(names) + 1)):
-            raise UserError(
-                f"data set {self.name}: {self.where(file)}: its numbers are not 1, 2, 3 …"
-            )
-        return list(names.values())
+        return self.counted_texts(file)
 
     def rows(self, split: str) -> Iterator[Row | BadRow]:
         wanted = {"train": "1", "test": "0"}[split]
         files, flags = self._file("images.txt"), self._file("train_test_split.txt")
-        names, split_of = self._pairs(files), self._pairs(flags)
+        names, split_of = self.numbered_texts(files), self.numbered_texts(flags)
         if split == "train":  # the files hold both splits: report once
             yield from self._misplaced(flags, names, split_of)
         # The mark of each attribute: 0, 1, or ABSENT as long as no line has said it.
@@ -113,18 +107,3 @@ CUB_200_2011/images/001.Black_footed_Albatross/…jpg
 
     def _file(self, name: str) -> Path:
         return self.path(*self._below(name))
-
-    def _pairs(self, file: Path) -> dict[int, str]:
-        """The lines `12 text` of a file, in the order of the numbers."""
-        found: dict[int, str] = {}
-        for number, line in numbered_lines(file):
-            text, _, value = line.strip().partition(" ")
-            if not text:
-                continue
-            key, value = whole_number(text), value.strip()
-            where = f"data set {self.name}: {self.where(file, number)}"
-            if key is None or not value:
-                raise UserError(f"{where}: expected a number and a text")
-            if found.setdefault(key, value) != value:
-                raise UserError(f"{where}: {key} is {found[key]!r} in another line")
-        return dict(sorted(found.items()))

@@ -19,6 +19,7 @@ from ssmlbench.core.errors import ListedMistakes, UserError
 from ssmlbench.core.names import PLUGIN_PREFIX
 from ssmlbench.core.paths import builtin_root, from_home
 from ssmlbench.core.process_environment import variable
+from ssmlbench.core.whole_numbers import whole_number
 from ssmlbench.data.text_files import check_encoding
 
 Kind = Literal["image", "text", "vector"]
@@ -206,6 +207,32 @@ class DatasetAdapter(ABC):
         # By text, not pathlib: called for every row, pathlib took a third of the time of `prepare`.
         near = file.as_posix().removeprefix(f"{self.folder.as_posix()}/" if self.folder else "")
         return f"{near} line {line}" if line is not None else near
+
+    def numbered_texts(self, file: Path) -> dict[int, str]:
+        """The texts of the lines `12 text` of a file, by number and in its order.
+
+        A UserError for another line, or for two texts of one number.
+        """
+        found: dict[int, str] = {}
+        for number, line in numbered_lines(file):
+            key, _, text = " ".join(line.split()).partition(" ")
+            if not key:
+                continue
+            where, counted = f"data set {self.name}: {self.where(file, number)}", whole_number(key)
+            if counted is None or not text:
+                raise UserError(f"{where}: expected a number and a text")
+            if found.setdefault(counted, text) != text:
+                raise UserError(f"{where}: {counted} is {found[counted]!r} in another line")
+        return dict(sorted(found.items()))
+
+    def counted_texts(self, file: Path) -> list[str]:
+        """The texts of `numbered_texts`; a UserError unless their numbers are 1 to N."""
+        found = self.numbered_texts(file)
+        if list(found) != list(range(1, len(found) + 1)):
+            raise UserError(
+                f"data set {self.name}: {self.where(file)}: its numbers are not 1, 2, 3 …"
+            )
+        return list(found.values())
 
     def prepare_command(self, folder: str) -> str:
         """The command that prepares the data set from a folder of raw files."""
