@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from ssmlbench.data.task import Task, card_file
 UNFINISHED = ".unfinished"
 """The suffix of the folder of a data set that is being written."""
 
+TASK_NAME = re.compile(r"[^.].*-v.+\.\d+(-[0-9a-f]+)?")
+"""How the folders of prepared data sets are called: other programs keep folders there too."""
+
 
 class NotPrepared(UserError):
     """The cache has no usable copy of the data set."""
@@ -22,7 +26,7 @@ class NotPrepared(UserError):
 def task_folders() -> list[Path]:
     """Every folder of a prepared data set in the cache, whole or damaged."""
     folders = (cache_root() / TASKS).glob("*/")
-    return sorted(folder for folder in folders if folder.suffix != UNFINISHED)
+    return sorted(folder for folder in folders if TASK_NAME.fullmatch(folder.name))
 
 
 def prepared_names() -> set[str]:

@@ -33,7 +33,7 @@ from ssmlbench.data.prepared import UNFINISHED, task_folders
 from ssmlbench.data.task import Task, card_file
 from ssmlbench.grid.queue_file import queue_folder, sweep
 from ssmlbench.grid.repairs import LEFT, Finding, Repairs, named_below
-from ssmlbench.grid.study import trials_root
+from ssmlbench.grid.study import study_files, trials_root
 from ssmlbench.inputs.cache_folders import FeatureFolder, cached_features, cached_images
 from ssmlbench.inputs.shards import ShardFolder
 from ssmlbench.plugins.loader import Plugins
@@ -53,8 +53,9 @@ class Checkup(Repairs):
                 for path in run_paths(folder):
                     if path.rpartition("/")[2] != "studies":
                         self._run(RunFolder(folder / path))
-        for file in sorted(trials_root(root).glob("*/*/*/studies/*.json")):
-            self._study(file)
+        for studies in sorted(trials_root(root).glob("*/*/*/studies/")):
+            for file in study_files(studies):
+                self._study(file)
         self._queue(root)
         self.leftovers(root)
         for file in sorted(root.glob(".writable-*")):

@@ -9,6 +9,7 @@ when it was killed, and never make it twice. A study is the record of N trials o
 from __future__ import annotations
 
 import dataclasses
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +30,9 @@ from ssmlbench.runs.finished import Unreadable, read_result
 from ssmlbench.runs.folder import TRIALS, RunFolder
 from ssmlbench.runs.recipes import RECIPES
 from ssmlbench.runs.schema import SchemaError, parse_spec
+
+STUDY_NAME = re.compile(r"\d+-[0-9a-f]+-\d+\.json")
+"""How the records of studies are called: seed, hash and number of trials."""
 
 
 def trials_root(results: Path) -> Path:
@@ -115,6 +119,11 @@ def studies_folder(results: Path, spec: RunSpec) -> Path:
     """The folder with the records of the studies of a spec's cell."""
     cell = (spec.dataset, spec.regime_label, spec.method, "studies")
     return trials_root(results).joinpath(*cell)
+
+
+def study_files(folder: Path) -> list[Path]:
+    """The records of studies in a folder; not what other programs keep there (`._0-….json`, copies)."""
+    return sorted(file for file in folder.glob("*.json") if STUDY_NAME.fullmatch(file.name))
 
 
 # ------------------------------------------------------------------------------- making a study
@@ -214,7 +223,7 @@ def tuned_specs(
 
 def check_studies(spec: RunSpec, plugins: Plugins, results: Path, typed: Sequence[str]) -> None:
     """Raise a UserError if there is no study at all of a spec's cell, whatever its data."""
-    if not any(studies_folder(results, spec).glob("*.json")):
+    if not study_files(studies_folder(results, spec)):
         raise _no_study(spec, plugins, results, typed)
 
 
@@ -256,7 +265,7 @@ def _fitting_studies(
     space = _space_text(Study.of(spec, plugins, 1).space)
     wanted = _cell(spec)
     fitting, others = [], []
-    for file in sorted(studies_folder(results, spec).glob("*.json")):
+    for file in study_files(studies_folder(results, spec)):
         study = _read_study(file, spec, plugins, results)
         if study is None:
             continue

@@ -69,9 +69,9 @@ class ShardFolder:
     def bytes(self) -> int:
         """Size on disk."""
         total = 0
-        with suppress(FileNotFoundError):  # the folder is deleted meanwhile
+        with suppress(OSError):  # the folder is deleted meanwhile, or cannot be listed
             for file in self.path.iterdir():
-                with suppress(FileNotFoundError):
+                with suppress(OSError):
                     total += file.stat().st_size
         return total
 

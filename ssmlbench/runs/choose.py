@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ssmlbench.core.commands import suggested
+from ssmlbench.core.counts import first_of
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import from_home
 from ssmlbench.core.suggestions import did_you_mean
@@ -42,9 +43,10 @@ def named_run(
             f"run {named}: no {kind} in {', '.join(map(str, results))} has an id like it; `{shown}` shows "
             "the ids, --results names another folder, and the path of a run's folder works too"
         )
+    paths = first_of([str(folder) for folder in folders], 3)
     raise UserError(
-        f"run {named}: {len(folders)} runs have ids that start with it; type more of the id "
-        f"(`{shown}` shows the ids)"
+        f"run {named}: {len(folders)} runs have ids that start with it; type more of the id (`{shown}` "
+        f"shows the ids), or the path of one: {paths}"
     )
 
 
