@@ -86,14 +86,19 @@ def atomic(file: Path, durable: bool = True, in_folder: bool = False) -> Iterato
     durable: wait until it is on disk; not needed for files that are useful only while a process lives.
     in_folder: the path is in a temporary folder, named after the file. For libraries that first write under
     a name of their own (OF_LIBRARIES), where the folder of `file` does not tell to what it belongs.
-    An error of the disk is an OSError that names the file, whichever library writes.
+    Whichever library writes: the file's mode is the one that the umask wants, and an error of the disk is an
+    OSError that names the file.
     """
     temporary = temporary_beside(file)
     unfinished = temporary / file.name if in_folder else temporary
     try:
         if in_folder:
             temporary.mkdir()
+        unfinished.touch()
+        mode = unfinished.stat().st_mode
         yield unfinished
+        if unfinished.stat().st_mode != mode:  # safetensors: readable by this user only
+            unfinished.chmod(mode)
         if durable:
             flush(unfinished)
         with suppress(OSError):

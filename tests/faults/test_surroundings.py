@@ -104,3 +104,13 @@ def test_results_behind_a_link_are_the_same_results(world: World, tmp_path: Path
     assert world.run(NEW).value == made
     assert [file.stat().st_mtime_ns for file in world.results.rglob("result.json")] == times
     assert linked.status().value == world.status().value
+
+
+def test_all_files_are_for_the_users_that_the_umask_lets_read_them(
+    made: World, tmp_path: Path
+) -> None:
+    """A results folder and a cache may be shared: libraries write some files for one user only."""
+    usual = tmp_path / "usual"
+    usual.touch()
+    modes = {file: (made.root / file).stat().st_mode for file in made.files()}
+    assert modes == dict.fromkeys(modes, usual.stat().st_mode)
