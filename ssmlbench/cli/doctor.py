@@ -66,9 +66,10 @@ def doctor(
         console.print_line(f"{near(finding.path)}: {finding.problem}; {finding.remedy}")
     console.print_line(summary(checkup, time.monotonic() - start))
     left = [finding for finding in checkup.findings if not finding.repaired]
-    if rerun and left and not dry_run:
+    if rerun and not dry_run:
         _rerun(checkup, plugins, roots)
-    elif left:
+        left = [finding for finding in left if finding.spec is None]
+    if left:
         raise typer.Exit(1)
 
 

@@ -86,7 +86,7 @@ def atomic(file: Path, durable: bool = True, in_folder: bool = False) -> Iterato
     durable: wait until it is on disk; not needed for files that are useful only while a process lives.
     in_folder: the path is in a temporary folder, named after the file. For libraries that first write under
     a name of their own (OF_LIBRARIES), where the folder of `file` does not tell to what it belongs.
-    Whichever library writes: the file's mode is the one that the umask wants, and an error of the disk is an
+    Whichever library writes, the file's mode is what the umask wants, and an error of the disk is an
     OSError that names the file.
     """
     temporary = temporary_beside(file)
@@ -363,7 +363,8 @@ def publish_folder(unfinished: Path, folder: Path) -> None:
     """Replace a folder by another one whose files are finished, and wait until it is on disk."""
     for path in (*unfinished.rglob("*"), unfinished):
         flush(path)
-    remove_folder(folder)
+    with suppress(FileNotFoundError):
+        remove(folder)  # its errors say more than those of the next line
     unfinished.rename(folder)
     flush(folder.parent)
 

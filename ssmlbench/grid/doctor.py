@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
 from ssmlbench.core.checksums import failures, verify_file, verify_stamp
-from ssmlbench.core.errors import DamagedFile, UserError
+from ssmlbench.core.errors import DamagedFile, UserError, is_passing
 from ssmlbench.core.files import (
     discard,
     read_json,
@@ -50,9 +50,10 @@ class Checkup(Repairs):
             raise UserError(f"no results folder at {root}; `ssmlbench run` makes one")
         for folder in (root, trials_root(root)):
             if folder.is_dir():
-                for path in run_paths(folder):
+                for path in run_paths(folder, self._unreadable):
                     if path.rpartition("/")[2] != "studies":
-                        self._run(RunFolder(folder / path))
+                        with self._going_on():
+                            self._run(RunFolder(folder / path))
         for studies in sorted(trials_root(root).glob("*/*/*/studies/")):
             for file in study_files(studies):
                 self._study(file)
@@ -67,13 +68,31 @@ class Checkup(Repairs):
         for folder in sorted((root / TASKS).glob(f"*{UNFINISHED}/")):
             self._unfinished(folder)
         for folder in task_folders():
-            self._task(folder, plugins)
+            with self._going_on():
+                self._task(folder, plugins)
         for features in cached_features():
-            self._shards(features, partial(_damaged_features, features))
+            with self._going_on():
+                self._shards(features, partial(_damaged_features, features))
         for images in cached_images():
-            self._shards(images, images.damaged)
+            with self._going_on():
+                self._shards(images, images.damaged)
         self.leftovers(root)
         self.locks(named_below(root, "*.lock"))
+
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """List a folder that cannot be read, such as another user's, and check the others."""
+        try:
+            yield
+        except OSError as error:
+            self._unreadable(error)
+
+    def _unreadable(self, error: OSError) -> None:
+        if is_passing(error) or not error.filename:
+            raise error
+        problem = f"it cannot be read ({error.strerror})"
+        remedy = "make it readable and writable, then check it again"
+        self.add(Path(error.filename), problem, remedy, repaired=False)
 
     # ------------------------------------------------------------------------------ results folders
 

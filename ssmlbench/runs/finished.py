@@ -125,7 +125,7 @@ def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
         if not root.is_dir():
             raise UserError(f"no results folder at {root}; `ssmlbench run` makes one")
         with no_collection():
-            paths = run_paths(root)
+            paths = run_paths(root, lambda error: _leave_out(error, Path(error.filename), left_out))
             index = RunIndex(root)
             if len(paths) >= INDEXED_RUNS:
                 index.open()
@@ -137,10 +137,20 @@ def read_finished(roots: Iterable[Path]) -> tuple[list[Finished], list[str]]:
                 except SchemaError as error:
                     left_out[str(error)].append(root / path / "result.json")
                     continue
+                except OSError as error:
+                    _leave_out(error, root / path / "result.json", left_out)
+                    continue
                 runs.append(Finished(spec, result, root / path))
             if len(paths) >= INDEXED_RUNS:
                 index.save()
     return runs, list(_left_out_lines(left_out))
+
+
+def _leave_out(error: OSError, path: Path, left_out: Mapping[str, list[Path]]) -> None:
+    """Leave out what cannot be read, such as another user's folder."""
+    if is_passing(error):  # a board without this run would show other numbers
+        raise error
+    left_out[f"cannot be read ({error.strerror})"].append(path)
 
 
 def _left_out_lines(left_out: Mapping[str, Sequence[Path]]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -159,8 +160,8 @@ def test_a_run_that_vanishes_meanwhile_is_no_fault(
 ) -> None:
     paths = grid_doctor.run_paths
 
-    def with_one_more(root: Path) -> list[str]:
-        return [*paths(root), "tiny-text/semi-0.5/cap/9-gone"]
+    def with_one_more(root: Path, *rest: Any) -> list[str]:
+        return [*paths(root, *rest), "tiny-text/semi-0.5/cap/9-gone"]
 
     monkeypatch.setattr(grid_doctor, "run_paths", with_one_more)
     doctor(world)

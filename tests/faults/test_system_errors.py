@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,7 +17,14 @@ from ssmlbench import cli
 from ssmlbench.core import checksums
 from ssmlbench.core.checksums import verify_trailer
 from ssmlbench.core.errors import CHANGED, DISK_ERRORS, PASSING_ERRORS, UserError
-from ssmlbench.core.files import atomic, naming, read_own_json, remove_folder, write_json
+from ssmlbench.core.files import (
+    atomic,
+    naming,
+    publish_folder,
+    read_own_json,
+    remove_folder,
+    write_json,
+)
 from ssmlbench.core.locks import Lock, is_held
 from ssmlbench.core.paths import paths_below
 from ssmlbench.core.sealed_files import LABELS, TASKS, in_tasks
@@ -28,8 +36,10 @@ from ssmlbench.grid.doctor import Checkup
 from ssmlbench.grid.queue_file import queued
 from ssmlbench.grid.repairs import Repairs
 from ssmlbench.grid.status import read_states
+from ssmlbench.runs.finished import read_finished
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.training import checkpoint
+from tests.faults.makers import flip
 from tests.faults.world import FINISHED, STOPPED, World
 
 Patch = pytest.MonkeyPatch
@@ -217,6 +227,22 @@ def test_a_folder_is_removed_as_far_as_possible(tmp_path: Path, monkeypatch: Pat
     assert not list(tmp_path.iterdir())
 
 
+def test_a_folder_that_cannot_be_replaced_is_named_with_the_reason(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """It was "some.unfinished: Directory not empty; did another process change it?"."""
+    unfinished, folder = tmp_path / "some.unfinished", tmp_path / "some"
+    for path in (unfinished, folder):
+        path.mkdir()
+        (path / "train.arrow").touch()
+    with monkeypatch.context() as patch:
+        fail(patch, os, "unlink", errno.EACCES, "train.arrow")
+        with pytest.raises(PermissionError, match=r"train.arrow"):
+            publish_folder(unfinished, folder)
+    publish_folder(unfinished, folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["some"]
+
+
 def test_files_of_a_deleted_run_that_are_left_are_doctors(
     made: World, tmp_path: Path, monkeypatch: Patch
 ) -> None:
@@ -300,6 +326,49 @@ def test_status_shows_the_other_runs_if_a_folder_cannot_be_read(
         states = read_states([made.results])
     assert [state.state for state in states] == ["done"]
     assert str(unreadable) in str(caught[0].message)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES, errno.EMFILE], ids=errno.errorcode.get)
+@pytest.mark.parametrize("function", ["scandir", "stat"])
+def test_a_board_says_which_runs_of_a_folder_cannot_be_read(
+    made: World, tmp_path: Path, code: int, function: str, monkeypatch: Patch
+) -> None:
+    """One folder of another user ended `compare`, `runs list` and `predict --best`; its file did not."""
+    world = made.copy(tmp_path / "world")
+    finished = RunFolder.of(world.results, world.spec(FINISHED))
+    other = finished.path.parent.with_name("other") / "0-0123456789ab"
+    shutil.copytree(finished.path, other)
+    assert len(read_finished([world.results])[0]) == 1
+    unreadable = other.parent if function == "scandir" else other / "result.json"
+    fail(monkeypatch, os, function, code, str(unreadable))
+    if code == errno.EMFILE:
+        with pytest.raises(OSError, match=os.strerror(code)):
+            read_finished([world.results])
+        return
+    runs, lines = read_finished([world.results])
+    assert [run.folder for run in runs] == [finished.path]
+    assert lines == [f"{unreadable}: left out, cannot be read ({os.strerror(code)})"]
+
+
+@pytest.mark.parametrize("place", ["results", "cache"])
+def test_doctor_names_a_folder_that_cannot_be_read_and_checks_the_others(
+    made: World, tmp_path: Path, place: str, monkeypatch: Patch
+) -> None:
+    world = made.copy(tmp_path / "world")
+    world.enter()
+    finished = RunFolder.of(world.results, world.spec(FINISHED))
+    stopped = RunFolder.of(world.results, world.spec(STOPPED)).path
+    features = next((world.cache / "features").iterdir())
+    unreadable = stopped if place == "results" else features
+    flip(finished.scores_file, Random(0))
+    fail(monkeypatch, os, "listdir", errno.EACCES, unreadable.name)
+    fail(monkeypatch, os, "scandir", errno.EACCES, unreadable.name)
+    checkup = Checkup()
+    checkup.results(world.results)
+    checkup.cache(world.plugins)
+    left = {finding.path: finding.problem for finding in checkup.findings if not finding.repaired}
+    assert left.keys() == {unreadable, finished.scores_file}
+    assert left[unreadable] == "it cannot be read (Permission denied)"
 
 
 def test_status_knows_a_finished_run_in_a_folder_that_can_only_be_listed(
