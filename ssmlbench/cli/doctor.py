@@ -14,7 +14,7 @@ import typer
 from ssmlbench.cli.options import PluginFiles, ResultsFolders, load_plugins
 from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
-from ssmlbench.core.files import check_output, write_output
+from ssmlbench.core.files import check_output, write_json, write_output
 from ssmlbench.core.paths import near
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _rerun(checkup: Checkup, plugins: Plugins, roots: list[Path]) -> None:
     from ssmlbench.grid.doctor import reruns
     from ssmlbench.runs.context import RunContext
     from ssmlbench.runs.execute import quieten
-    from ssmlbench.runs.folder import TRIALS
+    from ssmlbench.runs.folder import TRIALS, RunFolder
 
     quieten()
     for root in roots:
@@ -97,6 +97,8 @@ def _rerun(checkup: Checkup, plugins: Plugins, roots: list[Path]) -> None:
         runs = [finding for finding in below if finding not in trials]
         for folder, findings in ((root, runs), (root / TRIALS, trials)):
             specs = list(reruns(findings))
+            for spec in specs:  # its result is deleted when it is begun, and this may be stopped
+                write_json(RunFolder.of(folder, spec).repeat_file, spec.as_dict())
             if specs:
                 GridCommand(Dispatch(RunContext(folder))).make(specs, plugins)
 

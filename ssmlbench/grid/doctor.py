@@ -40,6 +40,9 @@ from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.finished import Finished, read_result, read_spec, run_paths
 from ssmlbench.runs.folder import RunFolder
 
+AGAIN = "the same `ssmlbench run` makes the run again; so does `ssmlbench doctor --rerun`"
+"""The remedy for a damaged run whose spec is known."""
+
 
 class Checkup(Repairs):
     """A check of results folders and of the cache."""
@@ -114,13 +117,14 @@ class Checkup(Repairs):
         for file in (folder.checkpoint_file, folder.judgements_file):
             remedy = "deleted; the run starts from its beginning"
             self.delete(file, "damaged", remedy, damaged, folder.claim_if_free)
+        if isinstance(spec := read_spec(folder.repeat_file), RunSpec):
+            self.add(folder.path, "it was damaged, and is not repeated yet", AGAIN, False, spec)
 
     def _finished_run(self, folder: RunFolder) -> None:
         damaged = _damaged_files(folder)
         for damage in damaged:
             spec = _known_spec(folder)
-            remedy = "the same `ssmlbench run` makes the run again"
-            remedy += "; so does `ssmlbench doctor --rerun`" if spec else ""
+            remedy = AGAIN if spec else AGAIN.partition(";")[0]
             self.add(damage.file, damage.reason, remedy, repaired=False, spec=spec)
         run = read_result(folder.path)
         if isinstance(run, Finished) and not isinstance(read_spec(folder.spec_file), RunSpec):
@@ -130,7 +134,12 @@ class Checkup(Repairs):
         remedy = "deleted; computed again when needed"
         self.delete(folder.computed_file, "damaged", remedy, _is_damaged_json)
         if not damaged:
-            for file in (folder.checkpoint_file, folder.judgements_file, folder.progress_file):
+            for file in (
+                folder.checkpoint_file,
+                folder.judgements_file,
+                folder.progress_file,
+                folder.repeat_file,
+            ):
                 self.delete(
                     file,
                     "left by a run that is finished",

@@ -126,7 +126,7 @@ def _make_claimed(
         if not folder.finished and not folder.checkpoint_file.exists():
             discard(folder.spec_file)
         raise
-    _discard_leftovers(folder.error_file)
+    _discard_leftovers(folder.error_file, folder.repeat_file)
     return result
 
 

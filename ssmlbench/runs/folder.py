@@ -139,6 +139,11 @@ class RunFolder:
         return self.path / "error.json"
 
     @property
+    def repeat_file(self) -> Path:
+        """The spec of a damaged run that `ssmlbench doctor --rerun` repeats, until it is made."""
+        return self.path / "repeat.json"
+
+    @property
     def lock_file(self) -> Path:
         """Held by the process that makes the run."""
         return self.path / LOCK

@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from ssmlbench.cli import app
+from ssmlbench.cli.dispatch import GridCommand
 from ssmlbench.core import locks
 from ssmlbench.core.files import temporary_beside
 from ssmlbench.core.locks import Lock
+from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid import doctor as grid_doctor
 from ssmlbench.grid import repairs
+from ssmlbench.runs.folder import RunFolder
 from tests.faults.makers import FAULTS
-from tests.faults.world import World
+from tests.faults.world import FINISHED, World
 
 
 @pytest.fixture
@@ -153,6 +157,43 @@ def test_what_a_process_takes_between_the_look_and_the_repair_is_left_alone(
     doctor(world)
     assert not any(file.exists() for file in chosen if file != arrow)
     assert "all is well" in doctor(world)[1]
+
+
+def test_runs_that_a_stopped_rerun_has_not_repeated_are_repeated_by_the_next_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result of a run is deleted when it is begun: afterwards nothing told that it was ever there."""
+    spec = world.spec(FINISHED)
+    folder = RunFolder.of(world.results, spec)
+    FAULTS["flip"](folder.scores_file, random.Random(0))
+    repeated: list[RunSpec] = []
+
+    def begin_and_stop(command: Any, specs: list[RunSpec], plugins: Any) -> None:
+        repeated.extend(specs)
+        for file in (folder.result_file, folder.scores_file, folder.spec_file):
+            file.unlink(missing_ok=True)
+        raise typer.Exit(130)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GridCommand, "make", begin_and_stop)
+        assert doctor(world, "--rerun")[0] == 130
+        code, said = doctor(world)
+        assert code == 1
+        assert f"{folder.path}: it was damaged, and is not repeated yet" in said
+        assert doctor(world, "--rerun")[0] == 130
+    assert repeated == [spec, spec]
+    world.run(FINISHED)
+    assert "all is well" in doctor(world)[1]
+
+
+def test_a_rerun_leaves_what_it_cannot_repeat(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder.of(world.results, world.spec(FINISHED))
+    for file in (folder.result_file, folder.spec_file):
+        file.write_text("{}")
+    monkeypatch.setattr(GridCommand, "make", lambda *_: None)
+    assert doctor(world, "--rerun")[0] == 1
 
 
 def test_a_run_that_vanishes_meanwhile_is_no_fault(
