@@ -33,6 +33,7 @@ from ssmlbench.data.arff_syntax import (
 from ssmlbench.data.label_cells import never_zero
 from ssmlbench.data.plain_numbers import is_number
 from ssmlbench.data.records import ColumnTypes, Table, TableRecords, check_plain
+from ssmlbench.data.unread import unread_hint, unread_name
 from ssmlbench.data.user_files import PARTS, UserFiles
 
 LAYOUT = """
@@ -105,9 +106,17 @@ class ArffFiles(UserFiles):
             tree = ElementTree.parse(file)
         except (ElementTree.ParseError, ValueError, LookupError) as error:
             raise UserError(f"{file}: not XML ({error})") from None
-        return [
+        names = [
             e.get("name", "") for e in tree.iter() if e.tag.rpartition("}")[2].lower() == "label"
         ]
+        train = arff_files(base)["train"]
+        counted = read_header(train)[0].meka_labels
+        if counted is not None and {*counted} != {*names}:
+            raise UserError(
+                f"{train}: its @relation counts the labels {', '.join(counted[:3])}…, and {file.name} "
+                f"names {', '.join(names[:3])}…; give both the same, or take one away"
+            )
+        return names
 
     @cached_property
     def _labels(self) -> list[str]:
@@ -284,15 +293,33 @@ def arff_files(base: Path) -> dict[str, Path]:
             names.append(f"{base.name}.arff")
         exact = (f for f in map(base.with_name, names) if f.exists())
         other = (there[name.lower()] for name in names if name.lower() in there)
-        file = next(chain(exact, other), None)
-        if file is not None:
-            files[part] = file
+        found = list(dict.fromkeys(chain(exact, other)))
+        parted = [file for file in found if file.stem.lower() != base.name.lower()]
+        if len(parted) > 1:
+            raise UserError(
+                f"data set {folder}: {parted[0].name} or {parted[1].name}? Move one away"
+            )
+        if found:
+            files[part] = found[0]
+        else:
+            _check_packed(base, part)
     return files
 
 
+def _check_packed(base: Path, part: str) -> None:
+    """Raise a UserError if the file of a part is packed: its rows would be missing."""
+    for file in sorted(base.parent.iterdir()) if base.parent.is_dir() else ():
+        if unread_name(file).lower() in (f"{base.name}{mark}{part}".lower() for mark in "-_"):
+            raise UserError(f"data set {base.parent}: {file.name} is not read{unread_hint(file)}")
+
+
 def xml_file(base: Path) -> Path:
-    """NAME.xml."""
-    return base.with_name(f"{base.name}.xml")
+    """NAME.xml, in upper or lower case."""
+    exact = base.with_name(f"{base.name}.xml")
+    if exact.exists() or not base.parent.is_dir():
+        return exact
+    there = sorted(base.parent.iterdir())
+    return next((file for file in there if file.name.lower() == exact.name.lower()), exact)
 
 
 def _base(file: Path) -> Path:

@@ -36,7 +36,7 @@ class Attribute:
     name: str
     values: tuple[str, ...]  # the values of a nominal attribute; empty for a number
     # Value → the number that it spells or, for a word, its position. All values have their positions
-    # if the position of a word is a number that another value spells.
+    # if the position of a word is a number that another value spells, or two spell one number.
     codes: dict[str, float]
 
     @classmethod
@@ -46,6 +46,7 @@ class Attribute:
         spelled = {v: number for v in values if (number := number_of(v)) is not None}
         words = positions.keys() - spelled.keys()
         clash = any(positions[word] in spelled.values() for word in words)
+        clash = clash or len({*spelled.values()}) < len(spelled)
         return cls(name, values, positions if clash else positions | spelled)
 
     def coded_as(self, other: Attribute) -> Attribute:

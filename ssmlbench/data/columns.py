@@ -9,7 +9,6 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
@@ -22,6 +21,7 @@ from ssmlbench.data.media import kind_of_name
 from ssmlbench.data.plain_numbers import is_number, plain_float
 from ssmlbench.data.records import Table, TableRecord
 from ssmlbench.data.traps import MISSING_NAMES
+from ssmlbench.data.user_files import PART_OF
 
 TEXT_COLUMNS = ("text", "sentence", "document")
 IMAGE_COLUMNS = ("image", "image_path", "file_name", "path")
@@ -37,6 +37,8 @@ INDEX_COLUMNS = ("", "Unnamed: 0", "__index_level_0__")
 YES = ("yes", "y", "t", "on", "ja", "wahr", "vrai", "pos", "positive", "present", "x", "✓", "✔")
 NO = ("no", "n", "f", "off", "nein", "falsch", "faux", "neg", "negative", "absent", "✗", "✘")
 """Words for 1 and 0, in lower case, that are not read as such."""
+SPLIT_FLAG = re.compile(r"(?:is|in)[\W_]*([a-z]+?)(?:[\W_]*set)?")
+"""What a column of 0 and 1 may be called that tells training rows from test rows."""
 OLD_INDEX = re.compile(r"index|level_\d+|Unnamed: \d+(\.\d+)*")
 """What pandas calls the row numbers of a table that had them once, in whatever order they are now."""
 COUNTED, FEWEST_COUNTED = 100, 8
@@ -95,6 +97,9 @@ def choose_roles(table: Table, options: DataOptions, listed: Sequence[str]) -> R
         flags = flag_columns(table, [c for c in others if c not in usual])
         if flags:
             _check_others(table, [c for c in others if c not in flags])
+            _check_no_split(table, flags)
+    elif labels and not named:
+        _check_not_one_of(table, labels, [c for c in columns if c not in known and c not in inputs])
     used = [*inputs, *flags, *filter(None, (labels, split))]
     if twice := next((c for c in used if used.count(c) > 1), ""):
         raise UserError(
@@ -126,11 +131,19 @@ def _several(text: str, option: str, table: Table) -> list[str]:
     for pattern in filter(None, (part.strip() for part in text.split(","))):
         if "*" not in pattern:
             _check_there(pattern, option, table)
-        found = [c for c in table.columns if c == pattern or fnmatchcase(c, pattern)]
+        found = _matching(pattern, table)
         if not found:
             raise UserError(f"{option} {pattern}: no column of {table.name} matches")
         chosen += [c for c in found if c not in chosen]
     return chosen
+
+
+def _matching(pattern: str, table: Table) -> list[str]:
+    """The column of this name, or those that a `*` in it stands for; `[` and `?` mean themselves."""
+    if pattern in table.columns:
+        return [pattern]
+    anything = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+    return [column for column in table.columns if anything.fullmatch(column)]
 
 
 def _check_there(name: str, option: str, table: Table) -> None:
@@ -196,6 +209,35 @@ def _inputs(
     if len(rest) > 1:
         _check_counters(table, rest)
     return "vector", rest
+
+
+def tells_split(column: str) -> bool:
+    """Whether the name of a column says that its 0 and 1 tell training rows from test rows."""
+    named = SPLIT_FLAG.fullmatch(column.lower())
+    return named is not None and (named[1] in PART_OF or named[1].removesuffix("ing") in PART_OF)
+
+
+def _check_no_split(table: Table, flags: Sequence[str]) -> None:
+    """Raise a UserError for a 0/1 column that would be a label, and tells test rows by its name."""
+    if column := next(filter(tells_split, flags), ""):
+        raise UserError(
+            f"{table.file}: column {column!r} seems to tell training rows from test rows; write a column "
+            "`split` of train and test instead, or name the columns of labels with --label-column"
+        )
+
+
+def _check_not_one_of(table: Table, labels: str, others: Sequence[str]) -> None:
+    """Raise a UserError if the column of labels is one of 0 and 1, and so are others beside it."""
+    rows = islice(table.records((labels,)), COUNTED)
+    cells = [record.get(labels) for _, record in rows if isinstance(record, dict)]
+    if all(_is_unknown(cell) or isinstance(flag(cell), int) for cell in cells) and (
+        flags := flag_columns(table, others)
+    ):
+        every = shlex.quote(",".join([labels, *flags]))
+        raise UserError(
+            f"{table.file}: column {labels!r} has 0 and 1, and so has {flags[0]!r}; type --label-column "
+            f"{every} if each is a label, or --label-column {labels} if the others are none"
+        )
 
 
 def _check_others(table: Table, columns: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ from ssmlbench.core.paths import cache_root
 from ssmlbench.data.records import ColumnTypes, Table, TableRecords, arrow_type
 from ssmlbench.data.table_source import TableSource, read_names
 from ssmlbench.data.tables import TableFiles
-from ssmlbench.data.user_files import PART_OF, safe_name
+from ssmlbench.data.user_files import PART_OF, SPLIT_NAMES, safe_name
 
 HUB = "hf:"
 HUB_ID = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
@@ -131,6 +131,11 @@ class SavedSource(TableSource):
     def files(self) -> list[Path]:
         """The files that the rows are read from."""
         return self._files
+
+    def unread(self) -> list[str]:
+        """The splits of which no row is read."""
+        read = {table.name for part in SPLIT_NAMES for table in self.tables(part)}
+        return [] if self.single else [split for split in self.loaded if split not in read]
 
     @cached_property
     def listed(self) -> list[str]:

@@ -16,7 +16,7 @@ from ssmlbench.data.adapter import BadRow, InputColumns, Row, numbered_lines
 from ssmlbench.data.label_cells import counts_from, meaning_of_empty
 from ssmlbench.data.plain_numbers import plain_float
 from ssmlbench.data.records import check_plain
-from ssmlbench.data.table_source import read_names
+from ssmlbench.data.table_source import check_unread, part_name, read_names
 from ssmlbench.data.user_files import PARTS, SPLIT_NAMES, UserFiles
 
 SUFFIXES = (".svm", ".libsvm", ".svmlight")
@@ -175,6 +175,14 @@ def svm_files(home: Path) -> dict[str, Path]:
             raise UserError(f"data set {home}: {called[0].name} or {called[1].name}? Move one away")
         if called:
             files[part] = called[0]
+        shard = next(
+            (f for f in there if f not in called and part_name(part).fullmatch(f.stem)), None
+        )
+        if shard:
+            raise UserError(
+                f"data set {home}: {shard.name} would not be read; join the files of {part} rows"
+            )
+        check_unread(home, part, called)
     return files
 
 

@@ -19,6 +19,9 @@ from ssmlbench.data.media import MediaFinder, read_text
 from ssmlbench.data.plain_numbers import plain_float
 from ssmlbench.data.records import TableRecord
 
+BETWEEN = r"\s*[,;]\s*|\s+"
+"""What stands between two numbers in a cell; nothing between two marks is a missing number."""
+
 
 class RowReader:
     """Turns records into rows.
@@ -203,8 +206,8 @@ def vector_of(record: TableRecord, columns: Sequence[str]) -> npt.NDArray[np.flo
         values = values[0]
         if isinstance(values, str):
             text = values.strip("[] \t\n")
-            values = re.split(r"[\s,;]+", text)
-            if len(set(map(_mark, re.findall(r"[\s,;]+", text)))) > 1:
+            values = re.split(BETWEEN, text)
+            if len(set(map(_mark, re.findall(BETWEEN, text)))) > 1:
                 return BadRow(
                     "",
                     f"column {columns[0]}: {text[:40]!r} has other marks between numbers; write one, and "

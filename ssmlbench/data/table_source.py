@@ -11,7 +11,8 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import numbered_lines
 from ssmlbench.data.records import TABLES, Table, check_plain, read_table
 from ssmlbench.data.text_files import bare_name, file_ending
-from ssmlbench.data.user_files import LABEL_FILE, PARTS, SPLIT_NAMES
+from ssmlbench.data.unread import unread_hint, unread_name
+from ssmlbench.data.user_files import PARTS, SPLIT_NAMES, label_file
 
 TABLE_NAMES = ("labels", "metadata", "annotations", "data")
 """Names of the table of a folder that has other tables too."""
@@ -35,6 +36,10 @@ class TableSource(ABC):
     def listed(self) -> list[str]:
         """The names of the labels in labels.txt; empty if there is no such file."""
 
+    def unread(self) -> list[str]:
+        """The names of tables beside those that are read: of no part, or of one that has another name."""
+        return []
+
     @property
     def first(self) -> Table:
         """The first training table, whose columns all others must have."""
@@ -45,12 +50,16 @@ class FileSource(TableSource):
     """Files: `train.csv`, `test.csv` and so on in a folder, or one file with all rows."""
 
     def __init__(self, home: Path):
+        self.home = home
         self.folder = table_folder(home) if home.is_dir() else home.parent
         self.only = only_table(self.folder) if home.is_dir() else home
         if home.is_dir() and part_tables(self.folder, "train"):
             self.only = None
         for part in PARTS:
             _check_files(part_files(self.folder, part))
+            if home.is_dir():
+                _check_places(self.folder, part)
+                check_unread(self.folder, part, part_tables(self.folder, part))
         others = any(part_tables(self.folder, part) for part in PARTS[1:])
         self.single = self.only is not None and not (home.is_dir() and others)
 
@@ -66,19 +75,32 @@ class FileSource(TableSource):
     def files(self) -> list[Path]:
         """The tables, and labels.txt."""
         tables = [file for part in PARTS for file in self._files(part)]
-        listed = [self.folder / LABEL_FILE] if self.listed else []
-        return list(dict.fromkeys([*tables, *listed]))
+        listed = label_file(self._place_of_labels)
+        return list(dict.fromkeys([*tables, *([listed] if listed else [])]))
+
+    def unread(self) -> list[str]:
+        """The names of tables in the folder of which no row is read."""
+        if not self.home.is_dir():
+            return []
+        read = {file for part in (*PARTS, "validation") for file in self._files(part)}
+        there = (file for file in sorted(self.folder.iterdir()) if file_ending(file) in TABLES)
+        return [file.name for file in there if file not in read and file_ending(file) != ".json"]
+
+    @property
+    def _place_of_labels(self) -> Path:
+        """The folder of labels.txt: that of the tables, or else the data folder."""
+        return self.folder if label_file(self.folder) or not self.home.is_dir() else self.home
 
     @cached_property
     def listed(self) -> list[str]:
         """The lines of labels.txt."""
-        return read_names(self.folder)
+        return read_names(self._place_of_labels)
 
 
 def read_names(folder: Path) -> list[str]:
     """The lines of labels.txt in a folder; empty if there is no such file."""
-    file = folder / LABEL_FILE
-    if not file.exists():
+    file = label_file(folder)
+    if file is None:
         return []
     check_plain(file)
     lines = (line.strip() for _, line in numbered_lines(file))
@@ -129,6 +151,32 @@ def _check_files(files: list[Path]) -> None:
     _check_count(files)
 
 
+def _check_places(folder: Path, part: str) -> None:
+    """Raise a UserError if the tables of a part lie in two places, of which one would not be read."""
+    places = [part_files(folder, part), part_files(folder / "data", part)]
+    inner = (only_table(sub) for sub in part_folders(folder, part))
+    places += [[table] for table in inner if table is not None]
+    found = [files[0] for files in places if files]
+    if len(found) > 1:
+        first, second = (file.relative_to(folder) for file in found[:2])
+        raise UserError(f"data set {folder}: {first} or {second}? Move one away")
+
+
+def check_unread(folder: Path, part: str, read: list[Path]) -> None:
+    """Raise a UserError for a table of a part in a format that is not read: its rows would be missing.
+
+    read: the files of the part that are read; one of the same name is the same table.
+    """
+    known = {bare_name(file).lower() for file in read}
+    for file in sorted(folder.iterdir()):
+        name = unread_name(file).lower()
+        if name not in known and part_name(part).fullmatch(name):
+            raise UserError(
+                f"data set {folder}: {file.name} has rows that are not read{unread_hint(file)}, or "
+                "move it away"
+            )
+
+
 def _copies(files: list[Path]) -> tuple[Path, Path] | None:
     """Two files of one number: in two formats, or one with more than the number in its name."""
     names = {file: re.sub(r"[-_.]", "-", bare_name(file)).lower() for file in files}
@@ -158,12 +206,15 @@ def _check_count(files: list[Path]) -> None:
 
 def part_files(folder: Path, part: str) -> list[Path]:
     """`train.csv`, or shards such as `train-00000-of-00002.parquet`, in order."""
-    names = re.compile(rf"({'|'.join(SPLIT_NAMES[part])})([-_.]\d.*)?", re.IGNORECASE)
+    names, there = part_name(part), folder.iterdir() if folder.is_dir() else ()
     return sorted(
-        file
-        for file in folder.iterdir()
-        if file_ending(file) in TABLES and names.fullmatch(bare_name(file))
+        file for file in there if file_ending(file) in TABLES and names.fullmatch(bare_name(file))
     )
+
+
+def part_name(part: str) -> re.Pattern[str]:
+    """What the file of a part is called without its ending: `train`, or `train-00000-of-00002`."""
+    return re.compile(rf"({'|'.join(SPLIT_NAMES[part])})([-_.]\d.*)?", re.IGNORECASE)
 
 
 def part_folders(folder: Path, part: str) -> list[Path]:

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ssmlbench.core.counts import counted, first_of
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import ListedMistakes, UserError
 from ssmlbench.core.whole_numbers import in_order
@@ -23,6 +24,7 @@ from ssmlbench.data.columns import (
     check_named,
     choose_roles,
     first_values,
+    tells_split,
     unused_numbers,
 )
 from ssmlbench.data.label_cells import counts_from, joined_by, multi_hot_width, never_zero
@@ -48,6 +50,7 @@ with the columns
   id                            optional
   back_translation              optional, in train: the text, translated and back (a strong view)
 """
+SHOWN_NAMES = 5
 WHOLE = re.compile(r"[+-]?\d{1,15}(?:\.0*)?")
 """A whole number in any of its spellings; longer ones are not told apart by a float."""
 
@@ -174,7 +177,7 @@ class TableFiles(UserFiles):
         for column, value in first_values(
             table, [c for c in table.columns if c not in used]
         ).items():
-            if str(value).strip().lower() in PART_OF:
+            if str(value).strip().lower() in PART_OF or tells_split(column):
                 raise UserError(
                     f"{table.file}: column {column!r} says {str(value)!r}; type --split-column {column!r} "
                     "if it tells training rows from test rows, or rename it if it does not"
@@ -204,6 +207,13 @@ class TableFiles(UserFiles):
         notes = [
             f"{table.name} is not used: validation rows come from train" for table in tables[:1]
         ]
+        if self.source.single and self.roles.split and (count := self._validation_rows()):
+            notes.append(
+                f"not used: {counted(count, 'validation row')} of column {self.roles.split}; validation "
+                "rows come from train"
+            )
+        if unread := self.source.unread():
+            notes.append(f"not read: {first_of(unread, SHOWN_NAMES)}")
         if self.roles.flags and not self.options.label_column and not self.source.listed:
             numbers = unused_numbers(self.source.first, self.roles)
             if numbers:
@@ -217,6 +227,13 @@ class TableFiles(UserFiles):
                 "unlabelled/, or the table of labels does not name them"
             )
         return notes
+
+    def _validation_rows(self) -> int:
+        """The number of rows that the split column calls validation."""
+        records = (
+            r for t in self.source.tables("train") for _, r in t.records((self.roles.split,))
+        )
+        return sum(isinstance(r, dict) and self._part_of(r) == "validation" for r in records)
 
     def label_names(self) -> list[str]:
         """Return the 0/1 columns, the lines of labels.txt, or every label of the rows, sorted."""
@@ -302,13 +319,25 @@ class TableFiles(UserFiles):
                 check_named(table, first, self.roles.labels)
             for number, record in table.records(columns):
                 where, folder = table.where(number), table.folder
-                if not self.source.single or not self.roles.split:
+                if not self.roles.split:
                     yield record, where, folder
+                elif not self.source.single:
+                    yield self._agreeing(record, part), where, folder
                 elif isinstance(record, BadRow) or (of := self._part_of(record)) is None:
                     if part == "train":  # so that it is reported once
                         yield self._no_part(record), where, folder
                 elif of == part:
                     yield record, where, folder
+
+    def _agreeing(self, record: TableRecord | BadRow, part: str) -> TableRecord | BadRow:
+        """The record of a table of a part; a BadRow if its split column says that it is of another."""
+        named = (
+            None if isinstance(record, BadRow) or part == "unlabelled" else self._part_of(record)
+        )
+        if isinstance(record, BadRow) or named in (None, part):
+            return record
+        column = self.roles.split
+        return BadRow("", f"column {column} says {record[column]!r}, in a table of {part} rows")
 
     def _no_part(self, record: TableRecord | BadRow) -> BadRow:
         if isinstance(record, BadRow):

@@ -98,8 +98,8 @@ class UserFiles(DatasetAdapter):
 
     def source_key(self) -> str:
         """Return a key that changes when a file is edited or moved; contents are not read."""
-        names = self.raw_folder() / LABEL_FILE
-        files = dict.fromkeys([*self.source_files(), *([names] if names.is_file() else [])])
+        names = label_file(self.raw_folder())
+        files = dict.fromkeys([*self.source_files(), *([names] if names else [])])
         facts: list[Any] = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
         if self.options.given:
             facts.append(self.options.given)
@@ -150,6 +150,12 @@ class UserFiles(DatasetAdapter):
             )
         order = np.random.RandomState(self.options.holdout_seed).permutation(len(labelled))
         return frozenset(labelled[k] for k in order[:count])
+
+
+def label_file(folder: Path) -> Path | None:
+    """The labels.txt of a folder, in upper or lower case; None if there is none."""
+    named = (f for f in sorted(folder.iterdir()) if f.name.lower() == LABEL_FILE)
+    return (folder / LABEL_FILE) if (folder / LABEL_FILE).exists() else next(named, None)
 
 
 def safe_name(path: Path) -> str:

@@ -1,0 +1,188 @@
+"""Rows, columns and values that would be left out, or be read as others, are refused or noted."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import datasets
+from ssmlbench.core.data_options import DataOptions
+from ssmlbench.core.errors import UserError
+from ssmlbench.data import Task, prepare
+from ssmlbench.data.user_data import data_class, own_address
+from tests.support.raw_layouts import put
+
+TWO = "text,a,b\nw,1,0\nx,0,1\n"
+OTHER = TWO.replace("w,", "y,").replace("x,", "z,")
+ARFF = (
+    "@relation 'm: -C 2'\n@attribute a {0,1}\n@attribute b {0,1}\n@attribute x numeric\n@data\n"
+    "1,0,2\n0,1,3\n"
+)
+XML = '<labels><label name="{}"/></labels>'
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
+
+
+def read(home: Path, **options: str) -> Task:
+    return prepare(data_class(own_address(str(home), DataOptions(**options)))())
+
+
+def written(folder: Path, files: dict[str, str | bytes]) -> Path:
+    for name, content in files.items():
+        put(folder / name, content)
+    return folder if len(files) > 1 or "all.csv" not in files else folder / "all.csv"
+
+
+REFUSED: dict[str, tuple[dict[str, str | bytes], str]] = {
+    "a column of 0 and 1 called label beside others": (
+        {"train.csv": "text,toxic,label\nx,1,0\ny,0,1\n"},
+        "--label-column label,toxic if each is a label",
+    ),
+    "a column of 0 and 1 that tells test rows": (
+        {"all.csv": "text,a,is_test\nx,1,0\ny,0,1\n"},
+        "'is_test' seems to tell training rows from test rows",
+    ),
+    "the same beside lists of labels": (
+        {"all.csv": "text,labels,In Train-Set\nx,a,0\ny,b,1\n"},
+        "--split-column 'In Train-Set'",
+    ),
+    "test rows in a training table": (
+        {"train.csv": "text,labels,split\nx,a,train\ny,b,Test\n"},
+        "train.csv line 3: column split says 'Test', in a table of train rows",
+    ),
+    "a number that is missing among others": (
+        {"train.csv": 'vector,labels\n"1,,2",a\n"2,3",b\n'},
+        "train.csv line 2: column vector: a missing value",
+    ),
+    "a table beside a folder with one": (
+        {"train.csv": TWO, "train/metadata.csv": OTHER},
+        "train.csv or train/metadata.csv?",
+    ),
+    "a table beside the folder data": (
+        {"train.csv": TWO, "data/train.csv": OTHER},
+        "train.csv or data/train.csv?",
+    ),
+    "two folders of one part": (
+        {"train/labels.csv": TWO, "training/labels.csv": OTHER},
+        "train/labels.csv or training/labels.csv?",
+    ),
+    "a shard of a format that is not read": (
+        {"train-0.csv": TWO, "train-1.feather": b"x"},
+        "train-1.feather has rows that are not read; save train-1.feather as Parquet",
+    ),
+    "test rows that are packed": (
+        {"train.csv": TWO, "test.csv.tar.gz": b"x"},
+        "test.csv.tar.gz is packed: unpack it first, or move it away",
+    ),
+    "unlabelled rows in a spreadsheet": (
+        {"train.csv": TWO, "unlabelled.xlsx": b"x"},
+        "save the sheet of unlabelled.xlsx as CSV",
+    ),
+    "a second LIBSVM file of training rows": (
+        {"train.svm": "0 1:1\n1 2:1\n", "train-1.svm": "0 1:1\n"},
+        "train-1.svm would not be read",
+    ),
+    "LIBSVM test rows that are packed": (
+        {"train.svm": "0 1:1\n1 2:1\n", "test.svm.gz": gzip.compress(b"0 1:1\n")},
+        "test.svm.gz is packed",
+    ),
+    "ARFF test rows that are packed": (
+        {"m-train.arff": ARFF, "m-test.arff.gz": gzip.compress(ARFF.encode())},
+        "m-test.arff.gz is not read",
+    ),
+    "two ARFF files of training rows": (
+        {"m-train.arff": ARFF, "M_train.arff": ARFF},
+        "M_train.arff or m-train.arff?",
+    ),
+    "labels of the relation that the XML does not name": (
+        {"m-train.arff": ARFF, "M.XML": XML.format("b")},
+        "counts the labels a, b…, and M.XML names b…",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_would_be_left_out_or_misplaced_is_refused(case: str, tmp_path: Path) -> None:
+    files, message = REFUSED[case]
+    with pytest.raises(UserError) as refused:
+        read(written(tmp_path / "d", files))
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"train.zip": b"images", "test.tar.gz": b"images"},
+        {"train.feather": b"a copy", "train.csv.gz": gzip.compress(b"x")},
+    ],
+)
+def test_archives_of_images_and_copies_are_not_in_the_way(
+    beside: dict[str, str | bytes], tmp_path: Path
+) -> None:
+    files: dict[str, str | bytes] = {"train.csv": TWO, **beside}
+    if "train.csv.gz" in beside:
+        with pytest.raises(UserError, match=r"train.csv or train.csv.gz"):
+            read(written(tmp_path / "d", files))
+    else:
+        assert read(written(tmp_path / "d", files)).card.rows == {"train": 2}
+
+
+@pytest.mark.parametrize(
+    ("typed", "chosen"),
+    [
+        ("x[ab],xa", ["x[ab]", "xa"]),
+        ("x[ab],q?", ["x[ab]", "q?"]),
+        ("x[*,q?", ["x[ab]", "q?"]),
+        ("x*", ["x[ab]", "xa", "xb"]),
+        ("q?,*b", ["q?", "xb"]),
+    ],
+)
+def test_only_a_star_stands_for_other_characters(
+    typed: str, chosen: list[str], tmp_path: Path
+) -> None:
+    put(tmp_path / "d/train.csv", "text,x[ab],xa,xb,q?,qq\nw,1,0,0,1,0\nx,0,1,1,0,1\n")
+    assert read(tmp_path / "d", label_column=typed).card.label_names == chosen
+
+
+@pytest.mark.parametrize("place", ["Labels.txt", "LABELS.TXT", "labels.txt"])
+@pytest.mark.parametrize("tables", ["", "data/"])
+def test_names_of_labels_are_found_in_upper_case_and_beside_the_folder_data(
+    place: str, tables: str, tmp_path: Path
+) -> None:
+    home = tmp_path / "d"
+    written(home, {place: "cat\ndog\n", f"{tables}train.csv": "text,labels\nx,0\ny,1\n"})
+    first = read(home).card
+    assert first.label_names == ["cat", "dog"]
+    put(home / place, "cat\nbird\n")
+    assert read(home).card.label_names == ["cat", "bird"]
+
+
+def test_values_that_spell_one_number_are_different_values(tmp_path: Path) -> None:
+    values = ARFF.replace("x numeric", "x {1,01,1.0}").replace("0,1,3", "0,1,01\n1,1,1.0\n1,0,1")
+    written(tmp_path / "d", {"m-train.arff": values.replace("1,0,2", "0,0,01"), "m.txt": ""})
+    vectors = [x.tolist() for x in read(tmp_path / "d").inputs("train")]
+    assert vectors == [[1], [1], [2], [0]]
+
+
+def test_rows_that_are_not_used_are_on_the_card(tmp_path: Path) -> None:
+    rows = "text,labels,split\nw,a,train\nx,b,train\ny,a,dev\nz,b,val\n"
+    notes = read(written(tmp_path / "1", {"all.csv": rows})).card.notes
+    assert "not used: 2 validation rows of column split; validation rows come from train" in notes
+    files: dict[str, str | bytes] = {"train.csv": TWO, "val.csv": TWO, "train_more.csv": OTHER}
+    notes = read(written(tmp_path / "2", files)).card.notes
+    assert "not read: train_more.csv" in notes
+    part = datasets.Dataset.from_dict({"text": ["x", "y"], "labels": [["a"], ["b"]]})
+    splits = {"train": part, "validation": part, "test_matched": part}
+    datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "3"))
+    assert "not read: test_matched" in read(tmp_path / "3").card.notes
+
+
+def test_numbers_in_a_cell_may_have_spaces_around_their_marks(tmp_path: Path) -> None:
+    put(tmp_path / "d/train.csv", 'vector,labels\n"[1 , 2 ,3]",a\n" 1  2   3 ",b\n"1 ;2; 3",c\n')
+    assert np.array_equal(np.stack(list(read(tmp_path / "d").inputs("train"))), [[1, 2, 3]] * 3)
