@@ -7,7 +7,8 @@ the others.
 from __future__ import annotations
 
 import io
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,9 +23,14 @@ CHECKED_PIXELS = 64
 WHITE = (255, 255, 255, 255)
 SIXTEEN_BITS = 65535
 SCALED, WHITE_IS_ZERO = "ssmlbench: scaled transparency", "ssmlbench: white is zero"
+TWELVE_BITS = "ssmlbench: 12 bits"
 """Marks among the facts that Pillow has about a file."""
-PHOTOMETRIC = 262
-"""The tag of a TIFF file that says what its numbers mean: 0 if zero is white."""
+PHOTOMETRIC, BITS, PLANES = 262, 258, 284
+"""Tags of a TIFF file: what its numbers mean (0: zero is white), their bits, 2 for colours in planes."""
+MANY_PIXELS, VALUES_A_BYTE = 2**25, 800
+"""A larger image with more values for each byte of its file takes gigabytes to decode."""
+STRIP_PIXELS = 2**22
+"""Large images are converted so many pixels at a time."""
 
 
 def as_stored(content: bytes) -> tuple[bytes, str]:
@@ -33,10 +39,7 @@ def as_stored(content: bytes) -> tuple[bytes, str]:
     Raise what Pillow raises for a file that cannot be decoded; a ValueError for values that have no
     fixed range.
     """
-    from PIL import Image
-
-    with Image.open(io.BytesIO(content)) as image:
-        keep_levels(image)
+    with undecoded(content) as image:
         converted = conversion(image)
         if not converted:
             image.draft(image.mode, (CHECKED_PIXELS, CHECKED_PIXELS))
@@ -46,14 +49,34 @@ def as_stored(content: bytes) -> tuple[bytes, str]:
         return png(eight_bit(upright(image))), converted
 
 
+@contextmanager
+def undecoded(content: bytes) -> Iterator[Image]:
+    """An image of a user before it is decoded; a ValueError for one that Pillow would not read as meant."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(content)) as image:
+        if image.format == "EPS":
+            raise ValueError("it is a PostScript program; save it as PNG")
+        pixels = image.width * image.height
+        values = pixels * len(image.getbands())
+        if pixels > MANY_PIXELS and values > VALUES_A_BYTE * len(content):
+            raise ValueError(
+                f"{image.width:,} × {image.height:,} pixels in {len(content):,} bytes; is it a "
+                "decompression bomb?"
+            )
+        keep_levels(image)
+        yield image
+
+
 def conversion(image: Image) -> str:
     """The conversion of an image, in words for the card; "" for 8-bit grey or RGB."""
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        grey = {"I": "32-bit grey", "F": "float grey"}.get(image.mode, "16-bit grey")
+        grey = "12-bit grey" if TWELVE_BITS in image.info else "16-bit grey"
+        grey = {"I": "32-bit grey", "F": "float grey"}.get(image.mode, grey)
         grey += ", 0 is white" if WHITE_IS_ZERO in image.info else ""
         return f"{grey}, with a transparent level" if "transparency" in image.info else grey
     if _has_alpha(image):
-        return "alpha, of few levels of grey" if SCALED in image.info else "alpha"
+        return f"alpha, {image.info[SCALED]}" if SCALED in image.info else "alpha"
     if image.mode in ("L", "RGB"):
         return ""
     return {"1": "black and white", "P": "palette"}.get(image.mode, image.mode)
@@ -62,17 +85,28 @@ def conversion(image: Image) -> str:
 def keep_levels(image: Image) -> None:
     """Keep what Pillow forgets about the levels of grey in a file. Called before the image is loaded.
 
-    The transparent level of a PNG file of 2 or 4 bits gets the scale of its pixels. Of a TIFF file,
-    Pillow turns 8 bits around if zero is white, and no others: `eight_bit` does.
+    The transparent level of a PNG file of 2 or 4 bits gets the scale of its pixels, and so does a
+    transparent colour of 16 bits. Of a TIFF file, Pillow turns 8 bits around if zero is white, and no
+    others: `eight_bit` does; and of more than 8 bits in planes, it reads bytes as colours.
     """
     level, bits = image.info.get("transparency"), {"L;2": 2, "L;4": 4}
     tiles = getattr(image, "tile", ()) if image.format == "PNG" else ()
     stored = tiles[0][3] if tiles else None
     if isinstance(level, int) and isinstance(stored, str) and stored in bits:
         image.info["transparency"] = level * 255 // (2 ** bits[stored] - 1)
-        image.info[SCALED] = True
-    if getattr(image, "tag_v2", {}).get(PHOTOMETRIC) == 0:
+        image.info[SCALED] = "of few levels of grey"
+    if isinstance(level, tuple) and stored == "RGB;16B":
+        image.info["transparency"] = tuple(value >> 8 for value in level)
+        image.info[SCALED] = "of a colour of 16 bits"
+    tags = getattr(image, "tag_v2", {})
+    if tags.get(PHOTOMETRIC) == 0:
         image.info[WHITE_IS_ZERO] = True
+    if tags.get(BITS) == (12,):
+        image.info[TWELVE_BITS] = True
+    if tags.get(PLANES) == 2 and max(tags.get(BITS, (8,))) > 8 and len(image.getbands()) > 1:
+        raise ValueError(
+            "its colours of 16 bits are in planes; save it as PNG, or as TIFF in one plane"
+        )
 
 
 def _has_alpha(image: Image) -> bool:
@@ -82,31 +116,45 @@ def _has_alpha(image: Image) -> bool:
 def eight_bit(image: Image) -> Image:
     """The image as 8-bit grey or RGB.
 
-    Grey of 16 bits is scaled by 255 / 65535, and so is 32-bit grey within that range; floats in 0..1 are
-    scaled by 255. What is transparent is white.
+    Grey of 16 bits is scaled by 255 / 65535, of 12 bits by 255 / 4095, and 32-bit grey as 16-bit if it is
+    within that range; floats in 0..1 are scaled by 255. What is transparent is white.
     """
     from PIL import Image
 
     if not conversion(image):
         return image
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        values = np.asarray(image).astype(np.float64)
-        top = 1.0 if image.mode == "F" else float(SIXTEEN_BITS)
+        values = np.asarray(image)
+        top = 4095.0 if TWELVE_BITS in image.info else float(SIXTEEN_BITS)
+        top = 1.0 if image.mode == "F" else top
         if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= top):
             raise ValueError(
                 f"{values.min():g}..{values.max():g} are its values, expected 0..{top:g}; save it "
                 "with 8 or 16 bits"
             )
-        if WHITE_IS_ZERO in image.info:
-            values = top - values
-        grey = np.round(values * (255 / top)).astype(np.uint8)
+        grey = np.empty(values.shape, dtype=np.uint8)
+        for start, end in _strips(image):
+            part = values[start:end].astype(np.float64)
+            part = top - part if WHITE_IS_ZERO in image.info else part
+            grey[start:end] = np.round(part * (255 / top)).astype(np.uint8)
         if (level := image.info.get("transparency")) is not None:
             grey[np.asarray(image) == level] = 255
         return Image.fromarray(grey)
     if _has_alpha(image):
-        coloured = image.convert("LA" if image.mode == "La" else image.mode).convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", image.size, WHITE), coloured).convert("RGB")
+        plain = Image.new("RGB", image.size)
+        for start, end in _strips(image):
+            strip = image.crop((0, start, image.width, end))
+            coloured = strip.convert("LA" if image.mode == "La" else image.mode).convert("RGBA")
+            white = Image.new("RGBA", coloured.size, WHITE)
+            plain.paste(Image.alpha_composite(white, coloured).convert("RGB"), (0, start))
+        return plain
     return image.convert("L" if image.mode == "1" else "RGB")
+
+
+def _strips(image: Image) -> Iterator[tuple[int, int]]:
+    """The first row and the end of each part that is converted at once."""
+    rows = max(1, STRIP_PIXELS // image.width)
+    return ((start, min(start + rows, image.height)) for start in range(0, image.height, rows))
 
 
 def opened(content: bytes, least: int | None = None) -> Image:

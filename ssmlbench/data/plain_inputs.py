@@ -29,7 +29,7 @@ from ssmlbench.data.columns import (
     names_texts,
 )
 from ssmlbench.data.hugging_face import is_saved, saved_tables
-from ssmlbench.data.images import eight_bit, keep_levels, upright
+from ssmlbench.data.images import eight_bit, undecoded, upright
 from ssmlbench.data.libsvm import SUFFIXES, read_lines
 from ssmlbench.data.media import IMAGE_ENDINGS, read_text
 from ssmlbench.data.plain_numbers import is_number
@@ -273,18 +273,13 @@ def _array_row(row: Any, where: str) -> Any:
 
 def read_image(source: Path | bytes, where: str = "") -> Any:
     """An image as an array, upright, as prepared data sets hand it out."""
-    import io
-
-    from PIL import Image
-
     if isinstance(source, Path):
         check_plain(source)
     try:
         # From bytes, as `prepare` does: of a path, Pillow maps some TIFF files into memory, and forgets
         # their orientation.
         content = source.read_bytes() if isinstance(source, Path) else source
-        with Image.open(io.BytesIO(content)) as image:
-            keep_levels(image)
+        with undecoded(content) as image:
             image.load()
             return np.asarray(eight_bit(upright(image)))
     except Exception as error:  # Pillow's decoders raise a dozen kinds
