@@ -37,6 +37,8 @@ def bootstrap(
     """
     from scipy import stats
 
+    if not metrics:
+        return {}
     rows = len(runs[0].truth)
     judged = [*runs, *baseline]
     if any(not np.array_equal(run.truth, runs[0].truth) for run in judged):

@@ -16,7 +16,7 @@ from typing import Any
 
 from ssmlbench.boards.board import level_of, unlike_published
 from ssmlbench.boards.versions import Versions
-from ssmlbench.core.csv_cells import CsvWriter, cell_text
+from ssmlbench.core.csv_cells import CsvWriter, cell_text, check_other_table
 from ssmlbench.core.errors import UserError, plain_reason
 from ssmlbench.core.files import write_output
 from ssmlbench.core.plain_files import plain_text
@@ -29,6 +29,8 @@ from ssmlbench.runs.metric_values import Unavailable, metric_value
 from ssmlbench.runs.schema import COST_FIELDS, MetricValues, SchemaError, parse_result
 
 READABLE = ("run", "method", "regime", "level", "seed")
+RECOGNISED = {"run", "spec"}
+"""The columns by which an exported file is recognised."""
 MADE_WITH = ("ssmlbench", "torch", "python", "device", "precision", "threads", "finished")
 
 
@@ -57,16 +59,16 @@ def export(
     by_dataset: dict[str, list[Finished]] = defaultdict(list)
     for run in runs:
         by_dataset[run.spec.dataset].append(run)
+    files = {folder / f"{dataset}.csv": by_dataset[dataset] for dataset in sorted(by_dataset)}
     try:
+        for file in files:
+            check_other_table(file, RECOGNISED, "--export")
         folder.mkdir(parents=True, exist_ok=True)
-        written = []
-        for dataset, members in sorted(by_dataset.items()):
-            file = folder / f"{dataset}.csv"
+        for file, members in files.items():
             write_output(file, exported_text(members, command, versions))
-            written.append(file)
     except OSError as error:
         raise UserError(f"--export {folder}: {error.strerror or error}; name a folder") from None
-    return written
+    return list(files)
 
 
 def exported_text(runs: Sequence[Finished], command: str, versions: Versions | None = None) -> str:
@@ -163,7 +165,7 @@ def read_exported(files: Iterable[Path]) -> tuple[list[Finished], list[str]]:
         body = [line for line in lines if not line.startswith("#")]
         for cells in _records(body, file):
             row = {k: cell_text(v) for k, v in cells.items() if isinstance(v, str)}
-            if absent := {"run", "spec"} - row.keys():
+            if absent := RECOGNISED - row.keys():
                 raise UserError(
                     f"--from {file}: not a file of `ssmlbench compare --export`, it has no column "
                     f"{' and no column '.join(sorted(absent))}"

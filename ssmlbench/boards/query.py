@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ssmlbench.boards.columns import COLUMNS, column_value
+from ssmlbench.boards.columns import COLUMNS, Column, column_value
 from ssmlbench.boards.versions import NEWEST
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.spec import OPTIONS, REGIME_NUMBERS, RunSpec
@@ -18,11 +18,11 @@ from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.metric_values import Unavailable
 
 
-def column_key(typed: str) -> str:
+def column_key(typed: str, columns: Mapping[str, Column] = COLUMNS) -> str:
     """The key of a metric or cost, typed as its key or its title in any spelling: `mAP`, `Micro-F1`."""
-    keys = {_letters(name): key for key, c in COLUMNS.items() for name in (c.title, key)}
+    keys = {_letters(name): key for key, c in columns.items() for name in (c.title, key)}
     if _letters(typed) not in keys:
-        raise UserError(f"--metric {typed}: no such metric.{did_you_mean(typed, COLUMNS)}")
+        raise UserError(f"--metric {typed}: no such metric.{did_you_mean(typed, columns)}")
     return keys[_letters(typed)]
 
 

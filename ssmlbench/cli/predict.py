@@ -12,6 +12,7 @@ from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColum
 
 from ssmlbench.cli.options import PluginFiles, ResultsFolders, load_plugins, read_runs, warn
 from ssmlbench.core.console import Console
+from ssmlbench.core.counts import counted
 from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -94,7 +95,9 @@ def predict(
         console.print_line(why)
     warn(model.notes)
     done = predict_shown(model, rows, out, console, decision)
-    console.print_line(f"{done:,} rows predicted by {model.spec.variant} (rule: {decision}); {out}")
+    console.print_line(
+        f"{counted(done, 'row')} predicted by {model.spec.variant} (rule: {decision}); {out}"
+    )
 
 
 def _best_folder(
@@ -102,10 +105,12 @@ def _best_folder(
 ) -> tuple[Path, str]:
     """The folder of the best run of a data set, which may be named by its folder, and why it is best."""
     from ssmlbench.boards.query import column_key
+    from ssmlbench.protocol.metrics import METRICS
     from ssmlbench.runs.choose import best_run
 
     name = Path(dataset).name if dataset and Path(dataset).is_dir() else dataset
-    chosen, why = best_run(read_runs(roots), name, column_key(metric), decision)
+    key = column_key(metric, METRICS)  # the cheapest run is not the best one
+    chosen, why = best_run(read_runs(roots), name, key, decision)
     return chosen.folder, f"{chosen.folder}: {why}"
 
 

@@ -25,6 +25,7 @@ from ssmlbench.cli.run_options import with_options
 from ssmlbench.core.commands import Sources, suggested
 from ssmlbench.core.console import Console
 from ssmlbench.core.counts import first_of
+from ssmlbench.core.csv_cells import check_other_table
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.eta import duration
 from ssmlbench.core.files import check_folder
@@ -77,7 +78,7 @@ def recommend(
     from ssmlbench.grid.recommend import CANDIDATES, LearnerSearch, TimeBudget
     from ssmlbench.grid.request import GridRequest
     from ssmlbench.runs.execute import quieten
-    from ssmlbench.runs.predict import check_out
+    from ssmlbench.runs.predict import RECOGNISED, check_out
     from ssmlbench.runs.resolve import encoder_notes
 
     quieten()
@@ -86,8 +87,10 @@ def recommend(
     loggers = logger_names(log)
     plugins = load_plugins(plugin, data_options(own))
     name = plugins.data_set(dataset)
-    out = out or Path(f"{name}-labels.csv")
     adapter = plugins.datasets[name]
+    if out is None:
+        out = Path(f"{name}-labels.csv")
+        check_other_table(out, RECOGNISED, "--out")
     check_out(out, _own_files(adapter))  # now, not when the time is used up
     plugins.check_data_options([name])
     dispatch = _dispatch(results.resolve(), device, jobs)

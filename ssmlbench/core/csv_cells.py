@@ -8,13 +8,19 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from pathlib import Path
 from typing import Any, TextIO
+
+from ssmlbench.core.errors import UserError
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """The first characters of a cell that spreadsheet programs evaluate."""
 CRLF = "\r\n"
 IGNORED = "' "
 """Characters before a formula that some programs drop when they open the file."""
+MOST_READ = 100_000
+"""Characters of a line that are read to recognise a table: fewer than csv takes for one cell."""
 
 
 def spreadsheet_cell(text: str) -> str:
@@ -59,3 +65,19 @@ class CsvWriter:
         self.row(columns)
         for record in records:
             self.row(record.get(column, "") for column in columns)
+
+
+def check_other_table(file: Path, columns: AbstractSet[str], option: str) -> None:
+    """Raise a UserError if the file that a command chose to write is a table of someone else.
+
+    columns: some that the command's own tables have. An empty file may be replaced.
+    """
+    if not file.is_file() or not file.stat().st_size:
+        return
+    with file.open(encoding="utf-8", errors="replace", newline="") as opened:
+        lines = iter(lambda: opened.readline(MOST_READ), "")
+        header = next((line for line in lines if not line.startswith("#")), "")
+    if not columns <= set(next(csv.reader([header]), [])):
+        raise UserError(
+            f"{file} is there, and this command did not write it; choose another place with {option}"
+        )

@@ -23,8 +23,11 @@ def plain_bytes(file: Path) -> bytes:
 
 
 def plain_text(file: Path) -> io.StringIO:
-    """The text of a file in UTF-8, opened as the csv module needs it; errors as in `plain_bytes`."""
-    return io.StringIO(plain_bytes(file).decode(), newline="")
+    """The text of a file in UTF-8, opened as the csv module needs it; errors as in `plain_bytes`.
+
+    Spreadsheet programs put a mark of the encoding in front.
+    """
+    return io.StringIO(plain_bytes(file).decode("utf-8-sig"), newline="")
 
 
 def _not_waiting(path: str, flags: int) -> int:

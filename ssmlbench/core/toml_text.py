@@ -14,7 +14,7 @@ def read_toml(file: Path, name: str = "") -> dict[str, Any]:
     """The tables of a file. name: of the file in error messages; empty for its path."""
     name = name or str(file)
     try:
-        return tomllib.loads(plain_bytes(file).decode())
+        return tomllib.loads(plain_bytes(file).decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{name}: cannot be read ({plain_reason(error)})") from None
     except RecursionError:

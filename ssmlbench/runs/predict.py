@@ -29,6 +29,10 @@ SEPARATORS = ";|,"
 instead of a;b;c: some programs take each part of a;b;c for a cell."""
 
 
+RECOGNISED = {"id", "labels", "rule"}
+"""The columns by which a CSV file of predictions is recognised."""
+
+
 class RowWriter(Protocol):
     """Writes predictions of some rows."""
 

@@ -299,6 +299,8 @@ def test_intervals_come_from_the_stored_scores(tmp_path: Path) -> None:
     assert 0.3 < low < high < 0.9
     assert board.rows[0].cells["seconds_per_epoch", "0.1"].interval is None
     assert f"[{low:.4f}, {high:.4f}]" in as_markdown(boards_document([board]))
+    (row,) = one_board(runs, draws=100, metrics=("seconds_per_epoch",)).rows
+    assert row.cells["seconds_per_epoch", "0.1"].interval is None
 
 
 def test_intervals_without_scores_say_what_is_missing(tmp_path: Path) -> None:

@@ -100,6 +100,29 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
         read_exported([tmp_path / "none.csv"])
 
 
+def test_a_file_that_a_spreadsheet_program_saved_is_read(tmp_path: Path) -> None:
+    runs = runs_with_provenance(tmp_path / "results")
+    (file,) = export(runs, tmp_path / "measured", "command")
+    before = read_exported([file])
+    file.write_text(file.read_text(), encoding="utf-8-sig")
+    assert read_exported([file]) == before
+
+
+def test_an_export_replaces_exports_only(tmp_path: Path, ssmlbench: Call) -> None:
+    """`--dataset toy.csv` gives the data set the name of its file."""
+    runs_with_provenance(tmp_path / "results")
+    for text in ("f1,f2,a,b\n1,2,0,1\n", "# run, spec\nrun\n", f"{'x' * 200_000}\n"):
+        (tmp_path / "toy.csv").write_text(text)
+        made = ssmlbench("compare", "--export", ".")
+        assert made.returncode == 2
+        assert made.stderr.startswith("error: toy.csv is there, and this command did not write it;")
+        assert (tmp_path / "toy.csv").read_text() == text
+    (tmp_path / "toy.csv").write_text("")
+    for _ in range(2):
+        assert ssmlbench("compare", "--export", ".").returncode == 0
+    assert len(read_exported([tmp_path / "toy.csv"])[0]) > 1
+
+
 def test_the_commands_write_and_show_a_file(tmp_path: Path, ssmlbench: Call) -> None:
     runs_with_provenance(tmp_path / "results")
     made = ssmlbench("compare", "--regime", "semi", "--export", "measured")

@@ -64,8 +64,12 @@ def add_paper(folder: Path, toml: str = TOML, rows: str = ROWS, name: str = "min
     return folder
 
 
-def test_two_files_add_a_paper(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_two_files_add_a_paper(tmp_path: Path, encoding: str) -> None:
+    """With the mark of its encoding too, with which a spreadsheet program saves a CSV file."""
     folder = add_paper(tmp_path / "papers")
+    for file in folder.iterdir():
+        file.write_text(file.read_text(encoding="utf-8"), encoding=encoding)
     values = [v for v in read_published([folder]) if v.paper.key == "mine2026"]
     assert [(v.method, v.dataset, v.level, v.value) for v in values] == [
         ("bbam", "mine", "0.1", pytest.approx(0.615)),

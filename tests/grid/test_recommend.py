@@ -77,6 +77,20 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_search(
     assert said.stderr.startswith(f"error: --out {name}: ")
 
 
+def test_a_file_of_the_user_is_not_taken_for_labels_of_an_earlier_command(
+    ssmlbench: Any, plugin: Path
+) -> None:
+    own = plugin.parent / "topics-labels.csv"
+    own.write_text("id,labels\n1,a\n")
+    said = ssmlbench("recommend", "--dataset", "topics", "--plugin", plugin)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr.startswith("error: topics-labels.csv is there, and this command did not")
+    assert own.read_text() == "id,labels\n1,a\n"
+    own.write_text("id,labels,rule,p(a)\n1,a,calibrated,0.9\n")
+    said = ssmlbench("recommend", "--dataset", "topics", "--plugin", plugin, "--jobs", "0")
+    assert "--jobs 0" in said.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("30m", 1800), ("2h", 7200), ("90s", 90), ("1h30m", 5400), (" 5m ", 300), ("1.5h", 5400)],

@@ -35,13 +35,21 @@ def table_document(
 
 
 def check_names(boards: Sequence[Board], names: RowNames) -> None:
-    """Refuse to rename a method that no board has."""
+    """Refuse to rename a method that no board has, and names that do not tell rows apart."""
     rows = {
         word for board in boards for row in board.rows for word in (row.name, row.name.split()[0])
     }
     for name in names.renamed:
         if name not in rows:
             raise UserError(f"--rename {name}: no such method here.{did_you_mean(name, rows)}")
+        if not names.renamed[name].strip():
+            raise UserError(f"--rename {name}=: the name is empty; leave it out, or type a name")
+    called: dict[str, str] = {}
+    for row in sorted({row.name for board in boards for row in board.rows}):
+        shown = names.of(row)
+        if names.renamed and shown in called:
+            raise UserError(f"--rename: {called[shown]} and {row} would both be called {shown}")
+        called[shown] = row
 
 
 def boards_to_pandas(boards: Sequence[Board]) -> pd.DataFrame:
