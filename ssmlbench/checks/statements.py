@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
+from ssmlbench.core.errors import NO_FAULT
 from ssmlbench.plugins.source_lines import explain
 
 
@@ -44,7 +45,9 @@ def results_of(cls: type[Any], statements: Iterable[Statement]) -> Iterator[Chec
             statement.check()
         except Broken as problem:
             reason = str(problem)
-        except (Exception, SystemExit) as error:  # a plugin may call sys.exit
+        except NO_FAULT:
+            raise
+        except BaseException as error:
             reason = explain(error, cls)
         else:
             yield CheckResult(statement, "ok")

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from ssmlbench.core.plain_text import one_line, shorten
 
+NO_FAULT = (KeyboardInterrupt, GeneratorExit)
+"""What is no fault of a plugin when its code raises it. All else is: pytest's skip is no Exception."""
+
 
 class UserError(Exception):
     """A mistake in a command or in a user's file: one line, with the mistake and the remedy.

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ssmlbench.core.errors import DISK_ERRORS, UserError
+from ssmlbench.core.errors import DISK_ERRORS, NO_FAULT, UserError
 from ssmlbench.core.names import check_label
 from ssmlbench.core.paths import near
 from ssmlbench.core.plain_text import error_text
@@ -26,7 +26,9 @@ def sound_label_names(adapter: DatasetAdapter) -> list[str]:
     """The adapter's label names; a UserError if they are not a list of texts."""
     try:
         names = adapter.label_names()
-    except (Exception, SystemExit) as error:
+    except NO_FAULT:
+        raise
+    except BaseException as error:
         raise _raised(adapter, error) from error
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise adapter_error(
@@ -83,9 +85,9 @@ def sound_rows(adapter: DatasetAdapter, split: str, labels: int) -> Iterator[Row
                 where = getattr(row, "where", "") or f"{split} row {number}"
                 raise adapter_error(adapter, "rows", f"{where}: {fault}")
             yield row
-    except UserError:
+    except (UserError, *NO_FAULT):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise _raised(adapter, error, f"after {split} row {number}: ") from error
 
 

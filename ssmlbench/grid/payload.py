@@ -6,6 +6,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,16 +29,16 @@ class RunPayload:
     """Everything except its spec that a process on another machine needs to make a run."""
 
     context: RunContext
-    plugins: tuple[tuple[str, str | None], ...]  # path, and text (None: own data)
+    plugins: tuple[tuple[str, bytes | None], ...]  # path, and content (None: own data)
     variables: Mapping[str, str]
 
     @classmethod
     def of(cls, plugins: Plugins, context: RunContext) -> RunPayload:
         """Read the plugin files and the environment variables of this process."""
         files = plugins.files
-        texts = [Path(f).read_text(encoding="utf-8") if f.endswith(".py") else None for f in files]
+        contents = [Path(f).read_bytes() if f.endswith(".py") else None for f in files]
         variables = {name: text for name in VARIABLES if (text := variable(name)) is not None}
-        return cls(context, tuple(zip(files, texts, strict=True)), variables)
+        return cls(context, tuple(zip(files, contents, strict=True)), variables)
 
     def run(self, spec: RunSpec, notify: Notify = lambda event: None) -> Closing:
         """Make the run in this process and return its last event."""
@@ -49,21 +50,19 @@ class RunPayload:
         return run_one(spec, Plugins(self._files()), self.context, notify)
 
     def _files(self) -> Sequence[str]:
-        return [path if text is None else _file_with(path, text) for path, text in self.plugins]
+        return [path if code is None else _file_with(path, code) for path, code in self.plugins]
 
 
-def _file_with(path: str, text: str) -> str:
-    """The plugin's path, if this machine has the same text there; else the path of a copy."""
+def _file_with(path: str, code: bytes) -> str:
+    """The plugin's path, if this machine has the same file there; else the path of a copy."""
     file = Path(path)
-    try:
-        if file.read_text(encoding="utf-8") == text:
+    with suppress(OSError):
+        if file.read_bytes() == code:
             return path
-    except (OSError, UnicodeDecodeError):
-        pass
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    digest = hashlib.sha256(code).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"ssmlbench-plugins-{os.getuid()}" / digest
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     copy = folder / file.name
-    if not copy.is_file() or copy.read_text(encoding="utf-8") != text:
-        write_atomically(copy, text, durable=False)
+    if not copy.is_file() or copy.read_bytes() != code:
+        write_atomically(copy, code, durable=False)
     return str(copy)

@@ -241,7 +241,7 @@ class CodeReader:
     def _read(self, name: str, file: Path) -> Source:
         self._stamps[file] = _stamp(file)
         edits = [text for end, text in self.edited.items() if str(file).endswith(end)]
-        text = edits[0] if edits else file.read_text(encoding="utf-8")
+        text = edits[0] if edits else importlib.util.decode_source(file.read_bytes())
         return Source.parse(text, name, file.name == "__init__.py")
 
     def _forget_changed_files(self) -> None:

@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.commands import Sources
-from ssmlbench.core.errors import PluginWarning, UserError
+from ssmlbench.core.errors import NO_FAULT, PluginWarning, UserError
 from ssmlbench.core.names import PLUGIN_PREFIX
 from ssmlbench.core.paths import absolute, builtin_root, near
 from ssmlbench.core.plain_text import error_text
@@ -103,8 +103,9 @@ class Plugins:
                 self._add_data(file)
             else:
                 path = absolute(file)
-                self._add_file(path)
-                self._remember(str(path))
+                if str(path) not in self.files:
+                    self._add_file(path)
+                    self._remember(str(path))
 
     def _remember(self, file: str) -> None:
         self.files = tuple(dict.fromkeys((*self.files, file)))
@@ -273,7 +274,9 @@ def _installed(entry: EntryPoint, kind: PluginKind) -> list[type[Any]]:
         for cls in plugins:
             plugin_name(cls, kind.name)
             check_contract(cls)
-    except Exception as error:
+    except NO_FAULT:
+        raise
+    except BaseException as error:
         if multiprocessing.parent_process() is None:  # a worker's parent has already warned
             reason = str(error).partition("\n")[0]
             distribution = entry.dist.name if entry.dist else "unknown"
@@ -311,8 +314,10 @@ def load_file(file: Path) -> ModuleType:
             spec.loader.exec_module(module)
         if tried := attempts_of(file):
             raise PermissionError(f"it {tried[0]}")
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         del sys.modules[name]
+        if isinstance(error, NO_FAULT):
+            raise
         number = _line_in(error, file)
         where = f"{near(file)}:{number}" if number else str(near(file))
         text = error.msg if isinstance(error, SyntaxError) else error_text(error)

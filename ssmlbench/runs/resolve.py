@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ssmlbench.core.backbones import absolute_backbone
-from ssmlbench.core.errors import Unsupported, UserError
+from ssmlbench.core.errors import NO_FAULT, Unsupported, UserError
 from ssmlbench.core.hyperparameters import parse_config
 from ssmlbench.core.spec import FIELDS, NUMBERS, JudgedOn, RunSpec
 from ssmlbench.core.spec_checks import check_spec
@@ -313,9 +313,9 @@ def _configs(method: type[Method | Estimator], texts: Mapping[str, str]) -> tupl
     """The hyper-parameters of a run, and the method's defaults."""
     try:
         return parse_config(method.Config, texts, f"method {method.name}"), method.Config()
-    except UserError:
+    except (UserError, *NO_FAULT):
         raise
-    except Exception as error:  # a Config may check its values, and raise anything
+    except BaseException as error:  # a Config may check its values
         raise UserError(explain(error, method)) from error
 
 

@@ -81,6 +81,8 @@ class Pictures(DatasetAdapter):
         ("dataset", "My Data", "cannot be the name of a data set"),
         ("dataset", "multidigits", "there is a data set called 'multidigits' already"),
         ("encoder", "tfidf", "there is an encoder called 'tfidf' already"),
+        ("encoder", "random", "would hide the module random"),
+        ("dataset", "torch", "would hide the module torch"),
     ],
 )
 def test_a_name_that_cannot_be_used_is_one_line(

@@ -15,8 +15,10 @@ from ssmlbench.cli import main
 from ssmlbench.cli.verbs import VERBS as ALL_VERBS
 from ssmlbench.cli.verbs import load_verb
 from ssmlbench.core.errors import UserError
+from ssmlbench.grid.payload import RunPayload
 from ssmlbench.plugins.digest import code_digest
 from ssmlbench.plugins.loader import Plugins, load_file
+from ssmlbench.runs.context import RunContext
 from tests.conftest import ROOT
 
 METHOD = '''
@@ -102,6 +104,11 @@ def test_two_plugins_of_one_name_are_refused(tmp_path: Path) -> None:
     [
         ("import nothing_of_that_name", "mine.py:1: does not import: ModuleNotFoundError"),
         ("x = 1\nclass (", "mine.py:2: does not import: SyntaxError"),
+        (
+            "import pytest\npytest.skip('later', allow_module_level=True)",
+            "mine.py:2: .*Skipped: later",
+        ),
+        ("raise BaseExceptionGroup('two', [KeyboardInterrupt()])", "mine.py:1: .*two"),
         ("x = 1", "no plugin in it"),
         (METHOD.replace('    name = "mine"\n', ""), "class Mine has no `name`"),
     ],
@@ -122,6 +129,39 @@ def test_an_edited_method_is_another_method_but_a_comment_is_none(tmp_path: Path
     edited = Plugins([write(tmp_path, METHOD.replace(".mean()", ".sum()"), "c.py")]).methods["mine"]
     assert code_digest(first) == code_digest(commented)
     assert code_digest(first) != code_digest(edited)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8-sig", "utf-8"])
+def test_a_file_in_an_encoding_that_python_reads_is_a_plugin(tmp_path: Path, encoding: str) -> None:
+    cookie = "" if encoding == "utf-8-sig" else f"# -*- coding: {encoding} -*-\n"
+    text = f'{cookie}PLACE = "café"\n{METHOD}'.replace("\n", "\r\n")
+    (tmp_path / "mine.py").write_bytes(text.encode(encoding))
+    plain = Plugins([write(tmp_path, METHOD, "plain.py")]).methods["mine"]
+    plugins = Plugins([tmp_path / "mine.py"])
+    assert code_digest(plugins.methods["mine"]) == code_digest(plain)
+    payload = RunPayload.of(plugins, RunContext(tmp_path, "cpu"))
+    (tmp_path / "mine.py").unlink()
+    (copy,) = payload._files()
+    assert Path(copy).read_bytes() == text.encode(encoding)
+
+
+def test_a_file_that_is_named_twice_is_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path, METHOD)
+    (tmp_path / "link.py").symlink_to(file)
+    monkeypatch.chdir(tmp_path)
+    plugins = Plugins([file, "mine.py", "./mine.py", "link.py"])
+    assert plugins.files == (str(file),)
+    assert plugins.methods["mine"].name == "mine"
+
+
+def test_ctrl_c_during_an_import_leaves_no_half_of_the_file(tmp_path: Path) -> None:
+    file = write(tmp_path, f"raise KeyboardInterrupt\n{METHOD}")
+    with pytest.raises(KeyboardInterrupt):
+        Plugins([file])
+    write(tmp_path, METHOD)
+    assert Plugins([file]).methods["mine"].name == "mine"
 
 
 def test_import_datasets_at_the_root_is_hugging_faces() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 
@@ -32,6 +33,10 @@ def write_plugin(kind: str, name: str, folder: Path, taken: Container[str] = ())
     if name in taken:
         raise UserError(f"there is {CALLED[kind]} called {name!r} already; choose another name")
     file = folder / f"{name.replace('-', '_')}.py"
+    if not file.exists() and find_spec(file.stem) is not None:
+        raise UserError(
+            f"{file} would hide the module {file.stem} from programs that start there; choose another name"
+        )
     template = Template((files(__package__) / f"{kind}.py.txt").read_text(encoding="utf-8"))
     title = re.sub(r"[-_]+", " ", name).title()
     text = template.substitute(title=title, class_name=title.replace(" ", ""), name=name, file=file)
