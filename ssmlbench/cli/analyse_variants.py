@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ssmlbench.cli.data_options import data_options, data_parameters
 from ssmlbench.cli.dispatch import GridCommand, engine_parameters
-from ssmlbench.cli.options import load_plugins, typed_list
+from ssmlbench.cli.options import key_values, load_plugins, typed_list
 from ssmlbench.cli.run import command_of, specs_of
 from ssmlbench.cli.run_options import RequestOptions, Where, in_panel, run_parameters, with_options
 from ssmlbench.core.errors import UserError
@@ -30,6 +31,7 @@ Out = Annotated[Path, typer.Option(help="The folder that figures and numbers are
 OPTIONS: dict[str, Any] = {
     "typed": run_parameters(without=("seed",)),
     "source": RequestOptions,
+    "own": data_parameters(),
     "where": Where,
     "engine": in_panel(engine_parameters(), WHERE),
 }
@@ -39,6 +41,7 @@ OPTIONS: dict[str, Any] = {
 def ablation(
     typed: dict[str, Any],
     source: RequestOptions,
+    own: dict[str, Any],
     where: Where,
     engine: dict[str, Any],
     seeds: Seeds = 3,
@@ -52,7 +55,7 @@ def ablation(
     check_folder(out, "--out")
     request = _request(source, typed, seeds)
     query = _query(metric)
-    plugins = load_plugins([*request.plugins])
+    plugins = load_plugins([*request.plugins], data_options(own))
     variants = ablations(request, plugins)
     made = _make(variants, plugins, source, command_of(where, engine, where.results), where.results)
     method = request.values["method"][0]
@@ -63,6 +66,7 @@ def ablation(
 def sensitivity(
     typed: dict[str, Any],
     source: RequestOptions,
+    own: dict[str, Any],
     where: Where,
     engine: dict[str, Any],
     param: Annotated[str, typer.Option(help="One or two hyper-parameters: scale,margin_size.")],
@@ -94,15 +98,9 @@ def sensitivity(
     check_folder(out, "--out")
     request = _request(source, typed, seeds)
     query = _query(metric)
-    plugins = load_plugins([*request.plugins])
-    lists = {}
-    for text in values or ():
-        name, equals, rest = text.partition("=")
-        if not equals:
-            raise UserError(
-                f"--values {text}: expected name=value,value, e.g. --values scale=5,10,20"
-            )
-        lists[name.strip()] = typed_list(rest, str, "--values")
+    plugins = load_plugins([*request.plugins], data_options(own))
+    pairs = key_values(values, "--values", "scale=5,10,20")
+    lists = {name: typed_list(text, str, f"--values {name}") for name, text in pairs.items()}
     variants = values_of(request, plugins, parameters, lists, together)
     made = _make(variants, plugins, source, command_of(where, engine, where.results), where.results)
     method = request.values["method"][0]

@@ -66,7 +66,7 @@ def typed_list(text: str | None, kind: type[T], option: str) -> tuple[T, ...]:
             kind(number)  # type: ignore[call-arg]
             for part in text.split(",")
             if part.strip()
-            for number in (_from_to(part) if kind is int else (part.strip(),))
+            for number in (_from_to(part, option) if kind is int else (part.strip(),))
         )
     except ValueError:
         expected, example = ("whole numbers", "0,3") if kind is int else ("numbers", "0.05,0.1")
@@ -78,16 +78,20 @@ def typed_list(text: str | None, kind: type[T], option: str) -> tuple[T, ...]:
     return values
 
 
-def _from_to(text: str) -> Iterable[str]:
+def _from_to(text: str, option: str) -> Iterable[str]:
     """`0-4` → 0, 1, 2, 3, 4; any other text as it is."""
     if match := re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", text):
         first, last = map(whole_number, match.groups())
         if first is None or last is None:
-            raise UserError(f"{text.strip()[:40]}…: numbers of at most {MOST_DIGITS} digits")
+            raise UserError(
+                f"{option} {text.strip()[:40]}…: numbers of at most {MOST_DIGITS} digits"
+            )
         if last < first:
-            raise UserError(f"{text.strip()}: the first number must be the lower one")
+            raise UserError(f"{option} {text.strip()}: the first number must be the lower one")
         if last - first >= MOST_NUMBERS:
-            raise UserError(f"{text.strip()}: at most {MOST_NUMBERS:,} numbers may be typed so")
+            raise UserError(
+                f"{option} {text.strip()}: at most {MOST_NUMBERS:,} numbers may be typed so"
+            )
         return map(str, range(first, last + 1))
     return (text.strip(),)
 

@@ -115,7 +115,7 @@ def delete_runs(
         raise UserError(f"run {busy[0].hash[:8]} is being made; stop it before it is deleted")
     for state in chosen:
         _print(f"{state.hash[:8]}  {state.method} {state.dataset} {state.regime} seed {state.seed}")
-    if not yes and not typer.confirm(f"delete {len(chosen)} runs?"):
+    if not yes and not typer.confirm(f"delete {counted(len(chosen), 'run')}?"):
         raise typer.Exit(1)
     kept = [state for state in chosen if not RunFolder(state.folder).delete()]
     _print(f"deleted {counted(len(chosen) - len(kept), 'run')}")

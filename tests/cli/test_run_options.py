@@ -20,6 +20,7 @@ from ssmlbench.core.spec import OPTIONS
 from ssmlbench.grid.request import GridRequest
 from ssmlbench.grid.toml_file import BY_KEY, OTHER_KEYS, read_grid, where_keys
 from ssmlbench.protocol.regimes import REGIMES
+from tests.cli.test_usage_mistakes import commands, options_with_values
 from tests.support.run_options import another_value
 
 COMMANDS = {name: load_verb(name) for name in ("run", "tune")}
@@ -140,3 +141,15 @@ def test_both_seed_and_seeds_are_refused() -> None:
 
     with pytest.raises(UserError, match="--seed and --seeds"):
         app(["run", "--seed", "1", "--seeds", "2"], standalone_mode=False)
+
+
+def test_every_command_that_prepares_data_has_the_options_of_own_data() -> None:
+    flags = {f"--{name.replace('_', '-')}" for name in DataOptions.names()}
+    preparing = {
+        " ".join(path): {flag for option in options_with_values(command) for flag in option.opts}
+        for path, command in commands()
+        if any("--skip-bad" in option.opts for option in command.params)
+    }
+    assert {"run", "tune", "recommend", "analyse ablation", "data prepare"} <= preparing.keys()
+    switches = {"--drop-leaks", "--allow-outside"}  # that have no value
+    assert [verb for verb, known in preparing.items() if flags - switches - known] == []

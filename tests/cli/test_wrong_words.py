@@ -66,6 +66,13 @@ def mine(tmp_path: Path) -> Path:
         ("compare --audit --export x", "--audit changes nothing in what --export gives"),
         ("compare --audit --stats", "--stats changes nothing in what --audit gives"),
         ("compare --over seeds", "--over seeds is for --stats"),
+        ("predict --best --out x.csv --metric seconds_per_epoch", "no such metric"),
+        (
+            "analyse sensitivity --method bbam --dataset mine --pi 0.5 --param scale "
+            "--values scale=1,2 --values scale=3",
+            "--values scale is given twice, with 1,2 and with 3",
+        ),
+        (f"{RUN} --seed 3-1", "--seed 3-1: the first number must be the lower one"),
         ("status --watch --format json", "keep one"),
         ("methods bce --markdown", "leave NAME and --long out"),
         ("run --method bce --dataset mine --pi ٣", "must be numbers"),
