@@ -10,13 +10,26 @@ from pathlib import Path
 
 from ssmlbench.core.errors import with_file_name
 
+HOLLOW = "nearly all of it was never written (a sparse file)"
+LARGE, WRITTEN = 2**30, 1000
+"""A larger file, of which not one byte in so many is on the disk, would only fill the memory with zeros."""
+
+
+def is_hollow(facts: os.stat_result) -> bool:
+    """Whether a large file has nearly no content on the disk; its size is what somebody typed."""
+    written = getattr(facts, "st_blocks", facts.st_size) * 512
+    return facts.st_size > LARGE and written * WRITTEN < facts.st_size
+
 
 def plain_bytes(file: Path) -> bytes:
     """The content of a file; an OSError if it is a folder, a pipe or a device."""
     try:
         with open(file, "rb", opener=_not_waiting) as opened:
-            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            facts = os.fstat(opened.fileno())
+            if not stat.S_ISREG(facts.st_mode):
                 raise OSError(errno.EINVAL, "it is not a file", str(file))
+            if is_hollow(facts):
+                raise OSError(errno.EFBIG, HOLLOW, str(file))
             return opened.read()
     except OSError as error:
         raise with_file_name(error, file) from None

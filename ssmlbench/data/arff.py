@@ -32,7 +32,8 @@ from ssmlbench.data.arff_syntax import (
 )
 from ssmlbench.data.label_cells import never_zero
 from ssmlbench.data.plain_numbers import is_number
-from ssmlbench.data.records import ColumnTypes, Table, TableRecords, check_plain
+from ssmlbench.data.records import ColumnTypes, Table, TableRecords
+from ssmlbench.data.text_files import check_plain
 from ssmlbench.data.unread import unread_hint, unread_name
 from ssmlbench.data.user_files import PARTS, UserFiles
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import numbered_lines
 from ssmlbench.data.plain_numbers import is_number, plain_float
-from ssmlbench.data.records import check_plain
+from ssmlbench.data.text_files import check_plain
 
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 ATTRIBUTE = re.compile(rf"@attribute\s+({QUOTED}|\S+)\s+(.+)", re.IGNORECASE)

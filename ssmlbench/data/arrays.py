@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
+from zipfile import ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,8 @@ from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, Kind, Row
 from ssmlbench.data.label_cells import never_zero
-from ssmlbench.data.records import check_plain
 from ssmlbench.data.table_source import read_names
+from ssmlbench.data.text_files import check_plain
 from ssmlbench.data.user_files import BACKBONES, PART_OF, PARTS, UserFiles
 
 LAYOUT = """
@@ -36,6 +37,8 @@ IDS = ("id", "ids")
 NAMES = ("labelnames", "targetnames", "classes", "classnames")
 MOST_DENSE = 4 * 2**30
 """Sparse matrices become dense in memory: more than this is refused."""
+MOST_PACKED, PACKED_TIMES = 2**28, 900
+"""An array of more bytes that is packed to a smaller share is all zeros."""
 RoleArrays = Mapping[tuple[str, str], NDArray[Any]]
 """("x", "train") → array; "x", "y" and "ids" by part."""
 
@@ -116,6 +119,7 @@ class ArrayFiles(UserFiles):
 def read_npz(file: Path) -> dict[str, NDArray[Any]]:
     """The arrays of an .npz file by name; a sparse matrix of scipy's has the name of the file."""
     check_plain(file)
+    _check_packing(file)
     with _errors_in_one_line(file), np.load(file, allow_pickle=False) as arrays:
         if not {"format", "shape", "data"} <= set(arrays.files):
             return {name: _plain_array(arrays[name], name) for name in arrays.files}
@@ -131,6 +135,21 @@ def read_npz(file: Path) -> dict[str, NDArray[Any]]:
     with _errors_in_one_line(file):
         dense: NDArray[Any] = load_npz(file).toarray()
     return {file.stem: dense}
+
+
+def _check_packing(file: Path) -> None:
+    """Raise a UserError if an array of gigabytes is packed into a file that has nearly no content."""
+    with _errors_in_one_line(file), ZipFile(file) as archive:
+        packed = [
+            m
+            for m in archive.infolist()
+            if m.file_size > MOST_PACKED and m.file_size > PACKED_TIMES * m.compress_size
+        ]
+    if packed:
+        raise UserError(
+            f"{file}: {packed[0].filename} would take {packed[0].file_size / 2**30:,.1f} GiB, and is "
+            f"packed in {packed[0].compress_size:,} bytes; save it with np.savez if it is meant"
+        )
 
 
 def array_files(folder: Path) -> list[Path]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.plain_files import plain_bytes
 from ssmlbench.data.adapter import BadRow, Kind, Row
 from ssmlbench.data.media import MediaFinder, file_row, media_files
 from ssmlbench.data.table_source import part_folders, read_names
@@ -109,7 +110,7 @@ class LabelFolders(UserFiles):
         facts = file.stat()
         key = (file, facts.st_size, facts.st_mtime_ns)
         if key not in self._digests:
-            self._digests[key] = hashlib.blake2b(file.read_bytes(), digest_size=16).digest()
+            self._digests[key] = hashlib.blake2b(plain_bytes(file), digest_size=16).digest()
         return self._digests[key]
 
     @cached_property

@@ -15,8 +15,8 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, InputColumns, Row, numbered_lines
 from ssmlbench.data.label_cells import counts_from, meaning_of_empty
 from ssmlbench.data.plain_numbers import plain_float
-from ssmlbench.data.records import check_plain
 from ssmlbench.data.table_source import check_unread, part_name, read_names
+from ssmlbench.data.text_files import check_plain
 from ssmlbench.data.user_files import PARTS, SPLIT_NAMES, UserFiles
 
 SUFFIXES = (".svm", ".libsvm", ".svmlight")
@@ -26,8 +26,9 @@ test.svm                        optional: without it, --holdout or --regime give
 unlabelled.svm                  optional: training rows whose labels are not known
 labels.txt                      optional: the names of the labels 0, 1, …
 """
-DENSE_BYTES = 32 * 2**30
-"""Vectors are stored dense: more than this is refused."""
+DENSE_BYTES, SMALL_DENSE_BYTES, TIMES_AS_LARGE = 32 * 2**30, 2**28, 10_000
+"""Vectors are stored dense: more than the first is refused, and more than the second if that is so many
+times the size of the files."""
 HEADER = re.compile(r"\d{1,18} \d{1,18} \d{1,18}")
 """Rows, features, labels: the first line of files of the extreme classification repository."""
 
@@ -99,11 +100,12 @@ class LibsvmFiles(UserFiles):
         extent = Extent(
             sum(e.rows for e in every), min(e.least for e in every), max(e.largest for e in every)
         )
-        if extent.rows * extent.width * 4 > DENSE_BYTES:
-            size = extent.rows * extent.width * 4 / 2**30
+        dense = extent.rows * extent.width * 4
+        sparse = sum(file.stat().st_size for file in extents)
+        if dense > min(DENSE_BYTES, max(SMALL_DENSE_BYTES, TIMES_AS_LARGE * sparse)):
             raise UserError(
                 f"data set {self.home}: {extent.rows:,} rows of {extent.width:,} features would take "
-                f"{size:,.0f} GiB as dense vectors; reduce the features first (e.g. TruncatedSVD)"
+                f"{dense / 2**30:,.1f} GiB as dense vectors; reduce the features first (e.g. TruncatedSVD)"
             )
         return extent, sorted(labels, key=int)
 

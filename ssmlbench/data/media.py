@@ -9,6 +9,7 @@ from typing import Any
 
 from ssmlbench.core.errors import is_passing
 from ssmlbench.core.paths import paths_below
+from ssmlbench.core.plain_files import plain_bytes
 from ssmlbench.data.adapter import BadRow, Kind, Row
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
@@ -132,11 +133,12 @@ def _is_file(path: Path) -> bool:
 def read_text(file: Path) -> str | BadRow:
     """The text of a file; bytes that are not UTF-8 are kept, and `prepare` reports them."""
     try:
-        return file.read_text(encoding="utf-8-sig", errors="surrogateescape")
+        text = plain_bytes(file).decode("utf-8-sig", errors="surrogateescape")
     except OSError as error:
         if is_passing(error):  # --skip-bad would leave a sound row out
             raise
         return BadRow("", f"text file {file.name}: {error.strerror}", "unreadable text")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def file_row(

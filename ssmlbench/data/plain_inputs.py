@@ -33,10 +33,10 @@ from ssmlbench.data.images import eight_bit, undecoded, upright
 from ssmlbench.data.libsvm import SUFFIXES, read_lines
 from ssmlbench.data.media import IMAGE_ENDINGS, read_text
 from ssmlbench.data.plain_numbers import is_number
-from ssmlbench.data.records import TABLES, Table, check_plain
+from ssmlbench.data.records import TABLES, Table
 from ssmlbench.data.row_checks import text_fault
 from ssmlbench.data.table_rows import RowReader
-from ssmlbench.data.text_files import file_ending
+from ssmlbench.data.text_files import check_plain, file_ending
 from ssmlbench.data.unread import unread_hint
 
 ARRAY_ENDINGS = (".npy", ".npz")

@@ -17,7 +17,14 @@ from typing import Any, ClassVar
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow
-from ssmlbench.data.text_files import file_ending, open_text
+from ssmlbench.data.text_files import (
+    LONGEST_ROW,
+    RowLines,
+    check_plain,
+    file_ending,
+    open_text,
+    read_rest,
+)
 from ssmlbench.data.unread import unread_hint
 
 TableRecord = dict[str, Any]
@@ -26,6 +33,9 @@ ColumnTypes = dict[str, str]
 """Column → "text", "number", "list of text", …; "" where the format does not declare it."""
 HEADER_CHARACTERS = 2**20
 """How much of the first line of a CSV file is searched for the delimiter."""
+BATCH_ROWS, LARGE_BATCH, PACKED_TIMES = 200, 2**28, 500
+"""Rows of a Parquet file that are read at once, the bytes that they may take, and from which share of
+packed bytes on that is looked at."""
 QUOTES = 'a cell that starts with " ends with ", and each " inside it is written twice'
 
 
@@ -81,7 +91,7 @@ class Csv(Table):
     @cached_property
     def columns(self) -> ColumnTypes:
         """The cells of the first line."""
-        with self._reader() as reader:
+        with self._reader() as (reader, _):
             header = self._header(reader)
         return dict.fromkeys(header, "")
 
@@ -102,18 +112,20 @@ class Csv(Table):
         return header
 
     @contextmanager
-    def _reader(self) -> Iterator[Any]:
+    def _reader(self) -> Iterator[tuple[Any, RowLines]]:
         csv.field_size_limit(2**31 - 1)
-        with open_text(self.file) as lines:
+        with open_text(self.file) as text:
+            lines = RowLines(self.file, text)
             # strict: else a quote that is opened and never closed takes all rows after it into its cell
-            yield csv.reader(lines, delimiter=self._found_delimiter, strict=True)
+            yield csv.reader(lines, delimiter=self._found_delimiter, strict=True), lines
 
     def records(self, columns: tuple[str, ...] | None = None) -> TableRecords:
         """Yield the rows; a row with more or fewer cells than the first line is a bad one."""
-        with self._reader() as reader:
+        with self._reader() as (reader, lines):
             header = self._header(reader)
             line = reader.line_num + 1
             while True:
+                lines.start_row()
                 try:
                     cells = next(reader)
                 except StopIteration:
@@ -157,8 +169,10 @@ class JsonLines(Table):
 
     def records(self, columns: tuple[str, ...] | None = None) -> TableRecords:
         """Yield the objects; a line that is none is a bad row."""
-        with open_text(self.file) as lines:
+        with open_text(self.file) as text:
+            lines = RowLines(self.file, text)
             for number, line in enumerate(lines, start=1):
+                lines.start_row()
                 if line.strip():
                     yield number, _json_record(line)
 
@@ -188,12 +202,12 @@ class Json(JsonLines):
     def records(self, columns: tuple[str, ...] | None = None) -> TableRecords:
         """Yield the objects; the whole file is read at once, unless it has an object a line."""
         with open_text(self.file) as opened:
-            first = opened.readline()
+            first = opened.readline(LONGEST_ROW)
             line = _json_record(first)
             if isinstance(line, dict) and _columns_of(line) is None:
                 yield from super().records(columns)
                 return
-            text = first + opened.read()
+            text = first + read_rest(self.file, opened)
         try:
             listed = json.loads(text, object_pairs_hook=_object)
         except (ValueError, RecursionError) as error:
@@ -252,7 +266,7 @@ class Parquet(Table):
         with self._open() as table:
             names = [n for n in table.schema_arrow.names if columns is None or n in columns]
             number = 0
-            for batch in table.iter_batches(batch_size=200, columns=names):
+            for batch in table.iter_batches(batch_size=BATCH_ROWS, columns=names):
                 for record in batch.to_pylist():
                     number += 1
                     yield number, record
@@ -271,13 +285,33 @@ class Parquet(Table):
 
 
 def _check_row_count(metadata: Any) -> None:
-    """Raise a ValueError if the parts of a Parquet file do not have the rows of the whole.
+    """Raise a ValueError if the parts of a Parquet file do not have the rows of the whole, or are bombs.
 
     A false number costs gigabytes: without columns, pyarrow makes as many rows as a part claims.
     """
     parts = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     if min(parts, default=0) < 0 or sum(parts) != metadata.num_rows:
         raise ValueError(f"its parts have {sum(parts):,} rows, the file {metadata.num_rows:,}")
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        for column in map(group.column, range(group.num_columns)):
+            _check_packing(column, group.num_rows)
+
+
+def _check_packing(column: Any, rows: int) -> None:
+    """Raise a ValueError if a few bytes of a column take gigabytes in a batch of rows."""
+    packed, values = max(column.total_compressed_size, 1), column.num_values
+    batch = min(rows, BATCH_ROWS) or 1
+    if column.physical_type == "BYTE_ARRAY":  # each row may have the longest value of a dictionary
+        suspect = column.total_uncompressed_size > PACKED_TIMES * packed
+        taken = column.total_uncompressed_size * batch
+    else:  # lists of numbers
+        suspect = values > PACKED_TIMES * packed
+        taken = 8 * values // max(rows, 1) * batch
+    if suspect and taken > LARGE_BATCH:
+        raise ValueError(
+            f"{packed:,} bytes of column {column.path_in_schema} take up to {taken / 2**30:,.1f} GiB"
+        )
 
 
 TABLES: dict[str, type[Table]] = {
@@ -306,14 +340,6 @@ def read_records(file: Path, columns: tuple[str, ...] | None = None) -> TableRec
     columns: only these are needed, which spares Parquet the reading of the others.
     """
     return read_table(file).records(columns)
-
-
-def check_plain(file: Path) -> None:
-    """Raise a UserError unless it is a file: a pipe or a device would be waited on for ever."""
-    if not file.exists():
-        raise UserError(f"{file}: no such file")
-    if not file.is_file():
-        raise UserError(f"{file}: not a plain file (a folder, a pipe or a device)")
 
 
 def check_once(file: Path, columns: list[str]) -> None:

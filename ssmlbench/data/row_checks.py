@@ -13,6 +13,7 @@ import numpy as np
 
 from ssmlbench.core.counts import counted
 from ssmlbench.core.errors import ListedMistakes, UserError, is_passing
+from ssmlbench.core.plain_files import plain_bytes
 from ssmlbench.core.plain_text import valid_text
 from ssmlbench.data.adapter import BadRow, DatasetAdapter, Kind, Row
 from ssmlbench.data.images import as_stored, png_of_array
@@ -238,7 +239,7 @@ def _stored_image(image: Any, where: str) -> StoredInput | BadRow:
             content, converted = as_stored(png_of_array(image))
             source = np.ascontiguousarray(image).tobytes()
         else:
-            source = image.read_bytes() if isinstance(image, Path) else image
+            source = plain_bytes(image) if isinstance(image, Path) else image
             content, converted = as_stored(source)
     except Exception as error:  # PIL raises SyntaxError, struct.error and others
         if is_passing(error):  # --skip-bad would leave a sound row out

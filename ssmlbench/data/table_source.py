@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import numbered_lines
-from ssmlbench.data.records import TABLES, Table, check_plain, read_table
-from ssmlbench.data.text_files import bare_name, file_ending
+from ssmlbench.data.records import TABLES, Table, read_table
+from ssmlbench.data.text_files import bare_name, check_plain, file_ending
 from ssmlbench.data.unread import unread_hint, unread_name
 from ssmlbench.data.user_files import PARTS, SPLIT_NAMES, label_file
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, TextIO
 
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.plain_files import HOLLOW, is_hollow, plain_bytes
 
 MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16: it starts with the same two bytes
@@ -22,6 +23,10 @@ MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+LONGEST_ROW = 2**26
+"""Characters of a row. A packed file of a few bytes may hold a row of gigabytes."""
+UNPACKED_TIMES = 200
+"""A packed file that is read at once may be so many times as large, and one row."""
 
 
 def _zip_member(file: Path) -> IO[bytes]:
@@ -55,6 +60,55 @@ def bare_name(file: Path) -> str:
     """The name of a file without that end: `a` of `a.csv.gz`."""
     packed = file_ending(file) != file.suffix.lower()
     return Path(file.stem).stem if packed else file.stem
+
+
+class RowLines:
+    """The lines of a text file; a UserError for a row, of one line or several, that is far too long."""
+
+    def __init__(self, file: Path, text: TextIO):
+        self.file = file
+        self._text = text
+        self._taken = 0
+
+    def start_row(self) -> None:
+        """From here on, lines are of the next row."""
+        self._taken = 0
+
+    def __iter__(self) -> RowLines:
+        return self
+
+    def __next__(self) -> str:
+        line = self._text.readline(LONGEST_ROW)
+        if not line:
+            raise StopIteration
+        self._taken += len(line)
+        if self._taken >= LONGEST_ROW:
+            raise UserError(f"{self.file}: a row of more than {LONGEST_ROW:,} characters")
+        return line
+
+
+def read_rest(file: Path, text: TextIO) -> str:
+    """The rest of a text file; a UserError if it is packed and far larger than any text of its size."""
+    if file_ending(file) == file.suffix.lower():
+        return text.read()
+    most = LONGEST_ROW + UNPACKED_TIMES * file.stat().st_size
+    rest = text.read(most)
+    if len(rest) == most:
+        raise UserError(
+            f"{file}: more than {most:,} characters are packed in {file.stat().st_size:,} bytes; "
+            "unpack it first"
+        )
+    return rest
+
+
+def check_plain(file: Path) -> None:
+    """Raise a UserError unless it is a file with content: a pipe or a device has no end."""
+    if not file.exists():
+        raise UserError(f"{file}: no such file")
+    if not file.is_file():
+        raise UserError(f"{file}: not a plain file (a folder, a pipe or a device)")
+    if is_hollow(file.stat()):
+        raise UserError(f"{file}: {HOLLOW}")
 
 
 @contextmanager
@@ -98,7 +152,8 @@ def encoding_of(file: Path, start: bytes) -> str:
 
 
 def check_encoding(file: Path) -> None:
-    """Raise a UserError for a file in UTF-16 or UTF-32, in which every line would be bad."""
+    """Raise a UserError for a file in UTF-16 or UTF-32, in which every line would be bad, or no file."""
+    check_plain(file)
     with file.open("rb") as start:
         if encoding_of(file, start.read(4)).startswith(("utf-16", "utf-32")):
             raise UserError(f"{file}: it is in UTF-16 or UTF-32; save it as UTF-8")
@@ -110,7 +165,7 @@ def western_text(file: Path) -> str:
     Any bytes are latin-1, so that a text in another encoding, or a packed one, would be misread.
     """
     check_encoding(file)
-    content = file.read_bytes()
+    content = plain_bytes(file)
     if b"\0" in content:
         raise UserError(f"{file}: it has zero bytes in it, as no text in latin-1 or UTF-8 has")
     try:

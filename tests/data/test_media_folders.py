@@ -14,7 +14,8 @@ from PIL import Image
 
 from ssmlbench.core.data_options import DataAddress, DataOptions
 from ssmlbench.core.errors import UserError
-from ssmlbench.data import Task, prepare
+from ssmlbench.core.plain_files import plain_bytes
+from ssmlbench.data import Task, label_folders, prepare
 from ssmlbench.data.adapter import InputColumns
 from ssmlbench.data.plain_inputs import plain_inputs
 from ssmlbench.data.task import inputs_file
@@ -134,14 +135,12 @@ def test_each_file_of_the_label_folders_is_hashed_once(
     for number in range(12):
         text(tmp_path / "mine" / "ab"[number % 2] / f"{number}.txt", number)
     hashed: Counter[str] = Counter()
-    read_bytes = Path.read_bytes
 
     def counting(file: Path) -> bytes:
-        if file.suffix == ".txt":
-            hashed[file.name] += 1
-        return read_bytes(file)
+        hashed[file.name] += 1
+        return plain_bytes(file)
 
-    monkeypatch.setattr(Path, "read_bytes", counting)  # texts of rows are read with `read_text`
+    monkeypatch.setattr(label_folders, "plain_bytes", counting)
     task = read(tmp_path / "mine", holdout=0.25, drop_leaks=True)
     assert task.card.rows == {"train": 9, "test": 3}
     assert hashed == {f"{number}.txt": 1 for number in range(12)}
