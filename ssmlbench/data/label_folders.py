@@ -12,7 +12,7 @@ from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.plain_files import plain_bytes
 from ssmlbench.data.adapter import BadRow, Kind, Row
-from ssmlbench.data.media import MediaFinder, file_row, media_files
+from ssmlbench.data.media import MediaFinder, file_row, media_files, unread_images
 from ssmlbench.data.table_source import part_folders, read_names
 from ssmlbench.data.user_files import BACKBONES, PART_OF, PARTS, UserFiles
 
@@ -61,6 +61,14 @@ class LabelFolders(UserFiles):
         """Return the parts that have a folder."""
         return tuple(self._folders)
 
+    def card_notes(self) -> list[str]:
+        """Name the folders of validation rows, which are not used."""
+        return [
+            f"{folder.name}/ is not used: validation rows come from train"
+            for folder in part_folders(self.home, "validation")
+            if has_media(folder, self.kind)
+        ]
+
     def label_names(self) -> list[str]:
         """Return the lines of labels.txt, or the names of the folders."""
         return self._names
@@ -68,11 +76,22 @@ class LabelFolders(UserFiles):
     @cached_property
     def _names(self) -> list[str]:
         parts = [part for part in self._folders if part != "unlabelled"]
+        for part in parts:
+            self._check_no_part(self._folders[part])
         found = {name for part in parts for name in label_folders(self._folders[part])}
         listed = read_names(self.home)
         if strange := sorted(found - set(listed)) if listed else []:
             raise UserError(f"data set {self.home}: folder {strange[0]!r} is not in labels.txt")
         return listed or sorted(found)
+
+    def _check_no_part(self, folder: Path) -> None:
+        """Raise a UserError if a folder of a label has the name of a part: it would be left out."""
+        for sub in sorted(folder.iterdir()) if folder != self.home else ():
+            if sub.is_dir() and sub.name.lower() in PART_OF and has_media(sub, self.kind):
+                raise UserError(
+                    f"data set {self.home}: is {sub.relative_to(self.home)} a label? Folders of labels may "
+                    f"not be called {sub.name}; rename it"
+                )
 
     def part_rows(self, part: str) -> Iterator[Row | BadRow]:
         """Yield the rows of a part; labelled ones in an order that tells nothing about their labels."""
@@ -104,6 +123,9 @@ class LabelFolders(UserFiles):
                     "it is in no folder of a label; put rows without labels into unlabelled/",
                     "file beside the label folders",
                 )
+        for file in unread_images(folder) if self.kind == "image" else ():
+            if any(file.is_relative_to(of_label) for of_label in label_folders(folder).values()):
+                yield BadRow(self.where(file), "images of this format are not read; save it as PNG")
 
     def _content(self, file: Path) -> bytes:
         """A digest of a file. Rows are read several times, e.g. for each split; a file is hashed once."""

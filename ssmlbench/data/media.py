@@ -13,6 +13,25 @@ from ssmlbench.core.plain_files import plain_bytes
 from ssmlbench.data.adapter import BadRow, Kind, Row
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+OTHER_IMAGES = (
+    ".jfif",
+    ".jpe",
+    ".jp2",
+    ".j2k",
+    ".jxl",
+    ".heic",
+    ".heif",
+    ".avif",
+    ".svg",
+    ".psd",
+    ".dng",
+    ".ppm",
+    ".pgm",
+    ".pnm",
+    ".tga",
+    ".ico",
+)
+"""Those of images that are not read."""
 MEDIA: dict[Kind, tuple[str, ...]] = {"image": IMAGE_ENDINGS, "text": (".txt",), "vector": ()}
 """The endings of files that are one input each."""
 ABOUT = ("labels.txt", "classes.txt", "readme.txt", "license.txt")
@@ -29,6 +48,11 @@ def media_files(folder: Path, kind: Kind) -> list[Path]:
         and not any(part.startswith(".") for part in file.relative_to(folder).parts)
         and file.is_file()
     )
+
+
+def unread_images(folder: Path) -> list[Path]:
+    """The images below a folder that are of formats that are not read."""
+    return sorted(file for file in paths_below(folder) if file.suffix.lower() in OTHER_IMAGES)
 
 
 def kind_of_name(value: Any) -> Kind | None:

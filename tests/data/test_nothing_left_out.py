@@ -13,7 +13,7 @@ from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data import Task, prepare
 from ssmlbench.data.user_data import data_class, own_address
-from tests.support.raw_layouts import put
+from tests.support.raw_layouts import jpeg, put
 
 TWO = "text,a,b\nw,1,0\nx,0,1\n"
 OTHER = TWO.replace("w,", "y,").replace("x,", "z,")
@@ -186,3 +186,31 @@ def test_rows_that_are_not_used_are_on_the_card(tmp_path: Path) -> None:
 def test_numbers_in_a_cell_may_have_spaces_around_their_marks(tmp_path: Path) -> None:
     put(tmp_path / "d/train.csv", 'vector,labels\n"[1 , 2 ,3]",a\n" 1  2   3 ",b\n"1 ;2; 3",c\n')
     assert np.array_equal(np.stack(list(read(tmp_path / "d").inputs("train"))), [[1, 2, 3]] * 3)
+
+
+FOLDERS = {"train/cat/1.png": "x", "train/dog/2.png": "y"}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("train/Testing/3.png", "is train/Testing a label?"),
+        ("train/val/3.png", "is train/val a label?"),
+        ("train/dog/3.jfif", "train/dog/3.jfif: images of this format are not read"),
+        ("train/dog/4.HEIC", "train/dog/4.HEIC: images of this format are not read"),
+    ],
+)
+def test_images_of_labels_are_not_left_out(more: str, message: str, tmp_path: Path) -> None:
+    written(tmp_path / "d", {name: jpeg(k) for k, name in enumerate([*FOLDERS, more])})
+    with pytest.raises(UserError) as refused:
+        read(tmp_path / "d")
+    assert message in str(refused.value)
+
+
+def test_folders_of_validation_rows_are_on_the_card(tmp_path: Path) -> None:
+    for place in ("train/", ""):
+        names = ("cat/1.png", "dog/2.png")
+        files = {f"{place}{name}": jpeg(k) for k, name in enumerate(names)}
+        written(tmp_path / f"d{place}", {**files, "val/cat/3.png": jpeg(3)})
+        notes = read(tmp_path / f"d{place}").card.notes
+        assert "val/ is not used: validation rows come from train" in notes
