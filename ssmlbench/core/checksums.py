@@ -84,6 +84,7 @@ def verify_file(file: Path, facts: FileFacts, record: Path) -> None:
     record: the JSON file with the facts. A file that fails gets a time after the record's, so that
     `verify_beside` sees it. The present time may lie before the record's: a clock may be set back.
     """
+    _check_facts(file.name, facts, record)
     try:
         _once(file, facts["sha256"], lambda: _compare(file, digest_of(file), facts["sha256"]))
     except DamagedFile:
@@ -106,8 +107,7 @@ def verify_beside(
         file = record.parent / name
         if needed is not None and name not in needed and not os.path.lexists(file):
             continue
-        if not _are_facts(facts):
-            raise DamagedFile(record, f"it does not say what {name!r} holds")
+        _check_facts(name, facts, record)
         status = _stat(file)
         if status.st_size != facts["bytes"]:
             raise DamagedFile(file, f"it has {status.st_size:,} bytes, not {facts['bytes']:,}")
@@ -115,11 +115,11 @@ def verify_beside(
             verify_file(file, facts, record)
 
 
-def _are_facts(facts: object) -> bool:
-    """Whether a record says of a file what `file_facts` says."""
-    if not isinstance(facts, Mapping):
-        return False
-    return isinstance(facts.get("bytes"), int) and isinstance(facts.get("sha256"), str)
+def _check_facts(name: str, facts: object, record: Path) -> None:
+    """Raise DamagedFile unless a record says of a file what `file_facts` says."""
+    given = facts if isinstance(facts, Mapping) else {}
+    if not (isinstance(given.get("bytes"), int) and isinstance(given.get("sha256"), str)):
+        raise DamagedFile(record, f"it does not say what {name!r} holds")
 
 
 # ------------------------------------------------------------------------------------------ places

@@ -322,4 +322,6 @@ def _recorded_files(result: Path, *version: int) -> dict[str, FileFacts]:
     if not is_of_folder(values, result.parent.name):
         raise DamagedFile(result, "it is the result of another run")
     files: dict[str, FileFacts] = values.get("files", {})
+    if not isinstance(files, dict):
+        raise DamagedFile(result, "it does not say which files are beside it")
     return files

@@ -18,7 +18,7 @@ from ssmlbench.core.checksums import FIELD, FileFacts, checksum_holds
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import alternatives
 from ssmlbench.core.names import is_path_part
-from ssmlbench.core.spec import NUMBERS, OPTIONS, RunSpec
+from ssmlbench.core.spec import NUMBERS, OPTIONS, REGIME_NUMBERS, RunSpec
 from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.protocol.regimes import REGIMES
 from ssmlbench.runs.json_types import wrong_type
@@ -180,6 +180,8 @@ def parse_spec(values: object) -> RunSpec:
     spec = RunSpec.from_dict(values)
     if spec.regime not in REGIMES:
         raise SchemaError(f"its regime {spec.regime} is unknown here")
+    if spec.regime in REGIME_NUMBERS and spec.regime_number is None:
+        raise SchemaError(f"its spec lacks {REGIME_NUMBERS[spec.regime].name}")
     try:
         spec.variant  # noqa: B018  # needs config to have what `changed` names, tuned what it shows
     except KeyError as error:

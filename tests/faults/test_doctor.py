@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from pathlib import Path
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 from ssmlbench.cli import app
 from ssmlbench.cli.dispatch import GridCommand
 from ssmlbench.core import locks
-from ssmlbench.core.files import temporary_beside
+from ssmlbench.core.files import temporary_beside, write_json
 from ssmlbench.core.locks import Lock
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid import doctor as grid_doctor
@@ -184,6 +185,22 @@ def test_runs_that_a_stopped_rerun_has_not_repeated_are_repeated_by_the_next_one
     assert repeated == [spec, spec]
     world.run(FINISHED)
     assert "all is well" in doctor(world)[1]
+
+
+@pytest.mark.parametrize(
+    "files", [[], 5, {"history.csv": 5}, {"history.csv": {"bytes": "x"}}, {"history.csv": {}}]
+)
+def test_a_result_that_does_not_say_what_its_files_hold_is_damaged(
+    world: World, files: object
+) -> None:
+    folder = RunFolder.of(world.results, world.spec(FINISHED))
+    result = json.loads(folder.result_file.read_text())
+    del result["checksum"]
+    write_json(folder.result_file, {**result, "files": files})
+    code, said = doctor(world)
+    assert code == 1, said
+    assert f"{folder.result_file}: it does not say" in said
+    assert not folder.finished
 
 
 def test_a_rerun_leaves_what_it_cannot_repeat(

@@ -42,6 +42,7 @@ WRONG: list[dict[str, Any]] = [
     {"metrics": {"calibrated": {"default": {"micro_f1": -math.inf}}}},
     {"spec": {"pi": math.inf}},
     {"spec": {"pi": 1.5}},
+    {"spec": {"pi": None}},
     {"spec": {"seed": -1}},
     {"spec": {"lr": math.nan}},
 ]
