@@ -25,6 +25,8 @@ from ssmlbench.core.plain_warnings import show_plainly
 from ssmlbench.core.process_environment import fixed_environment
 
 UTF_8 = ("utf-8", "utf8")
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
 
 app = typer.Typer(
     name="ssmlbench",
@@ -47,6 +49,10 @@ def main() -> None:
         with warnings.catch_warnings(), fixed_environment():
             show_plainly()
             app(prog_name="ssmlbench")
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            Console(stderr=True).show_cursor()  # a table hides it before it can be stopped
+        raise
     except UserError as error:
         text = printable(f"error: {error_text(error)}")
         Console(stderr=True).print(text, style="red", soft_wrap=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from ssmlbench.cli import INTERRUPTED
 from ssmlbench.cli.options import key_values
 from ssmlbench.cli.run_options import parameter
 from ssmlbench.core.commands import suggested
@@ -100,7 +101,7 @@ class GridCommand:
         except KeyboardInterrupt as stop:
             left = len(specs) - display.closed
             line = f"stopped with {counted(left, 'run')} left; the same command continues from here"
-            self._stop(line, EXIT_CODE if isinstance(stop, Stopped) else 130)
+            self._stop(line, EXIT_CODE if isinstance(stop, Stopped) else INTERRUPTED)
         if isinstance(outcome, Submission):
             self._print_submission(outcome)
             return False

@@ -115,7 +115,7 @@ def delete_runs(
         raise UserError(f"run {busy[0].hash[:8]} is being made; stop it before it is deleted")
     for state in chosen:
         _print(f"{state.hash[:8]}  {state.method} {state.dataset} {state.regime} seed {state.seed}")
-    if not yes and not typer.confirm(f"delete {counted(len(chosen), 'run')}?"):
+    if not yes and not _confirmed(f"delete {counted(len(chosen), 'run')}?"):
         raise typer.Exit(1)
     kept = [state for state in chosen if not RunFolder(state.folder).delete()]
     _print(f"deleted {counted(len(chosen) - len(kept), 'run')}")
@@ -189,6 +189,16 @@ def _states(results: list[Path] | None) -> list[RunState]:
 
 def _folders(results: list[Path] | None) -> list[Path]:
     return results or [Path("results")]
+
+
+def _confirmed(question: str) -> bool:
+    """Whether the user answers yes; without an answer it is an error, and Ctrl-C is Ctrl-C."""
+    try:
+        return typer.confirm(question)
+    except typer.Abort as ended:
+        if isinstance(ended.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise UserError("there was no answer, so nothing is deleted; add --yes") from None
 
 
 def _named(texts: Sequence[str], states: Sequence[RunState], folders: list[Path]) -> list[RunState]:

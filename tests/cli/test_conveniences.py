@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from ssmlbench.cli import app
@@ -208,10 +209,24 @@ def test_ids_that_begin_alike_are_asked_for_again(results: Path) -> None:
 
 def test_runs_are_deleted_only_when_said(results: Path) -> None:
     first, *others = ids(results)
-    assert "delete 1 runs?" in runs("delete", first, "--results", results)[1]
+    assert "delete 1 run?" in runs("delete", first, "--results", results)[1]
+    shown = runs("delete", first, "--results", results)[1]
+    assert "error: there was no answer, so nothing is deleted; add --yes" in shown
     assert len(ids(results)) == 4
     assert "deleted 1 run" in runs("delete", first, "--yes", "--results", results)[1]
     assert ids(results) == others
+
+
+def test_ctrl_c_is_no_answer(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(question: str) -> bool:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise typer.Abort from None
+
+    monkeypatch.setattr(typer, "confirm", interrupted)
+    assert runs("delete", ids(results)[0], "--results", results)[0] == 130
+    assert len(ids(results)) == 4
 
 
 def test_failed_runs_are_deleted_together(results: Path) -> None:

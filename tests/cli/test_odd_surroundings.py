@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ssmlbench import cli
 from ssmlbench.core.files import write_output
 from ssmlbench.core.plain_text import valid_text
 from ssmlbench.data import prepare
@@ -117,3 +118,19 @@ def test_ctrl_c_after_the_work_is_done_is_no_traceback() -> None:
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "taken down" in ended.stdout
+
+
+def test_after_ctrl_c_a_terminal_has_its_cursor_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rich hides it before it can be told to stop."""
+
+    def interrupted(prog_name: str) -> None:
+        raise SystemExit(130)
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(cli, "app", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 130
+    assert capsys.readouterr().err == "\x1b[?25h"
