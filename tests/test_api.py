@@ -317,6 +317,7 @@ def test_runs_are_chosen_by_a_value_a_list_or_the_command_lines_text(
     ("arguments", "answer"),
     [
         ({"metric": "mapp"}, "Did you mean map"),
+        ({"metrics": "map"}, "compare() has no argument 'metrics'. Did you mean metric?"),
         ({"decision": "lucky"}, "calibrated"),
         ({"convention": "relesed"}, "Did you mean released"),
         ({"method": "cap"}, "--method cap: none of the 1 finished runs fits. There is: "),

@@ -86,6 +86,16 @@ def test_an_argument_of_another_type_is_a_user_error_that_names_it(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("shown", [3, None, b"Ours", ["Ours"], " "])
+def test_a_row_is_renamed_to_a_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: Any
+) -> None:
+    grid(tmp_path / "results", {"bce": [0.5]})
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"--rename bce=.*: expected a text that is not empty"):
+        call("Boards.to_latex", {"rename": {"bce": shown}})
+
+
 def test_numbers_of_numpy_are_numbers_and_parts_of_bytes_are_not() -> None:
     assert several(np.arange(3), int, "seed") == (0, 1, 2)
     assert several(np.float64(0.5), float, "pi") == (0.5,)

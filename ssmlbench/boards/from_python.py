@@ -13,11 +13,10 @@ from ssmlbench.boards.build import build_boards
 from ssmlbench.boards.layout import SETS
 from ssmlbench.boards.published import read_published
 from ssmlbench.boards.query import Query
-from ssmlbench.core.arguments import checked, several, shown
+from ssmlbench.core.arguments import checked, no_such_argument, several, shown
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import usable
 from ssmlbench.core.spec import NUMBERS
-from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.protocol.metrics import METRICS
 from ssmlbench.runs.finished import read_finished
 from ssmlbench.runs.merge import merge_runs
@@ -238,7 +237,7 @@ def _check_numbers(numbers: Mapping[str, Any]) -> None:
     known = {option.name for option in NUMBERS}
     for name in numbers:
         if name not in known:
-            raise UserError(f"compare() has no argument {name!r}.{did_you_mean(name, known)}")
+            raise no_such_argument(compare, name, known)
 
 
 def _paths(given: Paths, name: str) -> list[Path]:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import alternatives
+from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.core.whole_numbers import MOST_DIGITS
 
 T = TypeVar("T", str, int, float)
@@ -54,6 +55,13 @@ def checked(function: F) -> F:
         return function(*given.args, **given.kwargs)
 
     return typing.cast(F, call)
+
+
+def no_such_argument(function: Callable[..., Any], name: str, options: Iterable[str]) -> UserError:
+    """The error for a keyword that a function with `**options` does not take; options: those it takes."""
+    parameters = inspect.signature(function).parameters.values()
+    known = {*options, *(own.name for own in parameters if own.kind is not own.VAR_KEYWORD)}
+    return UserError(f"{function.__name__}() has no argument {name!r}.{did_you_mean(name, known)}")
 
 
 @functools.cache

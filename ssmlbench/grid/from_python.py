@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from ssmlbench.core.arguments import checked, is_list, several, shown
+from ssmlbench.core.arguments import checked, is_list, no_such_argument, several, shown
 from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.core.files import check_folder
 from ssmlbench.core.hyperparameters import as_typed
@@ -16,7 +16,6 @@ from ssmlbench.core.paths import absolute, folder_of_data, usable
 from ssmlbench.core.registry import plugin_name
 from ssmlbench.core.run_options import RunOption
 from ssmlbench.core.spec import OPTIONS, RunSpec
-from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.finished import Unreadable, read_result
 from ssmlbench.runs.folder import RunFolder
@@ -221,7 +220,7 @@ def _request(
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in by_name:
-            raise UserError(f"run() has no argument {name!r}.{did_you_mean(name, by_name)}")
+            raise no_such_argument(run, name, by_name)
         option = by_name[name]
         if name == "method" and value is not None:
             value = [plugin_name(m, name) if _is_class(m) else m for m in _listed(value)]

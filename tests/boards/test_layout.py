@@ -260,7 +260,7 @@ def test_the_command_prints_the_layout(
         ("--layout set", "Did you mean sets?"),
         ("--rename min=Ours", "--rename min: no such method here. Did you mean mine?"),
         ("--rename mine", "expected key=value"),
-        ("--rename mine=", "--rename mine=: the name is empty"),
+        ("--rename mine=", "--rename mine=: expected a text"),
         ("--rename mine=cap", "cap and mine would both be called cap"),
         ("--rename mine=X --rename cap=X", "cap and mine would both be called X"),
         ("--digits -1", "must lie between 0 and 9"),

@@ -42,8 +42,9 @@ def check_names(boards: Sequence[Board], names: RowNames) -> None:
     for name in names.renamed:
         if name not in rows:
             raise UserError(f"--rename {name}: no such method here.{did_you_mean(name, rows)}")
-        if not names.renamed[name].strip():
-            raise UserError(f"--rename {name}=: the name is empty; leave it out, or type a name")
+        shown = names.renamed[name]
+        if not isinstance(shown, str) or not shown.strip():
+            raise UserError(f"--rename {name}={shown}: expected a text that is not empty")
     called: dict[str, str] = {}
     for row in sorted({row.name for board in boards for row in board.rows}):
         shown = names.of(row)
