@@ -56,7 +56,7 @@ def bootstrap(
         return values.reshape(len(metrics), *drawn.shape[:-1])
 
     with warnings.catch_warnings():
-        # Of draws without a value, which scipy takes for a fault of its own.
+        # scipy warns of draws in which a metric has no value.
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)
         found = stats.bootstrap(
             (np.arange(rows),),

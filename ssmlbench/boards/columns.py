@@ -35,7 +35,7 @@ COLUMNS: Mapping[str, Column] = ChainMap[str, Column]({**COSTS}, METRICS)  # typ
 def column_value(run: Finished, key: str, decision: str, convention: str) -> float:
     """A run's value of a metric or cost; raises `Unavailable` where there is none.
 
-    NaN is no value: a mean over seeds or a place that counted it would be wrong.
+    NaN does not count as a value: it would make means over seeds and places wrong.
     """
     if key not in COSTS:
         value = metric_value(run, key, decision, convention)

@@ -90,7 +90,7 @@ def _our_row(method: OurMethod | None, board: Board | None) -> BoardRow | None:
     if method is None or board is None:
         return None
     matching = [run for run in board.runs if method.matches(run.spec)]
-    # Of several values of a hyper-parameter that varies, none is chosen by its result.
+    # If a hyper-parameter has several values, none of them is chosen by its result.
     variants = {run.spec.variant for run in matching}
     if len(variants) > 1:
         matching = [run for run in matching if run.spec.variant == method.label]

@@ -92,28 +92,9 @@ def spec_for(cls: type[Method], regime: str, **changes: Any) -> RunSpec:
     return RunSpec(**{**values, **changes})
 
 
-def train(
-    cls: type[Method],
-    data: Toy,
-    spec: RunSpec,
-    *,
-    truth: Labels | None = None,
-    test_truth: Labels | None = None,
-    folder: Path | None = None,
-    notify: Notify = lambda event: None,
-    device: torch.device = CPU,
-) -> Outcome:
-    """Train on the toy. `truth`, `test_truth`: the true labels, if not the toy's own."""
-    trainer, judge = toy_trainer(
-        cls,
-        data,
-        spec,
-        truth=truth,
-        test_truth=test_truth,
-        folder=folder,
-        notify=notify,
-        device=device,
-    )
+def train(cls: type[Method], data: Toy, spec: RunSpec, **options: Any) -> Outcome:
+    """Train on the toy; the options are those of `toy_trainer`."""
+    trainer, judge = toy_trainer(cls, data, spec, **options)
     return Outcome.of(trainer.train(), judge.judgements)
 
 
@@ -128,7 +109,10 @@ def toy_trainer(
     notify: Notify = lambda event: None,
     device: torch.device = CPU,
 ) -> tuple[Trainer, Judge]:
-    """The trainer of a run on the toy, and its judge."""
+    """The trainer of a run on the toy, and its judge.
+
+    truth, test_truth: the true labels, if not the toy's own.
+    """
     truth = data.truth if truth is None else truth
     # Drawing the observation may read the true labels, so it always gets the toy's own.
     observation = observe(data.truth, spec)

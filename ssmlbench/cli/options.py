@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_NUMBERS = 100_000
-"""Of a range such as `0-4`."""
+"""The most numbers that a range such as `0-4` may have."""
 LONGEST_TIME = 366 * 86_400
 """Seconds. The system's timers take a few hundred years, and no more."""
 

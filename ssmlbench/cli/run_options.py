@@ -115,7 +115,7 @@ def _run_parameter(option: RunOption) -> inspect.Parameter:
 
 @dataclass(frozen=True)
 class RequestOptions:
-    """The options of a grid request that are no field of the run spec."""
+    """The options of a grid request that are not fields of the run spec."""
 
     PANEL: ClassVar[str] = WHAT
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ssmlbench.grid.study import Record, Study
 
 MOST_TRIALS = 10_000
-"""Of one study, which is planned whole before its first trial."""
+"""The most trials of a study: all are planned before the first one starts."""
 
 
 @with_options(

@@ -105,7 +105,7 @@ def _is_of(value: Any, kind: Any) -> bool:
 
 
 NOT_LISTS = (str, bytes, bytearray, Mapping)
-"""Types whose members are no values of an argument, although one can iterate over them."""
+"""Types that one can iterate over and that are still one value, not several."""
 
 
 def shown(value: Any) -> str:

@@ -34,7 +34,7 @@ def cell_text(cell: str) -> str:
 
 
 def is_formula(text: str) -> bool:
-    """Whether a spreadsheet program might evaluate a cell with this text; numbers are no formulas."""
+    """Whether a spreadsheet program might evaluate a cell with this text; numbers are not formulas."""
     if not text.lstrip(IGNORED).startswith(FORMULA):
         return False
     try:
@@ -68,9 +68,9 @@ class CsvWriter:
 
 
 def check_other_table(file: Path, columns: AbstractSet[str], option: str) -> None:
-    """Raise a UserError if the file that a command chose to write is a table of someone else.
+    """Raise a UserError if a command would replace a file that it did not write; option: names another.
 
-    columns: some that the command's own tables have. An empty file may be replaced.
+    columns: by which the command's own tables are recognised. An empty file may be replaced.
     """
     if not file.is_file() or not file.stat().st_size:
         return

@@ -97,7 +97,7 @@ class DataAddress:
         """Parse an address. An existing path with a `?` in its name is a path."""
         options = defaults or DataOptions()
         path, mark, query = text.rpartition("?")
-        # Of `os.path`: a text with many options is too long for the name of a file, which is no error.
+        # A text with many options is too long for a file's name: pathlib raises an error, os.path does not.
         if not mark or os.path.exists(from_home(text)):  # noqa: PTH110
             return cls(text, options)
         return cls(path, dataclasses.replace(options, **_parse_query(query, text)))

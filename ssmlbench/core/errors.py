@@ -11,7 +11,7 @@ from pathlib import Path
 from ssmlbench.core.plain_text import one_line, shorten
 
 NO_FAULT = (KeyboardInterrupt, GeneratorExit)
-"""What is no fault of a plugin when its code raises it. All else is: pytest's skip is no Exception."""
+"""What is not a fault of the plugin that raises it. Anything else is, also if it is not an Exception."""
 
 
 class UserError(Exception):
@@ -108,7 +108,7 @@ DISK_ERRORS = (
     errno.ENXIO,
     errno.ENOLCK,
 )
-"""Errors of a disk, file system or machine: the user can fix them, they are no bugs of ours."""
+"""Errors of a disk, file system or machine: the user can fix them; they are not bugs."""
 
 CHANGED = (errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY)
 """Errors of a named file that another process has deleted, made or replaced."""

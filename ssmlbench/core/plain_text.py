@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 LONGEST = 3_000
-"""Characters of an error that are shown; the traceback in error.json has all."""
+"""The most characters of an error that are shown; the traceback in error.json has all of them."""
 END = 500
-"""Of these, the characters of its end."""
+"""How many of them are from its end."""
 
 
 def printable(text: str) -> str:
@@ -31,7 +31,7 @@ def valid_text(text: str) -> str:
     except UnicodeEncodeError:
         try:
             return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
-        except UnicodeEncodeError:  # a surrogate that is no byte, as `\\ud800` in JSON
+        except UnicodeEncodeError:  # a surrogate that stands for no byte, as `\\ud800` in JSON
             return text.encode(errors="backslashreplace").decode()
     return text
 

@@ -22,7 +22,7 @@ COMPILED = f"{os.sep}__pycache__{os.sep}"
 STORED = (".json", ".csv", ".safetensors")
 """Files of runs."""
 FOLDERS_ABOVE_A_RUN = 3
-"""Of the data set, the regime and the method, in a results folder."""
+"""The folders of data set, regime and method, between a results folder and a run."""
 READ_LATER = (TASKS, "grids", "catalogue")
 """Folders of the cache that no plugin code has to write to."""
 CHANGES = {
@@ -110,7 +110,7 @@ def changed_path(
         return place.startswith(later) or place in start or is_module(place)
 
     def is_module(place: str) -> bool:
-        # Of the working folder too, from which `python -m ssmlbench` imports.
+        # This holds for the working folder too, from which `python -m ssmlbench` imports.
         folder, name = split(place)
         above, inside = split(folder)
         if inside.endswith(metadata) and above in imported_from:

@@ -87,7 +87,7 @@ class RunOption:
         return text if self.example is None else f"{text}, e.g. {self.flag} {self.example}"
 
     def check(self, value: Any) -> None:
-        """Raise a UserError for a value that is no choice or lies outside the bounds."""
+        """Raise a UserError for a value that is not one of the choices or lies outside the bounds."""
         if value is None:
             return
         if self.number_flag and str(value).isdecimal():
@@ -114,7 +114,7 @@ class RunOption:
 def run_option(default: Any = dataclasses.MISSING, /, help: str = "", **declared: Any) -> Any:
     """Declare a field of the run spec; `declared` are the attributes of RunOption.
 
-    Without `help` the field is no option: the engine fills it in.
+    Without `help` the field is not an option: the engine fills it in.
     """
     metadata = {"help": help, **declared}
     if callable(default):

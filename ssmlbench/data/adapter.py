@@ -204,7 +204,7 @@ class DatasetAdapter(ABC):
 
     def where(self, file: Path, line: int | None = None) -> str:
         """A file's path in the raw folder, and a line: `train.tsv line 12`."""
-        # By text, not pathlib: called for every row, pathlib took a third of the time of `prepare`.
+        # No pathlib: this is called for every row, and pathlib took a third of the time of `prepare`.
         near = file.as_posix().removeprefix(f"{self.folder.as_posix()}/" if self.folder else "")
         return f"{near} line {line}" if line is not None else near
 

@@ -133,7 +133,7 @@ class ArffFiles(UserFiles):
         return read_header(arff_files(self.base)["train"])[0]
 
     def columns(self) -> InputColumns:
-        """Return the attributes of the training file that are no labels."""
+        """Return the attributes of the training file that are not labels."""
         keys = keyed(self._first.attributes)
         names = tuple(column_name(key) for key in keys)
         flagged = {column_name((name, 0)) for name in self._labels}
@@ -142,7 +142,7 @@ class ArffFiles(UserFiles):
         return InputColumns(inputs, all=names, coded=tuple(n for n in inputs if n in coded))
 
     def part_rows(self, part: str) -> Iterator[Row | BadRow]:
-        """Yield the rows as vectors of all attributes that are no labels, as train orders them."""
+        """Yield the rows as vectors of all attributes that are not labels, as train orders them."""
         file = arff_files(self.base)[part]
         header, lines = read_header(file)
         column, attributes = matched(file, header.attributes, self._first.attributes)

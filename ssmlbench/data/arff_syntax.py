@@ -1,8 +1,7 @@
 """The syntax of ARFF files: a header of attributes, then dense or sparse rows.
 
-Read here, a line at a time, so that an error names its line, a bad row can be left out, and there
-is no dependency: liac-arff streams such files too but stops at the first bad row, and SciPy's reader
-refuses sparse files.
+Files are read a line at a time, so that an error names its line and a bad row can be left out. Other
+readers do not fit: liac-arff stops at the first bad row, and SciPy's refuses sparse files.
 """
 
 from __future__ import annotations

@@ -276,8 +276,8 @@ def read_image(source: Path | bytes, where: str = "") -> Any:
     if isinstance(source, Path):
         check_plain(source)
     try:
-        # From bytes, as `prepare` does: of a path, Pillow maps some TIFF files into memory, and forgets
-        # their orientation.
+        # Read as bytes, as `prepare` does. If Pillow opens a path, it maps some TIFF files into memory and
+        # forgets their orientation.
         content = source.read_bytes() if isinstance(source, Path) else source
         with undecoded(content) as image:
             image.load()

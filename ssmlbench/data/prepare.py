@@ -126,7 +126,7 @@ def recomputed_fingerprint(adapter: DatasetAdapter, card: Card) -> str | None:
     if not adapter.files_there:
         return None
     skip_bad = bool(card.skipped)
-    # Where labels are sealed, and where `doctor` deletes what a killed process leaves.
+    # Labels are sealed in this folder, and `doctor` deletes there what a killed process leaves.
     place = cache_root() / TASKS / f"verify-{secrets.token_hex(4)}"
     scratch = place.with_name(f"{place.name}{UNFINISHED}")
     with Lock(f"{place}.lock"):

@@ -94,7 +94,7 @@ class Ids:
         self._seen: set[int] = set()
 
     def start_split(self) -> None:
-        """From here on, rows are of the next split."""
+        """Begin the next split: the rows that follow belong to it."""
         self._earlier |= self._seen
         self._seen = set()
 

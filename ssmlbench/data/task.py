@@ -242,7 +242,7 @@ class Task:
         ]
 
     def image_files(self, split: str) -> ImageFiles | None:
-        """The stored image files of a split; None if its inputs are no images."""
+        """The stored image files of a split; None if its inputs are not images."""
         rows = self._splits[split]
         return ImageFiles(rows.data.column("input")) if _has_images(rows) else None
 

@@ -1,4 +1,4 @@
-"""Common faults of data sets that are no errors: `prepare` finds them and writes notes on the card."""
+"""Common faults of data sets that are not errors: `prepare` finds them and writes notes on the card."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ssmlbench.data.label_lists import LabelCounts
 
 SHOWN = 5
 SORTED_ROWS, SORTED = 20, 0.5
-"""So many rows that lie so far from a random order towards one by label are called sorted."""
+"""The least number of rows, and how far from a random order towards one by label, to call them sorted."""
 WORD = re.compile(r"[^\W\d_]+")
 SPELLED_LETTERS = 5
 """Shorter words that differ in one letter are usually two words: codes such as CV and CL."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 MOST_THREADS = 1024
-"""Of one run: with more of them, torch does not return."""
+"""The most threads of a run: with more, torch does not return."""
 
 
 def ignore(spec: RunSpec, event: Event) -> None:

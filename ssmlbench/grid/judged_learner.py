@@ -213,7 +213,7 @@ def map_of_all(folds: Sequence[StoredScores], divided: int) -> Expected:
     without = np.array([average_precision(*rest) for rest in left if rest[1].any()])
     if len(without) < 2:
         return float(each.mean()), (0.0, 1.0)
-    # Of a label whose positives are all in one block, the value without that block is NaN.
+    # If all positives of a label are in one block, its value without that block is NaN.
     too_high = (blocks - 1) * float((np.nanmean(without, axis=0) - each).mean())
     variance = _jackknife_variance(np.nanmean(without, axis=1))
     shared = 1 + len(folds) * fold_overlap(divided)

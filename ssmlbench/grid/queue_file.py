@@ -3,8 +3,8 @@
 `results/.queue/<grid>.json` is written when the runs are handed to an engine and deleted when the
 grid ends. A grid that was killed no longer holds its lock, so its runs do not count as queued.
 
-The grid's process and a run's process each keep a file and a lock alive: one may be killed while the
-other lives on, and a run can be made on another machine than its grid.
+The grid's process and a run's process each have a file and a lock of their own. One of them may be
+killed while the other continues, and a run can be made on another machine than its grid.
 """
 
 from __future__ import annotations

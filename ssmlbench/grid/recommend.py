@@ -38,7 +38,7 @@ LEAST_FOLDS = 2
 LABELLING_SHARE = 0.1
 """The part of the budget that is kept for reading the model back and labelling rows."""
 FIRST_EPOCHS = 5
-"""So many epochs tell how long a run will take."""
+"""The number of epochs from which the time of a run is estimated."""
 FINAL_RUN = 1.5
 """The run on every labelled row takes longer than a fold: at most so many times, where it was seen."""
 OUT_OF_TIME = "left out, the budget has no time for it"

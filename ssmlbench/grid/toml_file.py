@@ -94,7 +94,7 @@ def _option(value: Any, option: RunOption, where: str) -> Any:
 def _one(value: Any, kind: type, where: str, example: str = "") -> Any:
     if kind is float and type(value) is int:
         value = float(value)
-    if type(value) is not kind:  # a bool is no number here
+    if type(value) is not kind:  # a bool is not a number here
         hint = f", e.g. {example}" if example else ""
         raise UserError(f"{where} = {_shown(value)}: must be {TYPE_NAMES[kind]}{hint}")
     return value

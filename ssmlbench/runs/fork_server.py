@@ -89,8 +89,8 @@ class ForkServer:
 
         Both get the request, a pipe to each other, and a second one from child to parent. The parent also
         gets the child's process id and a pipe to this process, whose other end is returned. Both have the
-        environment, folder and import path of this process without the changes of plugins, and write to
-        what are standard output and error of this process now: a display may have replaced them.
+        environment, folder and import path of this process without the changes of plugins. They write to
+        the present standard output and error of this process, which a display may have replaced.
         """
         ours, theirs = socket.socketpair()
         content = pickle.dumps(

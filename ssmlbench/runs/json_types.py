@@ -1,6 +1,6 @@
 """Checks values of a JSON file against the types that a TypedDict declares.
 
-Unknown fields are ignored, as newer versions may write them; a missing field is no concern of this module.
+Unknown fields are ignored, as newer versions may write them; missing fields are not checked here.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from ssmlbench.core.paths import cache_root
 from ssmlbench.core.sealed_files import INDEX
 
 MOST = 50
-"""So many folders of a data set are sealed, those last used: each costs rules of the kernel's lock."""
+"""The most folders of a data set that are sealed (the last used): each needs rules of the kernel's lock."""
 
 
 def _folder(dataset: str) -> Path:

@@ -56,11 +56,11 @@ FIELDS: dict[str, tuple[type, ...]] = {
 """What JSON has for the declared type of an event's field."""
 NUMBER = (int, float)
 MOST = 1 << 53
-"""Larger counts are no counts."""
+"""Larger numbers are not counts."""
 NEEDED = {"epoch": (int,), "phase": (str,), "seconds": NUMBER, "peak_memory_mb": NUMBER}
 """Columns that every row of a history has."""
 AMOUNTS = ("seconds", "peak_memory_mb")
-"""Of these, the ones that are finite and not negative."""
+"""Those of these columns whose numbers are finite and not negative."""
 MOST_COLUMNS, MOST_NOTES = 1_000, 20
 """More columns of a history, or notes, would only hide the others."""
 FAILURES: dict[str, type[Exception]] = {

@@ -177,4 +177,4 @@ def _parquet_writer(file: Path, labels: Sequence[str], rule: str) -> Iterator[Ro
 
 
 WRITERS = {".csv": _csv_writer, ".jsonl": _jsonl_writer, ".parquet": _parquet_writer}
-"""By the end of the file's name."""
+"""The writer of each kind of file, by the end of its name."""

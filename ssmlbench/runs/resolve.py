@@ -38,7 +38,7 @@ STRONG_VIEWS = 4
 TUNING = ("tune", "lora_rank", "lora_alpha", "layers")
 """Options about what of an encoder is trained."""
 FOLDS = 5
-"""Of `--regime given`, for a data set without test rows."""
+"""The number of folds under `--regime given`, for a data set without test rows."""
 
 
 @dataclass(frozen=True)

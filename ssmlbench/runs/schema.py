@@ -176,7 +176,7 @@ def parse_spec(values: object) -> RunSpec:
     _check_spec_numbers(values)
     for name in ("dataset", "method"):
         if not is_path_part(values[name]):
-            raise SchemaError(f"its spec has {name} = {values[name][:60]!r}, which is no name")
+            raise SchemaError(f"its spec has {name} = {values[name][:60]!r}, which is not a name")
     spec = RunSpec.from_dict(values)
     if spec.regime not in REGIMES:
         raise SchemaError(f"its regime {spec.regime} is unknown here")

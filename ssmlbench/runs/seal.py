@@ -58,7 +58,7 @@ MEMORY = frozenset(("mem", "root", "cwd", "fd", "map_files"))
 WRITTEN = ("features", "decoded")
 """The folders of the cache that a training process writes to."""
 MOST_ENTRIES, MOST_LINKS = 10_000, 1_000
-"""So many files of a raw folder are looked at for links to other folders, and so many links are sealed."""
+"""The most files of a raw folder that are searched for links, and the most links that are sealed."""
 IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 """Links to such files are sealed in the raw folder itself, not below it: they may be many."""
 

@@ -59,9 +59,8 @@ class SealedRequest:
     plugin_files: tuple[str, ...]  # those of the training process: methods and encoders
     context: RunContext
     source: str  # of the data set, from its card
-    unlike_published: tuple[
-        str, ...
-    ] = ()  # from the data set's plugin, which the judge does not load
+    # from the plugin of the data set, which the judge does not load
+    unlike_published: tuple[str, ...] = ()
     gpu: str | None = None  # the CUDA_VISIBLE_DEVICES of the training process
     label_folders: bool = False  # the raw files lie in folders that are named after their labels
     verified: frozenset[tuple[object, ...]] = frozenset()  # files whose checksums were compared

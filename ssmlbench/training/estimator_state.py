@@ -168,7 +168,7 @@ def _class(path: str) -> Any:
     module, _, name = path.rpartition(".")
     cls = getattr(importlib.import_module(module), name)
     if not isinstance(cls, type):
-        raise ValueError(f"a stored model names {path}, which is no class")
+        raise ValueError(f"a stored model names {path}, which is not a class")
     return cls
 
 

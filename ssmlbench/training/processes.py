@@ -38,8 +38,8 @@ class Processes:
     def connected(cls, rank: int, count: int, device: str, rendezvous: Path) -> Iterator[Processes]:
         """Connect the processes of a run. rendezvous: a new file that all of them can read.
 
-        After an error the connection is left to the end of this process: to close it may wait for ever for
-        a process that waits for this one, and the error would never be reported.
+        After an error the connection stays open until this process ends. Closing it may wait for ever, as
+        other processes may be waiting for this one, and the error would never be reported.
         """
         backend = "nccl" if device == "cuda" else "gloo"
         if device == "cuda":

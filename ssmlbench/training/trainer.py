@@ -99,8 +99,8 @@ class Trainer:
         """
         try:
             reuse_small_blocks()
-            # A step of an encoder on a CPU makes the same large tensors as the one before. Of fixed
-            # features the large tensors are those of whole pools: gaps between kept ones cost memory.
+            # On a CPU each step of an encoder makes the same large tensors again. With fixed features the
+            # large tensors are those of whole pools: keeping their memory leaves gaps.
             keep = self.trains_encoder and self.context.device.type == "cpu"
             with freed_memory_kept() if keep else nullcontext():
                 self._train()
@@ -142,9 +142,7 @@ class Trainer:
     def start_phase(self, epoch: int) -> None:
         """Start warm-up or the main phase: a new optimiser, and a schedule for the phase's steps."""
         self.progress.epoch = epoch
-        first, last = (
-            (0, self.warmup_epochs) if self.warming_up else (self.warmup_epochs, self.spec.epochs)
-        )
+        epochs = self.warmup_epochs if self.warming_up else self.spec.epochs - self.warmup_epochs
         mixed = self.batching.mixes_pools(self.warming_up)
         rows = len(self.pools.labelled) + (len(self.pools.unlabelled) if mixed else 0)
         groups = [
@@ -160,7 +158,7 @@ class Trainer:
         self.optimiser = adamw(self.spec, groups)
         # A tuple, so that methods cannot change it.
         self.parameters = tuple(weight for group in groups for weight in group["params"])
-        steps = (last - first) * self.batching.steps_an_epoch(self.warming_up)
+        steps = epochs * self.batching.steps_an_epoch(self.warming_up)
         self.scheduler = one_cycle(self.optimiser, steps)
         with torch.no_grad():
             self.method.start_phase(self.model.network)
@@ -296,7 +294,7 @@ class Trainer:
 
 
 def _by_name(optimisers: object) -> dict[str, torch.optim.Optimizer]:
-    """What a method's `build_optimisers` returned; a ContractError if it is no dictionary of them."""
+    """What a method's `build_optimisers` returned; a ContractError if it is not a dictionary of them."""
     if isinstance(optimisers, dict):
         strange = [one for one in optimisers.values() if not isinstance(one, torch.optim.Optimizer)]
         if not strange:

@@ -40,7 +40,7 @@ def test_a_run_never_leaves_the_results_folder(name: str, field: str, tmp_path: 
     spec = dataclasses.replace(SPEC, **{field: name})
     with pytest.raises(UserError, match="cannot be the name"):
         RunFolder.of(tmp_path, spec)
-    with pytest.raises(SchemaError, match="which is no name"):
+    with pytest.raises(SchemaError, match="which is not a name"):
         parse_spec({**SPEC.as_dict(), field: name})
 
 

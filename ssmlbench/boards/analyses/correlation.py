@@ -182,7 +182,7 @@ def _learnt(run: Finished, diagnostics: Diagnostics) -> Values:
 
 def _drawn_labels(truth: Values, threshold: float, where: str) -> NDArray[np.intp]:
     """The labels of the heat maps: those with a close enough partner, at most MOST_LABELS of them."""
-    closest = (truth - np.diag(np.diag(truth))).max(axis=1)  # a label is no partner of itself
+    closest = (truth - np.diag(np.diag(truth))).max(axis=1)  # a label is not its own partner
     kept = np.flatnonzero(closest >= threshold) if threshold else np.arange(len(truth))
     if len(kept) > MOST_LABELS:
         kept = np.sort(np.argsort(-closest, kind="stable")[:MOST_LABELS])
@@ -266,7 +266,7 @@ def _heat_map(axis: Axes, values: Values, labels: Sequence[str], title: str, sca
     from matplotlib import colormaps
 
     shown = values.copy()
-    np.fill_diagonal(shown, 0)  # crossed out: a label is no partner of itself
+    np.fill_diagonal(shown, 0)  # crossed out: a label is not its own partner
     # With few shades the colour bar is drawn, and not a bitmap, which a report's page leaves out.
     greys = colormaps["Greys"].resampled(SHADES)
     mesh = axis.pcolormesh(shown, cmap=greys, vmin=0, edgecolors="white", linewidth=0.4)

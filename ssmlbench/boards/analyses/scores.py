@@ -52,13 +52,8 @@ class ScoresAnalysis(Analysis):
         self, cells: Sequence[RunCell], query: Query, options: Mapping[str, Any]
     ) -> list[Findings]:
         """The test scores of each cell, and its training entries where runs recorded them."""
-        findings: list[Findings] = []
-        for cell in cells:
-            if tested := _test_scores(cell):
-                findings.append(tested)
-            if training := _training_entries(cell):
-                findings.append(training)
-        if not findings:
+        parts = (find(cell) for cell in cells for find in (_test_scores, _training_entries))
+        if not (findings := [part for part in parts if part]):
             raise no_scores(self.name, cells)
         return findings
 

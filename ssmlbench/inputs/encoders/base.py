@@ -217,5 +217,5 @@ def _is_repeated(child: nn.Module, parent: nn.Module, between_stages: bool) -> b
     if alone or isinstance(child, lists) or not isinstance(parent, lists):
         return False
     alike = [type(other) is type(child) for other in parent.children()]
-    # A stem and a last layer may be beside blocks; modules that join stages are no blocks.
+    # A stem and a last layer may be beside blocks; modules that join stages are not blocks.
     return all(alike) or (sum(alike) > 1 and not between_stages)

@@ -95,7 +95,7 @@ class TimmEncoder(ImageEncoder):
         else:
             file = _weights_file(cls.name, source)
             state = _read(cls.name, file)
-            # As many classes as the file has: timm then checks that no weight is missing.
+            # With the number of classes of the file, timm checks that no weight is missing.
             config |= {"state_dict": state, "num_classes": _classes(state, config)}
             arguments["num_classes"] = config["num_classes"]
         try:
