@@ -31,13 +31,13 @@ from ssmlbench.data.columns import (
 from ssmlbench.data.hugging_face import is_saved, saved_tables
 from ssmlbench.data.images import eight_bit, undecoded, upright
 from ssmlbench.data.libsvm import SUFFIXES, read_lines
-from ssmlbench.data.media import IMAGE_ENDINGS, read_text
+from ssmlbench.data.media import IMAGE_ENDINGS, read_text, unread_images
 from ssmlbench.data.plain_numbers import is_number
 from ssmlbench.data.records import TABLES, Table
 from ssmlbench.data.row_checks import text_fault
 from ssmlbench.data.table_rows import RowReader
 from ssmlbench.data.text_files import check_plain, file_ending
-from ssmlbench.data.unread import unread_hint
+from ssmlbench.data.unread import unread_hint, unread_name
 
 ARRAY_ENDINGS = (".npy", ".npz")
 
@@ -92,10 +92,23 @@ def input_files(path: Path, kind: Kind) -> list[Path]:
                 f"--input {path}: expected a file that ends with {', '.join(endings)}{hint}"
             )
         return [path]
-    below = sorted(f for f in paths_below(path) if f.is_file() and file_ending(f) in endings)
-    single = [file for file in below if file_ending(file) not in TABLES]
+    there = sorted(file for file in paths_below(path) if file.is_file())
+    below = [file for file in there if file_ending(file) in endings]
+    tables = [file for file in below if file_ending(file) in TABLES]
+    single = [file for file in below if file not in tables]
     if not below:
         raise UserError(f"--input {path}: no file in it that ends with {', '.join(endings)}")
+    if kind == "vector" and single and tables:
+        raise UserError(
+            f"--input {path}: rows are in {single[0].name} and in {tables[0].name}; name the file to read"
+        )
+    unread = unread_images(path) if kind == "image" and single else []
+    unread += [] if single and kind != "vector" else filter(unread_name, there)
+    if unread:
+        raise UserError(
+            f"--input {path}: {unread[0].name} is of a format that is not read{unread_hint(unread[0])}; or "
+            "move it away"
+        )
     return single or below  # a table beside images or texts describes them
 
 
@@ -254,8 +267,8 @@ def _array_rows(file: Path) -> Iterator[PlainRow]:
         arrays = read_npz(file)
         names: list[str] = [name for name in ("X", "x", "features", "inputs") if name in arrays]
         names = names or (list(arrays) if len(arrays) == 1 else [])
-        if not names:
-            raise UserError(f"{file}: expected an array X (it has: {', '.join(arrays)})")
+        if len(names) != 1:
+            raise UserError(f"{file}: expected one array X (it has: {', '.join(arrays)})")
         loaded = arrays[names[0]]
     else:
         loaded = read_npy(file)

@@ -10,7 +10,7 @@ from PIL import Image
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.data import prepare
-from ssmlbench.data.adapter import InputColumns
+from ssmlbench.data.adapter import InputColumns, Kind
 from ssmlbench.data.plain_inputs import plain_inputs
 from ssmlbench.data.user_data import data_class
 from tests.support.raw_layouts import put
@@ -72,3 +72,29 @@ def test_numbers_that_were_read_as_places_are_not_read_as_numbers(tmp_path: Path
     put(tmp_path / "new.csv", "c\n3\n")
     with pytest.raises(UserError, match="its numbers were read as their places"):
         list(plain_inputs(tmp_path / "new.csv", "vector", None, learnt))
+
+
+@pytest.mark.parametrize(
+    ("kind", "files", "message"),
+    [
+        ("vector", {"a.csv": "x,y\n1,2\n", "b.npy": ""}, "rows are in b.npy and in a.csv"),
+        ("vector", {"a.csv": "x,y\n1,2\n", "b.csv.zst": ""}, "b.csv.zst is of a format"),
+        ("vector", {"a.svm": "1:2\n", "b.feather": ""}, "save b.feather as Parquet"),
+        ("text", {"a.csv": "text\nx\n", "b.xlsx": ""}, "save the sheet of b.xlsx as CSV"),
+        ("image", {"a.png": "", "b.HEIC": ""}, "b.HEIC is of a format that is not read"),
+    ],
+)
+def test_rows_in_other_files_of_a_folder_are_not_left_out(
+    kind: Kind, files: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    for name, content in files.items():
+        put(tmp_path / name, content)
+    with pytest.raises(UserError) as refused:
+        list(plain_inputs(tmp_path, kind))
+    assert message in str(refused.value)
+
+
+def test_of_two_arrays_of_inputs_none_is_chosen(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", X=np.eye(2), features=np.ones((2, 2)))
+    with pytest.raises(UserError, match="expected one array X"):
+        list(plain_inputs(tmp_path / "a.npz", "vector"))
