@@ -18,6 +18,7 @@ from ssmlbench.core.files import (
     discard,
     read_json,
     read_own_json,
+    remove_folder,
     write_json,
 )
 from ssmlbench.core.keep_alive import is_fresh
@@ -134,6 +135,11 @@ class Checkup(Repairs):
         remedy = "deleted; computed again when needed"
         self.delete(folder.computed_file, "damaged", remedy, _is_damaged_json)
         if not damaged:
+            left = "left by a run that is finished"
+            if folder.scratch.is_dir():
+                finding = Finding(folder.scratch, left, "deleted")
+                delete, still = partial(remove_folder, folder.scratch), folder.scratch.is_dir
+                self.repair([finding], delete, still, folder.claim_if_free)
             for file in (
                 folder.checkpoint_file,
                 folder.judgements_file,
@@ -142,7 +148,7 @@ class Checkup(Repairs):
             ):
                 self.delete(
                     file,
-                    "left by a run that is finished",
+                    left,
                     "deleted",
                     lambda _: folder.finished,
                     folder.claim_if_free,

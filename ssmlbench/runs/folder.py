@@ -139,6 +139,11 @@ class RunFolder:
         return self.path / "error.json"
 
     @property
+    def scratch(self) -> Path:
+        """The folder for temporary files of training, which the judge deletes at the end."""
+        return self.path / ".scratch"
+
+    @property
     def repeat_file(self) -> Path:
         """The spec of a damaged run that `ssmlbench doctor --rerun` repeats, until it is made."""
         return self.path / "repeat.json"

@@ -68,7 +68,7 @@ class SealedRequest:
     @property
     def scratch(self) -> Path:
         """The folder for temporary files of the training process."""
-        return RunFolder.of(self.context.results, self.spec).path / ".scratch"
+        return RunFolder.of(self.context.results, self.spec).scratch
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from ssmlbench.core.plain_text import error_text
 from ssmlbench.core.stopping import EndsWithParent, ignore_sigterm
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.protocol.judge import JudgeInterface
+from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.train import Assignment, TrainingReport, train_run
 from ssmlbench.training.device import pick_device
 from ssmlbench.training.processes import Processes
@@ -54,7 +55,9 @@ def train_together(
     count = assignment.context.gpus
     if count == 1:
         return train_run(assignment, plugins, judge, notify)
-    rendezvous = assignment.checkpoint_file.with_name(".rendezvous")
+    # Closing processes may write it anew after it was deleted: the judge deletes it when all have ended.
+    rendezvous = RunFolder(assignment.checkpoint_file.parent).scratch / "rendezvous"
+    rendezvous.parent.mkdir(exist_ok=True)
     rendezvous.unlink(missing_ok=True)
     others = [
         Follower(rank, count, lambda rank: _follow(rank, assignment, plugins, judge, rendezvous))
@@ -72,7 +75,6 @@ def train_together(
     finally:
         for other in others:
             other.expected = True
-        rendezvous.unlink(missing_ok=True)
     for other in others:
         other.reason(wait=GRACE)
     return report

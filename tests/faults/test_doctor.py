@@ -103,14 +103,15 @@ def test_leftovers_are_swept(world: World) -> None:
         file.write_bytes(b"x")
     unfinished = world.cache / "tasks" / "some-v1.1.unfinished"
     deleted = of_a_process_that_has_ended(run.with_name("0-deleted"))
-    for folder in (unfinished, deleted):
+    scratch = run / ".scratch"
+    for folder in (unfinished, deleted, scratch):
         folder.mkdir()
         (folder / "inside").touch()
     for file in (part, lease, deleted):
         os.utime(file, (1, 1))
     code, _ = doctor(world)
     assert code == 0
-    assert not any(file.exists() for file in (*left, unfinished, deleted))
+    assert not any(file.exists() for file in (*left, unfinished, deleted, scratch))
 
 
 def test_what_a_living_process_writes_stays_however_long_it_takes(world: World) -> None:
