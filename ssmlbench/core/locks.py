@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from ssmlbench.core.errors import UserError, with_file_name
+from ssmlbench.core.files import discard
 from ssmlbench.core.keep_alive import FRESH_SECONDS, FUTURE_SECONDS, KeepAlive, is_fresh
 
 POLL_SECONDS = 0.05
@@ -155,7 +156,8 @@ def is_held(path: Path) -> bool:
     if not path.exists():
         return False
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # At once, if it is a pipe: to open one waits for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:  # another user's file, or one that is gone: not known
         return False
     try:
@@ -198,6 +200,13 @@ def _open(path: Path, flags: int) -> int:
         except FileNotFoundError:  # the last holder may delete the folder too
             if path.is_symlink():  # a link to nothing counts as missing
                 path.unlink(missing_ok=True)
+        except OSError as error:  # so do a circular link and an empty folder
+            if error.errno not in (errno.ELOOP, errno.EISDIR):
+                raise
+            try:
+                discard(path)
+            except OSError:  # a folder with something in it, or one that may not be deleted
+                raise error from None
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -402,6 +402,30 @@ def test_a_lock_that_is_a_link_to_nothing_is_made_anew(tmp_path: Path) -> None:
         assert is_held(tmp_path / "a.lock")
 
 
+@pytest.mark.parametrize("kind", ["folder", "circular link", "pipe", "full folder"])
+def test_what_is_in_the_place_of_a_lock_is_no_reason_to_wait_or_to_fail(
+    tmp_path: Path, kind: str
+) -> None:
+    """`run` failed until someone deleted the folder; `doctor` and `status` waited for ever at the pipe."""
+    lock = tmp_path / "a.lock"
+    if kind == "pipe":
+        os.mkfifo(lock)
+    elif kind == "circular link":
+        lock.symlink_to(lock)
+    else:
+        lock.mkdir()
+    assert not is_held(lock)
+    if kind == "full folder":
+        (lock / "kept").touch()
+        with pytest.raises(IsADirectoryError, match=r"a\.lock"):
+            Lock(lock).acquire()
+        assert (lock / "kept").exists()
+        return
+    with Lock(lock):
+        assert is_held(lock)
+    assert not os.path.lexists(lock)
+
+
 def test_what_a_library_was_writing_when_it_was_killed_is_deleted_before_training(
     tmp_path: Path,
 ) -> None:
