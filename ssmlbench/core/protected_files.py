@@ -41,6 +41,8 @@ CHANGES = {
     "sqlite3.connect": (0,),
 }
 """Audit events, and which of their arguments are paths that they change. `open` says it by its flags."""
+NEW_INTERPRETER = "cpython.PyInterpreterState_New"
+"""The audit event of another interpreter in this process, in which no Python code hears audit events."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 

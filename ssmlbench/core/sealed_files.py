@@ -10,8 +10,8 @@ CARD = "card.json"
 """The description of a prepared data set; it has the frequency of each label."""
 LABELS = "labels"
 """The folder, in that of a prepared data set, that holds the true labels."""
-HOLDS_LABELS = ("scores.safetensors", "diagnostics.safetensors")
-"""Files of finished runs with test labels, and with the frequencies of hidden ones."""
+HOLDS_LABELS = ("scores.safetensors", "diagnostics.safetensors", "features.safetensors")
+"""Files of finished runs with test labels, and with hidden ones or their frequencies."""
 HOLDS_RESULTS = ("result.json", "computed.json", "judgements.safetensors")
 """Files of any run that reveal something about test labels or hidden ones."""
 RUN_FILES = (

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
 from ssmlbench.core.checksums import verified_files
@@ -204,7 +205,7 @@ class SealedRun:
         try:
             self.pipe = fork_server().fork(JUDGE, TRAINING, request)
             self._asked_to_stop = False
-        except OSError as error:
-            why = disk_error(error) or error
+        except (OSError, UnpicklingError) as error:
+            why = error if isinstance(error, UnpicklingError) else disk_error(error) or error
             reason = RunFailed(f"no process could be started for it: {why}")
             self._failed = self._folder.record_error(self.spec, reason)

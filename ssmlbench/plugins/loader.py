@@ -35,7 +35,7 @@ from ssmlbench.core.registry import Registry, location, plugin_name
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.plugins.contract import check_contract
 from ssmlbench.plugins.source_lines import defined_at
-from ssmlbench.plugins.watch import attempts_of, watched_import
+from ssmlbench.plugins.watch import attempts_of, remember_state, watched_import
 
 if TYPE_CHECKING:
     from ssmlbench.core.data_options import DataOptions
@@ -312,6 +312,8 @@ def load_file(file: Path) -> ModuleType:
     try:
         with record_changes(), nullcontext() if own else watched_import(file):
             spec.loader.exec_module(module)
+        if own:
+            remember_state(module)
         if tried := attempts_of(file):
             raise PermissionError(f"it {tried[0]}")
     except BaseException as error:

@@ -15,15 +15,18 @@ from ssmlbench.core.paths import builtin_root
 
 TOOL = "ssmlbench"
 
+PLAIN = (bool, int, float, str, tuple, frozenset)
+"""The constants of classes: their hyper-parameters and declarations."""
+
 ToolState = dict[tuple[str, str], object]
 """Module or class, and name in it → what tells whether its value is still the same."""
 
 
-def tool_state() -> ToolState:
-    """The functions, classes and constants of the tool's modules that are loaded now."""
+def tool_state(*modules: ModuleType) -> ToolState:
+    """The functions, classes and constants of these modules; of none, of the tool's that are loaded now."""
     return {
         (module.__name__, name): _identity(value)
-        for module in _modules()
+        for module in modules or _modules()
         for name, value in _named(module)
         if name.isupper()
         or not name.startswith("_")  # those hold what changes while a command runs
@@ -61,11 +64,20 @@ def _modules() -> list[ModuleType]:
 def _named(module: ModuleType) -> Iterator[tuple[str, Any]]:
     for name, value in list(vars(module).items()):
         if isinstance(value, type) and value.__module__ == module.__name__:
-            for part, inner in list(vars(value).items()):
-                if isinstance(inner, FunctionType | property | staticmethod | classmethod):
-                    yield f"{name}.{part}", inner
+            yield from _parts(value, name)
         if name.isupper() or callable(value):
             yield name, value
+
+
+def _parts(cls: type[Any], name: str) -> Iterator[tuple[str, Any]]:
+    """The functions of a class and of the classes in it, such as a method's Config, and plain constants."""
+    for part, value in list(vars(cls).items()):
+        if isinstance(value, FunctionType | property | staticmethod | classmethod):
+            yield f"{name}.{part}", value
+        elif isinstance(value, type) and value.__qualname__ == f"{cls.__qualname__}.{part}":
+            yield from _parts(value, f"{name}.{part}")
+        elif isinstance(value, PLAIN) and not part.startswith("_"):
+            yield f"{name}.{part}", value
 
 
 def _identity(value: Any) -> object:

@@ -14,12 +14,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ssmlbench.core.path_meanings import path_meanings
 from ssmlbench.core.paths import cache_root
 from ssmlbench.core.process_environment import is_fixed, present_command
-from ssmlbench.core.protected_files import CHANGES, changed_path
+from ssmlbench.core.protected_files import CHANGES, NEW_INTERPRETER, changed_path
 from ssmlbench.core.sealed_files import (
     HOLDS_LABELS,
     HOLDS_RESULTS,
@@ -31,7 +32,7 @@ from ssmlbench.core.sealed_files import (
 )
 from ssmlbench.plugins.tool_state import ToolState, first_change, tool_state
 
-EVENTS = frozenset(("open", "sqlite3.connect", *CHANGES))
+EVENTS = frozenset(("open", "sqlite3.connect", NEW_INTERPRETER, *CHANGES))
 TWO_PATHS = frozenset(("os.rename", "os.link", "os.symlink"))
 """Events whose first two arguments are paths; of the others, only the first is."""
 OWN_MODULES = {"ssmlbench", "__main__"}
@@ -78,6 +79,12 @@ def watched_import(file: Path) -> Iterator[None]:
         atexit.register(_note_end)  # Python calls what was registered last first
 
 
+def remember_state(module: ModuleType) -> None:
+    """Remember a built-in plugin as it is now, just imported: a plugin file may have asked for it."""
+    if _before is not None:
+        _before[1].update(tool_state(module))
+
+
 def _note_end() -> None:
     global _ending  # noqa: PLW0603
     _ending = True
@@ -102,6 +109,8 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     file = _plugin_on_the_stack()
     if file is None:
         return
+    if event == NEW_INTERPRETER:
+        _refuse(file, f"tried to start another interpreter, which is not watched: {SEALED}")
     for path in arguments[: 2 if event in TWO_PATHS else 1]:
         if isinstance(path, str | bytes | os.PathLike) and _is_sealed(event, path):
             _refuse(file, f"tried to open {os.fsdecode(path)}: {SEALED}")

@@ -195,7 +195,8 @@ class RunFolder:
         judged = (self.result_file, self.computed_file, *self.written_files())
         unfinished = [file for kind in UNFINISHED_NAMES for file in self.path.glob(kind)]
         for file in (*judged, *unfinished, *self.unfinished_judgements()):
-            if file not in kept or (file.is_dir() and not file.is_symlink()):  # a plugin's folder
+            # A plugin may have put a folder, a pipe or a link to an endless device in place of its model.
+            if file not in kept or file.is_symlink() or not file.is_file():
                 remove(file)
 
     def unfinished_judgements(self) -> list[Path]:

@@ -8,7 +8,9 @@ imported before the fork: its system libraries do not survive one.
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import importlib
+import io
 import os
 import pickle
 import select
@@ -21,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO, TextIO
 
 from ssmlbench.core.process_environment import environment_without_plugins
@@ -91,11 +93,14 @@ class ForkServer:
         gets the child's process id and a pipe to this process, whose other end is returned. Both have the
         environment, folder and import path of this process without the changes of plugins. They write to
         the present standard output and error of this process, which a display may have replaced.
+
+        An UnpicklingError if the request holds anything but plain values.
         """
-        ours, theirs = socket.socketpair()
         content = pickle.dumps(
             (parent, child, pickle.dumps(request), environment_without_plugins())
         )
+        read_request(read_request(content)[2])  # here an error is one of this run
+        ours, theirs = socket.socketpair()
         with _lock, theirs, _standard_output() as out, _standard_error() as errors:
             self._used = True
             header = len(content).to_bytes(8, "big")
@@ -216,7 +221,7 @@ def _run(content: bytes, pipe: Connection) -> None:
     """Become the two requested processes. Neither returns to the server's loop."""
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        parent, child, request, environment = pickle.loads(content)
+        parent, child, request, environment = read_request(content)
         _go_to(*environment)
         ours, theirs = Pipe()
         heard, reports = Pipe(duplex=False)
@@ -227,11 +232,11 @@ def _run(content: bytes, pipe: Connection) -> None:
             pipe.close()
             ours.close()
             heard.close()
-            _function(child)(pickle.loads(request), theirs, reports)
+            _function(child)(read_request(request), theirs, reports)
         else:
             theirs.close()
             reports.close()
-            _function(parent)(pickle.loads(request), pipe, pid, ours, heard)
+            _function(parent)(read_request(request), pipe, pid, ours, heard)
     except BaseException:
         sys.excepthook(*sys.exc_info())
         os._exit(1)
@@ -239,6 +244,31 @@ def _run(content: bytes, pipe: Connection) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
+
+
+class _Requests(pickle.Unpickler):
+    """Makes plain values, paths and data classes of this tool only.
+
+    Whatever else a plugin has put into a request would run its code beside the labels, or before the seal.
+    """
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The class of that name."""
+        room = module.partition(".")[0]
+        if room in ("ssmlbench", "pathlib") and "." not in name:
+            found = super().find_class(module, name)
+            its_own = isinstance(found, type) and found.__module__ == module
+            if its_own and (dataclasses.is_dataclass(found) or issubclass(found, PurePath)):
+                return found
+        raise pickle.UnpicklingError(
+            f"its request holds a value of {module}.{name}, neither a number nor a text: does a Config "
+            "put it there?"
+        )
+
+
+def read_request(content: bytes) -> Any:
+    """What `ForkServer.fork` was given; an UnpicklingError if there is more in it than plain values."""
+    return _Requests(io.BytesIO(content)).load()
 
 
 def _go_to(environment: dict[str, str], folder: str, path: list[str]) -> None:

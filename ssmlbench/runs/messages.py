@@ -63,6 +63,10 @@ AMOUNTS = ("seconds", "peak_memory_mb")
 """Those of these columns whose numbers are finite and not negative."""
 MOST_COLUMNS, MOST_NOTES = 1_000, 20
 """More columns of a history, or notes, would only hide the others."""
+PHASES = ("warm-up", "semi", "fit")
+"""The only texts in a history."""
+MOST_OF_A_TRACE = 100_000
+"""Characters of a traceback that are kept."""
 FAILURES: dict[str, type[Exception]] = {
     cls.__name__: cls for cls in (Diverged, RunStopped, RunFailed, UserError)
 }
@@ -224,7 +228,8 @@ def _act(message: dict[str, Any], pipe: Connection, judge: Judge) -> Event | Tra
         case "report":
             return _report(message, judge.last_epoch)
         case "failure":
-            raise FAILURES[message["kind"]](message["text"]) from TrainingTrace(message["trace"])
+            kind, text, trace = (str(message[name]) for name in ("kind", "text", "trace"))
+            raise FAILURES[kind](shorten(text)) from TrainingTrace(trace[-MOST_OF_A_TRACE:])
         case other:
             raise ValueError(other)
     return None
@@ -232,6 +237,8 @@ def _act(message: dict[str, Any], pipe: Connection, judge: Judge) -> Event | Tra
 
 def _event(kind: type[Event], values: dict[str, Any]) -> Event:
     """The event with these values, if they have the declared types: displays rely on them."""
+    if not isinstance(values, dict):
+        raise ValueError(f"an event has {shorten(repr(values))}")
     for field in dataclasses.fields(kind):
         if field.name in values:
             _check(values[field.name], FIELDS[str(field.type)], field.name)
@@ -244,6 +251,8 @@ def _check(value: Any, types: tuple[type, ...], name: str) -> None:
     if not isinstance(value, types) or (isinstance(value, int) and abs(value) > MOST):
         raise ValueError(f"{name} is {shorten(repr(value))}")
     if isinstance(value, dict):
+        if len(value) > MOST_COLUMNS:
+            raise ValueError(f"{name} has {len(value):,} numbers")
         for key, number in value.items():
             _check(number, NUMBER, key)
 
@@ -262,7 +271,10 @@ def _history(rows: Any, last_epoch: int) -> list[dict[str, Any]]:
         for name, value in row.items():
             if name in JUDGED or not name.isprintable():
                 raise ValueError(f"history has a column {shorten(repr(name))}")
-            _check(value, (*NUMBER, str, NoneType), name)
+            if name != "phase":
+                _check(value, (*NUMBER, NoneType), name)
+            elif value not in PHASES:
+                raise ValueError(f"phase is {shorten(repr(value))}")
     epochs = [row["epoch"] for row in rows]
     if epochs != list(range(1, last_epoch + 1)):
         raise ValueError(

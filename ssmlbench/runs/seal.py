@@ -19,7 +19,12 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.files import PART
 from ssmlbench.core.path_meanings import can_list_open_files, path_meanings
 from ssmlbench.core.paths import cache_root, usual_cache_root
-from ssmlbench.core.protected_files import CHANGES, changed_path, database_file
+from ssmlbench.core.protected_files import (
+    CHANGES,
+    NEW_INTERPRETER,
+    changed_path,
+    database_file,
+)
 from ssmlbench.core.sealed_files import (
     CARD,
     HOLDS_LABELS,
@@ -194,6 +199,7 @@ def set_tripwire(
     results, own = f"{places.results}{separator}", f"{places.own}{separator}"
     changed = changed_path(results=places.results, own=places.own)
     changes, sealed, protected = frozenset(("open", *CHANGES)), SEALED, PROTECTED
+    new_interpreter = NEW_INTERPRETER
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in paths:
@@ -209,6 +215,8 @@ def set_tripwire(
             refuse(f"tried to read the labels in {arguments[0]}: {sealed}")
         elif event == "ssmlbench.adapter":
             refuse(f"tried to read the data set {arguments[0]} anew: {sealed}")
+        elif event == new_interpreter:
+            refuse(f"tried to start another interpreter, which is not watched: {sealed}")
         elif event in programs:
             note(f"started another program while it trained: {_program(arguments)}")
         if event in changes and (path := changed(event, arguments)) is not None:

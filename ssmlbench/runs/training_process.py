@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
@@ -25,7 +26,10 @@ GRACE_SECONDS = 10.0
 """A training process that has closed its pipe is ending; one that takes longer is killed."""
 STOP_SECONDS = 20.0
 """The time in which a training process that is asked to stop can save its state; then it is killed."""
-KILL_ROUNDS = 100
+KILL_SECONDS = 10.0
+"""The time in which processes that fork and leave, over and over, have to be caught."""
+ANY_CHILD = 0x40000000
+"""`__WALL`: children of a bare `clone`, too, which end without a signal."""
 KILLED = -signal.SIGKILL
 
 
@@ -36,16 +40,31 @@ def adopt_orphans() -> None:
 
 
 def kill_children() -> bool:
-    """Kill every child of this process, and orphans that this leaves (Linux); whether none is left."""
+    """Kill every child of this process, and orphans that this leaves (Linux); whether none is left.
+
+    All are killed before one is waited for, with their groups: a process that forks and leaves at once is
+    otherwise another one whenever its number is read. The lists may be incomplete; `waitpid` is not.
+    """
     lists = list(Path("/proc/self/task").glob("*/children"))
-    for _ in range(KILL_ROUNDS):
-        children = [int(pid) for file in lists for pid in _words(file)]
-        if not children:
-            return True
-        for pid in children:
+    session, until = os.getsid(0), time.monotonic() + KILL_SECONDS
+    while lists and not _all_have_ended():
+        if time.monotonic() > until:
+            return False
+        for pid in [int(word) for file in lists for word in _words(file)]:
             with suppress(OSError):
+                if os.getsid(pid) != session:  # else the group may be one of the user's
+                    os.killpg(os.getpgid(pid), signal.SIGKILL)
                 os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+    return True
+
+
+def _all_have_ended() -> bool:
+    """Whether this process has no child, once those that have ended are waited for."""
+    try:
+        while os.waitpid(-1, os.WNOHANG | ANY_CHILD)[0]:
+            pass
+    except ChildProcessError:
+        return True
     return False
 
 

@@ -91,6 +91,16 @@ AT_IMPORT = {
     "in an open folder": (
         "os.open('labels/test.arrow', os.O_RDONLY, dir_fd=os.open(labels().parents[1], os.O_RDONLY))"
     ),
+    "in another interpreter": (
+        "try:\n"
+        "    import _xxsubinterpreters as interpreters\n"
+        "except ImportError:\n"
+        "    import _interpreters as interpreters\n"
+        "try:\n"
+        "    interpreters.create()\n"
+        "except RuntimeError:  # it does not say why\n"
+        "    pass"
+    ),
     "moves the prepared data": "labels().parents[2].rename('elsewhere')",
     "moves the cache": "labels().parents[3].rename('elsewhere')",
     "reads scores": "open('results/a/b/c/d/scores.safetensors')",
@@ -120,7 +130,7 @@ def test_a_plugin_that_opens_labels_or_results_when_it_is_imported_is_refused(
     tmp_path: Path, how: str
 ) -> None:
     file = plugin_file(tmp_path, AT_IMPORT[how])
-    with pytest.raises(UserError, match=r"tried to open .*: labels are sealed") as refused:
+    with pytest.raises(UserError, match=r"tried to (open|start) .*: labels are sealed") as refused:
         Plugins([file])
     assert "early.py" in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
@@ -135,6 +145,27 @@ def test_a_configuration_that_opens_labels_fails_the_run(tmp_path: Path) -> None
     assert isinstance(last, Failed)
     assert "labels are sealed" in last.text
     assert "early.py" in last.text
+
+
+HIDES_CODE = """
+class Text(str):
+    def __reduce_ex__(self, protocol):
+        return exec, ("import os; open('ran', 'w')",)
+
+    def __deepcopy__(self, memo):
+        return self
+"""
+
+
+def test_a_value_of_a_configuration_runs_no_code_beside_the_labels(tmp_path: Path) -> None:
+    """A run's spec is sent to its judge, and to its training process before that one is sealed."""
+    deed = "object.__setattr__(self, 'size', Text('1'))"
+    plugins = Plugins([NOISE, plugin_file(tmp_path, HIDES_CODE, deed)])
+    spec = resolve(plugins, {}, method="early", dataset="noise", pi=0.5, epochs=2)
+    last = run_one(spec, plugins, RunContext(tmp_path / "results", "cpu", 1), lambda event: None)
+    assert isinstance(last, Failed)
+    assert "its request holds a value of builtins.exec" in last.text
+    assert not list(tmp_path.rglob("ran"))
 
 
 IN_THREADS = {
@@ -271,6 +302,15 @@ CHANGES_THE_TOOL = {
     "when it is imported": ("resolve.planned_run = changed", "pass"),
     "in a Config": ("", "resolve.planned_run = changed"),
     "by its constants": ("loader.METHOD = loader.DATASET", "pass"),
+    "by the defaults of another method": (
+        "_init = loader.Plugins().methods['cap'].Config.__init__\n"
+        "_init.__defaults__ = tuple(reversed(_init.__defaults__))",
+        "pass",
+    ),
+    "by a constant of another method": (
+        "loader.Plugins().methods['cap'].warm_up = False",
+        "pass",
+    ),
     "by the code of a function": ("planned.__code__ = changed.__code__", "pass"),
 }
 PLANS_OTHERWISE = """

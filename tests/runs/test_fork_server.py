@@ -45,6 +45,24 @@ def test_a_server_that_forked_nothing_is_ended_while_it_imports() -> None:
     assert server._process.poll() == -signal.SIGTERM
 
 
+@pytest.mark.parametrize("value", [exec, os.system, fork_server.ForkServer, subprocess.Popen])
+def test_a_request_holds_nothing_that_runs_when_it_is_read(value: object) -> None:
+    """It is read beside the labels, and before a training process is sealed."""
+
+    class Hidden:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return value, ("raise SystemExit",)
+
+    with pytest.raises(pickle.UnpicklingError, match="its request holds a value of "):
+        fork_server.read_request(pickle.dumps([Hidden()]))
+
+
+def test_a_request_names_no_function_of_a_library_by_a_module_of_this_tool() -> None:
+    content = b"cssmlbench.core.files\nos.system\n(S'true'\ntR."
+    with pytest.raises(pickle.UnpicklingError, match="its request holds a value of "):
+        fork_server.read_request(content)
+
+
 LOADED: list[int] = []
 IMPATIENT = """
 import sys

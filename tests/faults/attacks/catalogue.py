@@ -63,6 +63,7 @@ RACES = ("by_a_link_that_is_swapped",)
 """Reported, or refused by the kernel: whoever looks at the moment when it points to the labels."""
 HIDES_ITS_ERROR = (
     *("by_a_finalizer", "by_linecache", "by_globbing_label_folders", "by_walking_the_raw_folder"),
+    "by_another_interpreter",
 )
 """Reported, and what it raises is lost."""
 REPORTED_WAYS = sorted(

@@ -180,6 +180,26 @@ def puts_a_fifo_in_place_of_its_history():
     os.mkfifo(own_folder() / "history.csv")
 
 
+def puts_a_pipe_in_place_of_its_model():
+    """When its process ends: who opens a pipe waits for its other end."""
+    _at_the_end(os.mkfifo)
+
+
+def links_its_model_to_an_endless_device():
+    _at_the_end(lambda file: ctypes.CDLL(None).symlink(b"/dev/zero", os.fsencode(file)))
+
+
+def _at_the_end(put):
+    file, end = own_folder() / "model.safetensors", os._exit
+
+    def replace_and_end(code):
+        file.unlink(missing_ok=True)
+        put(file)
+        end(code)
+
+    os._exit = replace_and_end
+
+
 def deletes_its_lock_in_libc():
     """Another process could then make the same run in the same folder."""
     assert ctypes.CDLL(None).unlink(os.fsencode(own_folder() / ".lock")) == 0

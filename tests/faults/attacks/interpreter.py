@@ -17,7 +17,14 @@ import torch
 
 from tests.faults.attacks.file_functions import from_file
 from tests.faults.attacks.judge_messages import desk
-from tests.faults.attacks.places import LABELS, TEST_ROWS, label_bytes, labels, read_in_libc
+from tests.faults.attacks.places import (
+    LABELS,
+    TEST_ROWS,
+    label_bytes,
+    labels,
+    read_in_libc,
+    stolen,
+)
 
 
 def _looks_like_truth(value) -> bool:
@@ -81,6 +88,17 @@ def by_trace_function():
         return labels().read_bytes()
     finally:
         sys.settrace(before)
+
+
+def by_another_interpreter():
+    """In the same process; what watches the first one hears nothing of it."""
+    try:
+        import _xxsubinterpreters as interpreters
+    except ImportError:
+        import _interpreters as interpreters
+    other = interpreters.create()
+    copy = f"open({str(stolen() / 'copied')!r}, 'wb').write(open({str(labels())!r}, 'rb').read())"
+    interpreters.run_string(other, copy)
 
 
 def by_closure_of_the_watch():

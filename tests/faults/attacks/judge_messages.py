@@ -60,6 +60,18 @@ def reports_less_than_no_memory():
     _reports(peak_memory_mb=-1.0)
 
 
+def reports_a_formula_as_a_phase():
+    _reports(phase='=HYPERLINK("http://x")')
+
+
+def reports_a_text_as_a_number():
+    _reports(own="@SUM(1)")
+
+
+def sends_an_event_without_fields():
+    desk()._send({"type": "event", "event": "Warned", "values": []})
+
+
 def reports_one_epoch_three_times():
     _reports(epoch=1)
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from multiprocessing import shared_memory
 from pathlib import Path
@@ -99,6 +100,19 @@ def takes_the_judges_room():
 
 def suspends_its_judge():
     os.kill(os.getppid(), signal.SIGSTOP)
+
+
+def leaves_processes_that_fork_and_leave():
+    """Each is another process before anyone has read its number; they end after a minute."""
+    until = time.monotonic() + 60
+    for leads_a_session in (True, False, True, False):
+        if os.fork() == 0:
+            if leads_a_session:
+                os.setsid()
+            while time.monotonic() < until:
+                if os.fork():
+                    break
+            os._exit(0)
 
 
 def signals_the_server_of_its_judge():

@@ -102,6 +102,11 @@ def by_the_model_of_another_results_folder():
     return (elsewhere() / "model.safetensors").read_bytes()
 
 
+def by_the_kept_features_of_another_results_folder():
+    """They come with the true labels of their rows."""
+    return (elsewhere() / "features.safetensors").read_bytes()
+
+
 def by_what_a_check_prepares_again():
     """`ssmlbench data verify` prepares the raw files again, beside the prepared data sets."""
     return (cache_folder() / "tasks" / "verify-1.unfinished" / "labels" / "test.arrow").read_bytes()
