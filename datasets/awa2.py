@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ssmlbench.api import (
+    SPLITS,
     BadRow,
     DatasetAdapter,
     PublishedStatistics,
@@ -45,6 +46,12 @@ Animals_with_Attributes2/JPEGImages/antelope/antelope_10001.jpg
 
     def rows(self, split: str) -> Iterator[Row | BadRow]:
         vectors = self._class_labels()
+        lists = [numbered_lines(self._file(f"{part}classes.txt")) for part in SPLITS]
+        listed = {line.strip() for lines in lists for _, line in lines}
+        if absent := sorted(vectors.keys() - listed):
+            raise UserError(
+                f"data set {self.name}: {absent[0]!r} is in neither trainclasses.txt nor testclasses.txt"
+            )
         listing = self._file(f"{split}classes.txt")
         for number, line in sorted(numbered_lines(listing), key=lambda pair: pair[1].strip()):
             animal = line.strip()

@@ -82,6 +82,8 @@ Flickr/…
         truth = self.path("Groundtruth/TrainTestLabels", "TrainTestLabels")
         images = self.path("Flickr", "images")
         files = [truth / f"Labels_{name}_{part}.txt" for name in self.label_names()]
+        if more := sorted({*truth.glob(f"Labels_*_{part}.txt")} - {*files}):
+            raise self.missing(f"the concept of {more[0].name} is not in Concepts81.txt")
         for file in files:
             if not file.is_file():
                 raise self.missing(f"{self.where(file)} is missing")

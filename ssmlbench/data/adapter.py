@@ -234,12 +234,22 @@ class DatasetAdapter(ABC):
             )
         return list(found.values())
 
+    @property
+    def _own_file(self) -> Path:
+        return Path(inspect.getfile(type(self))).resolve()
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether its class is in one of this tool's own files."""
+        try:
+            return self._own_file.is_relative_to(builtin_root() / "datasets")
+        except (OSError, TypeError):  # a class that was typed in
+            return False
+
     def prepare_command(self, folder: str) -> str:
         """The command that prepares the data set from a folder of raw files."""
-        file = Path(inspect.getfile(type(self))).resolve()
-        own = type(self).__module__.startswith(PLUGIN_PREFIX)
-        own = own and not file.is_relative_to(builtin_root() / "datasets")
-        plugins = [str(file)] if own else []
+        own = type(self).__module__.startswith(PLUGIN_PREFIX) and not self.is_built_in
+        plugins = [str(self._own_file)] if own else []
         return suggested("data", "prepare", self.typed_name, "--from", folder, plugins=plugins)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -133,6 +134,8 @@ class RowChecker:
         self.converted: Counter[str] = Counter()
         self.dropped = 0  # training rows whose input is a test row's
         self._width: int | None = None  # of the vectors
+        folder = adapter.folder if adapter.kind == "image" and adapter.is_built_in else None
+        self._inside = os.path.abspath(folder) if folder else ""  # noqa: PTH100 (as below)
 
     def rows(self, split: str) -> Iterator[StoredRow]:
         """The good rows of a split; the others are counted in `problems`."""
@@ -175,6 +178,9 @@ class RowChecker:
             return BadRow(where, f"a test row must be labelled, this one is {known}", UNJUDGED)
         if row.id and self.ids.known(row.id):
             return BadRow(where, f"id {row.id!r} occurs twice", "duplicate id")
+        if self._inside and self._leads_outside(row.input):
+            reason = "the path of its image leads out of the data folder"
+            return BadRow(where, reason, "image outside the data folder")
         stored = _stored(row, self.adapter.kind, where)
         if isinstance(stored, BadRow):
             return stored
@@ -184,6 +190,11 @@ class RowChecker:
                 reason = f"a vector of {len(stored.input)} numbers, others have {self._width}"
                 return BadRow(where, reason, "vector of another length")
         return StoredRow(stored, labels, valid_text(row.id or where), row.back_translation)
+
+    def _leads_outside(self, image: Any) -> bool:
+        """Whether a list of a built-in data set has `..` or an absolute path. Links may lead elsewhere."""
+        path = os.path.abspath(image) if isinstance(image, Path) else ""  # noqa: PTH100 (links stay)
+        return bool(path) and not path.startswith(self._inside + os.sep)
 
     def notes(self) -> list[str]:
         """Lines for the card."""

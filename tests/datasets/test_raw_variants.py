@@ -212,6 +212,21 @@ REFUSED: dict[str, tuple[str, Edit, str]] = {
     "SGML without topics": (
         "reuters-sgml", replaced("reut2-001.sgm", "TOPICS>", "topics>"), "without <TOPICS>",
     ),
+    "concepts that were cut off": (
+        "nuswide", replaced("ConceptsList/Concepts81.txt", "animal\n", ""),
+        "Labels_animal_Train.txt is not in Concepts81.txt",
+    ),
+    "lists of classes that were cut off": (
+        "awa2", changed(f"{AWA}/trainclasses.txt", lambda c: b""), "'antelope' is in neither",
+    ),
+    "an image outside the data folder": (
+        "coco2014", coco(lambda c: c["images"][1].update(file_name="../../elsewhere.jpg")),
+        "leads out of the data folder",
+    ),
+    "an absolute path of an image": (
+        "nuswide", replaced("ImageList/TrainImagelist.txt", "bear\\02.jpg", "/etc/02.jpg"),
+        "leads out of the data folder",
+    ),
     "test labels with a column less": (
         "nuswide-recrawl", lambda f: put(f / "formatted_val_labels.npy", npy([[0, 1]])),
         "has other columns",
