@@ -29,7 +29,7 @@ def plain_bytes(file: Path) -> bytes:
             if not stat.S_ISREG(facts.st_mode):
                 raise OSError(errno.EINVAL, "it is not a file", str(file))
             if is_hollow(facts):
-                raise OSError(errno.EFBIG, HOLLOW, str(file))
+                raise OSError(errno.EINVAL, HOLLOW, str(file))
             return opened.read()
     except OSError as error:
         raise with_file_name(error, file) from None

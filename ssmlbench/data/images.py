@@ -52,9 +52,13 @@ def as_stored(content: bytes) -> tuple[bytes, str]:
 @contextmanager
 def undecoded(content: bytes) -> Iterator[Image]:
     """An image of a user before it is decoded; a ValueError for one that Pillow would not read as meant."""
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
-    with Image.open(io.BytesIO(content)) as image:
+    try:
+        found = Image.open(io.BytesIO(content))
+    except UnidentifiedImageError:  # its text has an address in memory
+        raise OSError("cannot identify it: no image, or of an unknown format") from None
+    with found as image:
         if image.format == "EPS":
             raise ValueError("it is a PostScript program; save it as PNG")
         pixels = image.width * image.height

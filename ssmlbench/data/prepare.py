@@ -16,6 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ssmlbench.core.checksums import file_facts
 from ssmlbench.core.errors import DamagedFile, DamageWarning, UserError
 from ssmlbench.core.files import naming, publish_folder, read_own_json, remove_folder, write_json
@@ -239,6 +241,7 @@ def _write_split(
     with (
         ArrowWriter(features=features, path=str(inputs_file(folder, split))) as writer,
         ArrowWriter(features=label_features, path=str(labels_file(folder, split))) as sealed,
+        np.errstate(over="ignore"),  # a number that float32 has not makes a bad row
     ):
         while batch := list(islice(rows, BATCH_ROWS[kind])):
             for row in batch:

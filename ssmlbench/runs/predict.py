@@ -58,7 +58,7 @@ def predict_rows(
     done, iterator = 0, iter(rows)
     with atomic_output(out) as unfinished:
         with WRITERS[out.suffix](unfinished, model.card.labels, decision) as write:
-            while chunk := list(islice(iterator, CHUNK_ROWS)):
+            while chunk := _next_rows(iterator):
                 ids, raws = zip(*chunk, strict=True)
                 scores = model.scores(raws) if score is None else score(raws)
                 parameters = model.card.rule_parameters
@@ -72,6 +72,11 @@ def predict_rows(
         if not done:
             raise UserError("there are no rows to predict")
     return done
+
+
+def _next_rows(rows: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    with np.errstate(over="ignore"):  # a number that float32 has not is an error of its row
+        return list(islice(rows, CHUNK_ROWS))
 
 
 def check_out(out: Path, read: Iterable[Path] = ()) -> None:

@@ -214,3 +214,23 @@ def test_folders_of_validation_rows_are_on_the_card(tmp_path: Path) -> None:
         written(tmp_path / f"d{place}", {**files, "val/cat/3.png": jpeg(3)})
         notes = read(tmp_path / f"d{place}").card.notes
         assert "val/ is not used: validation rows come from train" in notes
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["d.csv", "d.npz"])
+def test_a_number_beyond_float32_is_a_bad_row_and_no_warning(name: str, tmp_path: Path) -> None:
+    if name == "d.npz":
+        np.savez(tmp_path / name, X=np.array([[1e39, 1], [2, 2]]), y=np.eye(2))
+    else:
+        put(tmp_path / name, "f1,f2,labels\n1e39,1,a\n2,2,b\n")
+    with pytest.raises(UserError, match="is not a finite number"):
+        read(tmp_path / name)
+
+
+def test_a_file_that_is_no_image_is_named_without_an_address_in_memory(tmp_path: Path) -> None:
+    put(tmp_path / "d/train.csv", "image,labels\na.jpg,x\n")
+    put(tmp_path / "d/a.jpg", "<html>404</html>")
+    with pytest.raises(
+        UserError, match=r"image a.jpg cannot be read \(OSError: cannot identify it"
+    ):
+        read(tmp_path / "d")
