@@ -195,6 +195,7 @@ class SealedRun:
             spec=self.spec,
             task_folder=task.folder,
             plugin_files=self._plugins.training_files(self.spec.method, self.spec.backbone),
+            encoder_files=self._plugins.encoder_files(self.spec.backbone),
             context=self.context,
             source=task.card.source,
             unlike_published=task.unlike_published,

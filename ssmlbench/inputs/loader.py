@@ -14,7 +14,7 @@ from ssmlbench.inputs.cached import CachedInputs
 from ssmlbench.inputs.decoding import Shortcuts
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions
 from ssmlbench.inputs.frozen import FrozenEncoder
-from ssmlbench.inputs.prepared import Reading, prepared_inputs
+from ssmlbench.inputs.prepared import Reading, in_cache, prepared_inputs, square_images
 from ssmlbench.inputs.scaling import Scale
 from ssmlbench.inputs.splits import SplitInputs
 
@@ -46,6 +46,16 @@ class SplitLoader:
     def load(self, split: str) -> SplitInputs:
         """The inputs that the run trains on."""
         return self.scaled(split) if self.spec.scaling == "standard" else self.unscaled(split)
+
+    def fill_caches(self, split: str) -> None:
+        """Compute what other runs read too: frozen features, or decoded images if they are many."""
+        if self.spec.freeze:
+            self.features(split)
+            return
+        options, quick = EncoderOptions.of(self.spec), Shortcuts.of(self.spec)
+        images = square_images(self.encoder, options, self.task, split, self.reading, quick)
+        if images is not None:
+            in_cache(images, self.reading)
 
     def raw(self, split: str) -> SplitInputs:
         """The inputs of the encoder."""

@@ -49,13 +49,9 @@ def prepared_inputs(
     """
     reading = reading or Reading()
     views = encoder.views(task.card.kind, task.card.flips, options)
-    files = task.image_files(split) if takes_squares(encoder, options) else None
-    if files is not None and options.image_size:
-        decoder = SquareDecoder(
-            files, options.image_size, encoder.interpolation, shortcuts or Shortcuts()
-        )
-        return _images(DecodedImages(decoder, task.card, split, reading.workers, reading.notify),
-                       views, reading)  # fmt: skip
+    images = square_images(encoder, options, task, split, reading, shortcuts)
+    if images is not None:
+        return _images(images, views, reading)
     if task.card.kind == "vector" and _is_plain(encoder):
         rows = MappedRows(task.vectors(split))
         if rows.bytes > MAPPED_BYTES:
@@ -65,6 +61,24 @@ def prepared_inputs(
     if translations is None:
         return inputs
     return BackTranslated(inputs, _prepared(encoder, options, translations, views))
+
+
+def square_images(
+    encoder: type[Encoder],
+    options: EncoderOptions,
+    task: Task,
+    split: str,
+    reading: Reading,
+    shortcuts: Shortcuts | None = None,
+) -> DecodedImages | None:
+    """The images of a split as squares; None if its inputs are none, or the encoder resizes them itself."""
+    files = task.image_files(split) if takes_squares(encoder, options) else None
+    if files is None or not options.image_size:
+        return None
+    decoder = SquareDecoder(
+        files, options.image_size, encoder.interpolation, shortcuts or Shortcuts()
+    )
+    return DecodedImages(decoder, task.card, split, reading.workers, reading.notify)
 
 
 def takes_squares(encoder: type[Encoder], options: EncoderOptions) -> bool:
@@ -77,14 +91,19 @@ def _is_plain(encoder: type[Encoder]) -> bool:
     return getattr(encoder.prepare, "__func__", None) is Encoder.prepare.__func__  # type: ignore[attr-defined]
 
 
-def _images(images: DecodedImages, views: dict[str, View], reading: Reading) -> SplitInputs:
-    """Images as squares: from the cache, in memory, or decoded for each view."""
+def in_cache(images: DecodedImages, reading: Reading) -> bool:
+    """Whether images are read from the cache; what is missing there is decoded now."""
     small = images.bytes <= IN_MEMORY_BYTES
     cached = images.bytes >= CACHED_BYTES and not (small and reading.read_once)
-    if reading.decoded_cache and cached and images.available():
+    return reading.decoded_cache and cached and images.available()
+
+
+def _images(images: DecodedImages, views: dict[str, View], reading: Reading) -> SplitInputs:
+    """Images as squares: from the cache, in memory, or decoded for each view."""
+    if in_cache(images, reading):
         return DecodedInputs(images, views)
     decoder = images.decoder
-    if not small:
+    if images.bytes > IN_MEMORY_BYTES:
         return StoredInputs(
             len(decoder), lambda rows: torch.from_numpy(decoder.decode(rows)), views
         )

@@ -102,10 +102,14 @@ class Plugins:
             if is_own_data(file):
                 self._add_data(file)
             else:
-                path = absolute(file)
-                if str(path) not in self.files:
-                    self._add_file(path)
-                    self._remember(str(path))
+                self.add_files([file])
+
+    def add_files(self, files: Iterable[str | Path]) -> None:
+        """Import Python files with plugins, but those that were imported before."""
+        for path in map(absolute, files):
+            if str(path) not in self.files:
+                self._add_file(path)
+                self._remember(str(path))
 
     def _remember(self, file: str) -> None:
         self.files = tuple(dict.fromkeys((*self.files, file)))
@@ -156,8 +160,13 @@ class Plugins:
 
         Code that another file runs when it is imported would change the run's numbers.
         """
-        found = (self._file_of.get((METHOD, method)), self._file_of.get((ENCODER, backbone)))
+        found = (*self.encoder_files(backbone), self._file_of.get((METHOD, method)))
         return tuple(dict.fromkeys(file for file in found if file is not None))
+
+    def encoder_files(self, backbone: str) -> tuple[str, ...]:
+        """The file with the encoder, if a plugin file has it."""
+        file = self._file_of.get((ENCODER, backbone))
+        return () if file is None else (file,)
 
     def add(self, cls: type[Any]) -> str:
         """Add a class that is already in memory, and return its name."""

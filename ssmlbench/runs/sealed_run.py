@@ -40,6 +40,7 @@ from ssmlbench.runs.messages import JudgePipe
 from ssmlbench.runs.seal import SealedPlaces, code_in, places_to_read, set_tripwire
 from ssmlbench.runs.seal_reports import SealReports
 from ssmlbench.runs.several import train_together
+from ssmlbench.runs.train import fill_caches
 from ssmlbench.runs.training_process import (
     KILLED,
     STOP_SECONDS,
@@ -57,6 +58,7 @@ class SealedRequest:
     spec: RunSpec
     task_folder: Path
     plugin_files: tuple[str, ...]  # those of the training process: methods and encoders
+    encoder_files: tuple[str, ...]  # of these, the one with the encoder
     context: RunContext
     source: str  # of the data set, from its card
     # from the plugin of the data set, which the judge does not load
@@ -174,8 +176,11 @@ def training_process(request: SealedRequest, pipe: Connection, reports: Connecti
         quieten()
         warnings.simplefilter("ignore", PluginWarning)  # the process that asked has shown them
         pipe.recv_bytes()  # until `allow_plugins`
-        plugins = Plugins(request.plugin_files)
+        plugins = Plugins(request.encoder_files)
         assignment = pipe.recv()
+        if request.plugin_files != request.encoder_files:
+            fill_caches(assignment, plugins, judge.notify)
+        plugins.add_files(request.plugin_files)
         report = train_together(assignment, plugins, judge, judge.notify, judge.fail)
         _flush_output()
         judge.report(report)

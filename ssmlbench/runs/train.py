@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +31,7 @@ from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.plugins.source_lines import explain, passed_through
-from ssmlbench.protocol.judge import JudgeInterface
+from ssmlbench.protocol.judge import JudgeInterface, rows_from_train
 from ssmlbench.protocol.observation import Observation
 from ssmlbench.runs.context import RunContext
 from ssmlbench.training.checkpoint import Checkpoint
@@ -77,6 +80,42 @@ class TrainingReport:
     gpu: str = ""  # its number on the machine
 
 
+def fill_caches(assignment: Assignment, plugins: Plugins, notify: Notify) -> None:
+    """Compute the cached features and images of a run before the file of its method is imported.
+
+    Other runs read them, and code of that file may change libraries. Views of patches, which few methods
+    use, are computed when they are asked for.
+    """
+    spec, context = assignment.spec, assignment.context
+    if spec.freeze and context.gpus > 1:
+        return  # an error, which `_train` raises
+    encoder = find_encoder(plugins.encoders, spec.backbone, assignment.card.kind)
+    check_encoder_code(spec, encoder)
+    device = torch.device("cpu")
+    if spec.freeze:  # else no GPU is used here: the processes of a run are not yet forked
+        device = pick_device(context.device)
+        make_repeatable(thread_count(spec, encoder, context), device, spec.fast)
+    loader = split_loader(assignment, encoder, device, worker_count(context, None), notify)
+    with _mistakes_of(encoder):
+        for split in ("train",) if rows_from_train(spec) else ("train", "test"):
+            loader.fill_caches(split)
+
+
+def split_loader(
+    assignment: Assignment,
+    encoder: type[Encoder],
+    device: torch.device,
+    workers: int,
+    notify: Notify,
+) -> SplitLoader:
+    """The loader of a run's inputs. device: of the run, if no other one is named for encoding."""
+    spec, context = assignment.spec, assignment.context
+    task = Task(assignment.task_folder, assignment.card)
+    named = context.encoding_device if spec.freeze else None
+    encoding = pick_device(named) if named else device
+    return SplitLoader(spec, encoder, task, encoding, workers, notify, context.decoded_cache)
+
+
 def train_run(
     assignment: Assignment,
     plugins: Plugins,
@@ -90,31 +129,36 @@ def train_run(
     line, which names the line of the plugin's file.
     """
     spec = assignment.spec
+    encoder = find_encoder(plugins.encoders, spec.backbone, assignment.card.kind)
+    with _mistakes_of(plugins.methods[spec.method], encoder):
+        return _train(assignment, plugins, encoder, judge, notify, processes)
+
+
+@contextmanager
+def _mistakes_of(*classes: type[Any]) -> Iterator[None]:
+    """Raise an error of a plugin's code as a RunFailed of one line, which names the line of its file."""
     try:
-        return _train(assignment, plugins, judge, notify, processes)
+        yield
     except UserError:
         raise
     except Exception as error:
-        encoder = find_encoder(plugins.encoders, spec.backbone, assignment.card.kind)
-        classes = (plugins.methods[spec.method], encoder)
         if isinstance(error, OSError) and (
             error.errno in DISK_ERRORS or not passed_through(error, *classes)
         ):
             raise
-        text = explain(error, *classes)
         failed = type(error) if isinstance(error, RunFailed) else RunFailed
-        raise failed(text) from error
+        raise failed(explain(error, *classes)) from error
 
 
 def _train(
     assignment: Assignment,
     plugins: Plugins,
+    encoder: type[Encoder],
     judge: JudgeInterface,
     notify: Notify,
     processes: Processes | None,
 ) -> TrainingReport:
     spec, context = assignment.spec, assignment.context
-    encoder = find_encoder(plugins.encoders, spec.backbone, assignment.card.kind)
     check_code(spec, plugins.methods[spec.method], encoder)
     device = pick_device(context.device)
     if processes is not None:
@@ -122,11 +166,9 @@ def _train(
         judge = SharedJudge(processes, judge, device)
     check_fast(device, spec.fast)
     make_repeatable(thread_count(spec, encoder, context), device, spec.fast)
-    task = Task(assignment.task_folder, assignment.card)
-    encoding = pick_device(context.encoding_device) if context.encoding_device else device
     workers = worker_count(context, processes)
-    loader = SplitLoader(spec, encoder, task, encoding, workers, notify, context.decoded_cache)
-    learner = build_learner(spec, plugins, task.label_count)
+    loader = split_loader(assignment, encoder, device, workers, notify)
+    learner = build_learner(spec, plugins, loader.task.label_count)
     unscaled = isinstance(learner, Estimator) and not learner.scaled
     load = loader.unscaled if unscaled else loader.load
     run_data = load_run_data(spec, assignment.observation, judge, load)
@@ -213,17 +255,24 @@ def on_fixed_features(spec: RunSpec, plugins: Plugins) -> bool:
 def check_code(spec: RunSpec, method: type[Method | Estimator], encoder: type[Encoder]) -> None:
     """Raise a UserError if a plugin's code has changed since the spec was resolved.
 
-    A worker process loads plugin files itself: results and cached features of an edited file would be
-    stored under the digest of the old code.
+    A worker process loads plugin files itself: results of an edited file would be stored under the digest
+    of the old code.
     """
-    planned = {f"method {method.name}": spec.code, f"--backbone {encoder.name}": spec.encoder_code}
-    loaded = (code_digest(method), encoder_code(encoder))
-    for (name, then), now in zip(planned.items(), loaded, strict=True):
-        if then != now:
-            raise UserError(
-                f"{name}: its code has changed since this run was planned ({then} then, {now} now); "
-                "give the same command again"
-            )
+    _check_same(f"method {method.name}", spec.code, code_digest(method))
+    check_encoder_code(spec, encoder)
+
+
+def check_encoder_code(spec: RunSpec, encoder: type[Encoder]) -> None:
+    """As `check_code`, for the encoder: so would cached features."""
+    _check_same(f"--backbone {encoder.name}", spec.encoder_code, encoder_code(encoder))
+
+
+def _check_same(name: str, planned: str, loaded: str) -> None:
+    if planned != loaded:
+        raise UserError(
+            f"{name}: its code has changed since this run was planned ({planned} then, {loaded} now); "
+            "give the same command again"
+        )
 
 
 def threads_of(spec: RunSpec, plugins: Plugins, context: RunContext) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ from safetensors.numpy import load_file
 
 from ssmlbench.core.events import Done, Warned
 from ssmlbench.grid.run_one import run_one
+from ssmlbench.inputs.cache_folders import features_root
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.resolve import resolve
 from tests.faults.sealed_runs import CHEATS, Make, make
+from tests.support.tiny_models import save_tiny_bert, write_data_plugin
 
 __all__ = ["make"]  # a fixture
 
@@ -56,6 +59,48 @@ def test_a_plugin_file_changes_no_run_of_another_method_or_encoder(
     assert isinstance(last["bce"], Done)
     assert beside.scores_file.read_bytes() == alone.scores_file.read_bytes()
     assert "its own run" in getattr(last["saboteur"], "text", ""), "its own file is imported"
+
+
+def test_features_that_other_runs_read_are_computed_before_a_method_file_is_imported(
+    tmp_path: Path, empty_cache: None
+) -> None:
+    """Its code may change libraries; the cache has the features of every method."""
+    bert, file = save_tiny_bert(tmp_path / "bert"), tmp_path / "no_norm.py"
+    file.write_text(NO_NORM)
+    plugins = Plugins([write_data_plugin(tmp_path), file])
+    fields: dict[str, Any] = {"dataset": "tiny-text", "epochs": 2, "pi": 0.5, "freeze": True}
+    fields |= {"backbone": str(bert), "max_tokens": 16}
+    scores, features = {}, {}
+    for order in (("bce",), ("no_norm", "bce")):
+        shutil.rmtree(features_root(), ignore_errors=True)
+        for method in order:
+            spec = resolve(plugins, {}, method=method, **fields)
+            results = tmp_path / "-".join(order)
+            last = run_one(spec, plugins, RunContext(results, "cpu", 1), lambda event: None)
+            assert isinstance(last, Done), last
+        scores[order] = RunFolder.of(results, spec).scores_file.read_bytes()
+        files = sorted(features_root().rglob("*.npy"))
+        features[order] = [(file.parent.name, file.read_bytes()) for file in files]
+    assert len({*scores.values()}) == 1
+    alone, after = features.values()
+    assert alone
+    assert alone == after
+
+
+NO_NORM = """
+import torch
+from ssmlbench.api import Method
+
+torch.nn.LayerNorm.forward = lambda self, values: values
+
+class NoNorm(Method):
+    \"\"\"Changes a library when its file is imported.\"\"\"
+
+    name = "no_norm"
+
+    def loss(self, labelled, unlabelled):
+        return {"labelled": labelled.logits("strong").square().mean()}
+"""
 
 
 SABOTAGE = """
