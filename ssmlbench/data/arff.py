@@ -33,8 +33,8 @@ from ssmlbench.data.arff_syntax import (
 from ssmlbench.data.label_cells import never_zero
 from ssmlbench.data.plain_numbers import is_number
 from ssmlbench.data.records import ColumnTypes, Table, TableRecords
+from ssmlbench.data.table_source import check_unread
 from ssmlbench.data.text_files import check_plain
-from ssmlbench.data.unread import unread_hint, unread_name
 from ssmlbench.data.user_files import PARTS, UserFiles
 
 LAYOUT = """
@@ -302,16 +302,10 @@ def arff_files(base: Path) -> dict[str, Path]:
             )
         if found:
             files[part] = found[0]
-        else:
-            _check_packed(base, part)
+        elif folder.is_dir():
+            called = re.compile(f"{re.escape(base.name)}[-_]{part}", re.IGNORECASE)
+            check_unread(folder, called, [])
     return files
-
-
-def _check_packed(base: Path, part: str) -> None:
-    """Raise a UserError if the file of a part is packed: its rows would be missing."""
-    for file in sorted(base.parent.iterdir()) if base.parent.is_dir() else ():
-        if unread_name(file).lower() in (f"{base.name}{mark}{part}".lower() for mark in "-_"):
-            raise UserError(f"data set {base.parent}: {file.name} is not read{unread_hint(file)}")
 
 
 def xml_file(base: Path) -> Path:

@@ -184,7 +184,7 @@ def svm_files(home: Path) -> dict[str, Path]:
             raise UserError(
                 f"data set {home}: {shard.name} would not be read; join the files of {part} rows"
             )
-        check_unread(home, part, called)
+        check_unread(home, part_name(part), called)
     return files
 
 

@@ -59,7 +59,7 @@ class FileSource(TableSource):
             _check_files(part_files(self.folder, part))
             if home.is_dir():
                 _check_places(self.folder, part)
-                check_unread(self.folder, part, part_tables(self.folder, part))
+                check_unread(self.folder, part_name(part), part_tables(self.folder, part))
         others = any(part_tables(self.folder, part) for part in PARTS[1:])
         self.single = self.only is not None and not (home.is_dir() and others)
 
@@ -162,15 +162,16 @@ def _check_places(folder: Path, part: str) -> None:
         raise UserError(f"data set {folder}: {first} or {second}? Move one away")
 
 
-def check_unread(folder: Path, part: str, read: list[Path]) -> None:
+def check_unread(folder: Path, names: re.Pattern[str], read: list[Path]) -> None:
     """Raise a UserError for a table of a part in a format that is not read: its rows would be missing.
 
-    read: the files of the part that are read; one of the same name is the same table.
+    names: how the files of the part are called. read: those that are read; one of the same name is the
+    same table.
     """
     known = {bare_name(file).lower() for file in read}
     for file in sorted(folder.iterdir()):
         name = unread_name(file).lower()
-        if name not in known and part_name(part).fullmatch(name):
+        if name not in known and names.fullmatch(name):
             raise UserError(
                 f"data set {folder}: {file.name} has rows that are not read{unread_hint(file)}, or "
                 "move it away"

@@ -14,24 +14,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
-from ssmlbench.data import arrays, prepare, records, text_files
+from ssmlbench.data import arrays, records, text_files
 from ssmlbench.data.plain_inputs import plain_inputs
-from ssmlbench.data.user_data import data_class, own_address
+from tests.support.own_data import read
 from tests.support.raw_layouts import put
 
 LETTERS = "a" * 2**20
 HEAD = "text,a,b\nx,1,0\ny,0,1\n"
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
-
-
-def read(home: Path, **options: str) -> object:
-    return prepare(data_class(own_address(str(home), DataOptions(**options)))())
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 PACKED: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 import datasets
-from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
-from ssmlbench.data import Task, prepare
-from ssmlbench.data.user_data import data_class, own_address
+from tests.support.own_data import read
 from tests.support.raw_layouts import jpeg, put
 
 TWO = "text,a,b\nw,1,0\nx,0,1\n"
@@ -24,13 +22,7 @@ ARFF = (
 XML = '<labels><label name="{}"/></labels>'
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
-
-
-def read(home: Path, **options: str) -> Task:
-    return prepare(data_class(own_address(str(home), DataOptions(**options)))())
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 def written(folder: Path, files: dict[str, str | bytes]) -> Path:
@@ -94,7 +86,7 @@ REFUSED: dict[str, tuple[dict[str, str | bytes], str]] = {
     ),
     "ARFF test rows that are packed": (
         {"m-train.arff": ARFF, "m-test.arff.gz": gzip.compress(ARFF.encode())},
-        "m-test.arff.gz is not read",
+        "m-test.arff.gz has rows that are not read",
     ),
     "two ARFF files of training rows": (
         {"m-train.arff": ARFF, "M_train.arff": ARFF},

@@ -9,10 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
-from ssmlbench.data import Task, prepare
-from ssmlbench.data.user_data import data_class, own_address
+from tests.support.own_data import read
 from tests.support.raw_layouts import jpeg, put
 
 Write = Callable[[Path], object]
@@ -20,13 +18,7 @@ TRAIN = "text,a,b\nw,1,0\nx,0,1\ny,1,1\nz,0,0\n"
 TEST = "text,a,b\nu,1,0\nv,0,1\n"
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSMLBENCH_CACHE", str(tmp_path / "cache"))
-
-
-def read(folder: Path, **options: str) -> Task:
-    return prepare(data_class(own_address(str(folder), DataOptions(**options)))())
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 def files(**contents: str | bytes) -> Write:
