@@ -43,6 +43,9 @@ def first_change(before: ToolState, files: Collection[str]) -> str | None:
             place = (module.__name__, name)
             if place in before and before[place] != _identity(value):
                 return ".".join(place)
+            owner = (module.__name__, name.rpartition(".")[0])
+            if place not in before and owner in before:  # it hides what the class inherits
+                return ".".join(place)
             if isinstance(value, FunctionType) and value.__code__.co_filename in files:
                 return ".".join(place)
     return None

@@ -65,7 +65,7 @@ MOST_COLUMNS, MOST_NOTES = 1_000, 20
 """More columns of a history, or notes, would only hide the others."""
 PHASES = ("warm-up", "semi", "fit")
 """The only texts in a history."""
-MOST_OF_A_TRACE = 100_000
+MOST_OF_A_TRACE = 10_000_000
 """Characters of a traceback that are kept."""
 FAILURES: dict[str, type[Exception]] = {
     cls.__name__: cls for cls in (Diverged, RunStopped, RunFailed, UserError)

@@ -49,7 +49,7 @@ def without_a_card(copy: Path) -> None:
 def test_a_sound_copy_is_found_beside_one_that_cannot_be_used(
     task: Task, damage: Callable[[Path], None]
 ) -> None:
-    copy = shutil.copytree(task.folder, task.folder.with_name("a-copy"))  # the first by name
+    copy = shutil.copytree(task.folder, task.folder.with_name("a-v1.9"))  # the first by name
     damage(copy)
     assert prepared_task("mine", task.card.fingerprint).folder == task.folder
     shutil.rmtree(task.folder)
@@ -65,7 +65,7 @@ def test_a_copy_that_was_never_finished_is_not_used(task: Task) -> None:
 
 
 def test_the_damage_of_the_data_set_itself_is_named_first(task: Task) -> None:
-    with_half_a_card(shutil.copytree(task.folder, task.folder.with_name("a-copy")))
+    with_half_a_card(shutil.copytree(task.folder, task.folder.with_name("a-v1.9")))
     without_its_inputs(task.folder)
     with pytest.raises(NotPrepared, match=r"train\.arrow is damaged"):
         prepared_task("mine", task.card.fingerprint)

@@ -23,6 +23,7 @@ from ssmlbench.plugins.loader import Plugins, load_file
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.kernel_lock import kernel_can_lock
 from ssmlbench.runs.resolve import resolve
+from tests.faults.sealed_runs import in_child
 
 NOISE = Path(__file__).with_name("cheats.py")
 HEAD = """
@@ -91,16 +92,6 @@ AT_IMPORT = {
     "in an open folder": (
         "os.open('labels/test.arrow', os.O_RDONLY, dir_fd=os.open(labels().parents[1], os.O_RDONLY))"
     ),
-    "in another interpreter": (
-        "try:\n"
-        "    import _xxsubinterpreters as interpreters\n"
-        "except ImportError:\n"
-        "    import _interpreters as interpreters\n"
-        "try:\n"
-        "    interpreters.create()\n"
-        "except RuntimeError:  # it does not say why\n"
-        "    pass"
-    ),
     "moves the prepared data": "labels().parents[2].rename('elsewhere')",
     "moves the cache": "labels().parents[3].rename('elsewhere')",
     "reads scores": "open('results/a/b/c/d/scores.safetensors')",
@@ -130,12 +121,36 @@ def test_a_plugin_that_opens_labels_or_results_when_it_is_imported_is_refused(
     tmp_path: Path, how: str
 ) -> None:
     file = plugin_file(tmp_path, AT_IMPORT[how])
-    with pytest.raises(UserError, match=r"tried to (open|start) .*: labels are sealed") as refused:
+    with pytest.raises(UserError, match=r"tried to open .*: labels are sealed") as refused:
         Plugins([file])
     assert "early.py" in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
     assert "STOLEN_LABELS" not in os.environ
     assert not Path("copy").exists()
+
+
+ANOTHER_INTERPRETER = (
+    "try:\n"
+    "    import _xxsubinterpreters as interpreters\n"
+    "except ImportError:\n"
+    "    import _interpreters as interpreters\n"
+    "try:\n"
+    "    interpreters.create()\n"
+    "except RuntimeError:  # it does not say why\n"
+    "    pass"
+)
+
+
+def test_a_plugin_file_starts_no_other_interpreter(tmp_path: Path) -> None:
+    """Tried in a process of its own, in which Python then no longer tells torch who has the GIL."""
+    file = plugin_file(tmp_path, ANOTHER_INTERPRETER)
+
+    def refusal() -> str:
+        with pytest.raises(UserError) as refused:
+            Plugins([file])
+        return str(refused.value)
+
+    assert b"tried to start another interpreter" in in_child(refusal)
 
 
 def test_a_configuration_that_opens_labels_fails_the_run(tmp_path: Path) -> None:
@@ -326,7 +341,13 @@ def changed(*rest, **more):
 """
 
 
-@pytest.mark.parametrize("how", CHANGES_THE_TOOL)
+QUICK = ("in a Config", "by a constant of another method")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param(how, marks=() if how in QUICK else pytest.mark.slow) for how in CHANGES_THE_TOOL],
+)
 def test_a_plugin_file_does_not_plan_the_runs_of_other_methods(tmp_path: Path, how: str) -> None:
     """Its method is not even asked for, or it trains beside the other one."""
     at_import, in_config = CHANGES_THE_TOOL[how]

@@ -272,7 +272,7 @@ def test_a_text_that_could_not_be_read_at_this_moment_is_no_bad_row(
 ) -> None:
     adapter = data_class(text_folder(tmp_path / "texts"))()
     with monkeypatch.context() as patch:
-        fail(patch, Path, "read_text", code, "train/a/1.txt")
+        fail(patch, os, "open", code, "train/a/1.txt")
         with pytest.raises(OSError, match=os.strerror(code)):
             prepare(adapter, skip_bad=True)
     assert prepare(adapter, skip_bad=True).card.rows == {"train": 6, "test": 6}
@@ -284,7 +284,7 @@ def test_an_image_that_could_not_be_read_at_this_moment_is_no_bad_row(
     from ssmlbench.data.row_checks import _stored_image
 
     (tmp_path / "a.png").write_bytes(b"")
-    fail(monkeypatch, Path, "read_bytes", errno.EMFILE, "a.png")
+    fail(monkeypatch, os, "open", errno.EMFILE, "a.png")
     with pytest.raises(OSError, match="open files"):
         _stored_image(tmp_path / "a.png", "row 1")
 

@@ -260,6 +260,7 @@ def simulated_folds(seed: int) -> tuple[list[StoredScores], float, float]:
     return [judged(*part) for part in parts], float(of_map), float(of_f1)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_of_a_model_that_learns_from_all_rows() -> None:
     """Few rows, and a strength chosen in each fold: the scores of folds differ in scale."""
     found = [simulated_folds(seed) for seed in range(20)]

@@ -231,7 +231,13 @@ def of_a_run(folder: RunFolder) -> tuple[int, int]:
     return judge, int(training)
 
 
-@pytest.mark.parametrize("signalled", ["the command", "everybody", "Ctrl-C"])
+@pytest.mark.parametrize(
+    "signalled",
+    [
+        "the command",
+        *(pytest.param(who, marks=pytest.mark.slow) for who in ("everybody", "Ctrl-C")),
+    ],
+)
 def test_a_command_that_is_ended_has_its_runs_save_first(
     found: Plugins, undisturbed: Callable[..., Any], tmp_path: Path, signalled: str
 ) -> None:
