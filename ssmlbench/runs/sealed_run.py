@@ -58,11 +58,11 @@ class SealedRequest:
     spec: RunSpec
     task_folder: Path
     plugin_files: tuple[str, ...]  # those of the training process: methods and encoders
-    encoder_files: tuple[str, ...]  # of these, the one with the encoder
     context: RunContext
     source: str  # of the data set, from its card
     # from the plugin of the data set, which the judge does not load
     unlike_published: tuple[str, ...] = ()
+    encoder_files: tuple[str, ...] = ()  # of the plugin files, the one with the encoder
     gpu: str | None = None  # the CUDA_VISIBLE_DEVICES of the training process
     label_folders: bool = False  # the raw files lie in folders that are named after their labels
     verified: frozenset[tuple[object, ...]] = frozenset()  # files whose checksums were compared
