@@ -104,6 +104,7 @@ def cases() -> Iterator[Case]:
             yield [*path, *base, *needed[1:], NAME], False
 
 
+@pytest.mark.slow
 def test_hostile_values_are_one_line_and_leave_nothing(ssmlbench: Call, world: Path) -> None:
     before = sorted(world.rglob("*"))
     tried = list(cases())

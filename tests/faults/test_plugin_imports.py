@@ -195,7 +195,9 @@ IN_THREADS = {
 }
 
 
-@pytest.mark.parametrize("how", sorted(IN_THREADS))
+@pytest.mark.parametrize(
+    "how", ["of threading", pytest.param("of no library", marks=pytest.mark.slow)]
+)
 def test_a_thread_that_a_configuration_starts_is_refused_labels(tmp_path: Path, how: str) -> None:
     """Although no code of the plugin is on its stack."""
     deed = f"copy = functools.partial(shutil.copyfile, labels(), 'copy')\n            {IN_THREADS[how]}"
