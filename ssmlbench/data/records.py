@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow
+from ssmlbench.data.parquet_metadata import BATCH_ROWS, check_metadata
 from ssmlbench.data.text_files import (
     LONGEST_ROW,
     RowLines,
@@ -33,9 +34,6 @@ ColumnTypes = dict[str, str]
 """Column → "text", "number", "list of text", …; "" where the format does not declare it."""
 HEADER_CHARACTERS = 2**20
 """How much of the first line of a CSV file is searched for the delimiter."""
-BATCH_ROWS, LARGE_BATCH, PACKED_TIMES = 200, 2**28, 500
-"""Rows of a Parquet file that are read at once, the bytes that they may take, and from which share of
-packed bytes on that is looked at."""
 QUOTES = 'a cell that starts with " ends with ", and each " inside it is written twice'
 
 
@@ -247,7 +245,7 @@ class Parquet(Table):
 
         try:
             with ParquetFile(self.file, memory_map=True) as table:
-                _check_row_count(table.metadata)
+                check_metadata(self.file, table.metadata)
                 yield table
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             reason = str(error).partition("\n")[0]
@@ -282,36 +280,6 @@ class Parquet(Table):
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
         return [str(name) for name in names] if isinstance(names, list) else None
-
-
-def _check_row_count(metadata: Any) -> None:
-    """Raise a ValueError if the parts of a Parquet file do not have the rows of the whole, or are bombs.
-
-    A false number costs gigabytes: without columns, pyarrow makes as many rows as a part claims.
-    """
-    parts = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-    if min(parts, default=0) < 0 or sum(parts) != metadata.num_rows:
-        raise ValueError(f"its parts have {sum(parts):,} rows, the file {metadata.num_rows:,}")
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        for column in map(group.column, range(group.num_columns)):
-            _check_packing(column, group.num_rows)
-
-
-def _check_packing(column: Any, rows: int) -> None:
-    """Raise a ValueError if a few bytes of a column take gigabytes in a batch of rows."""
-    packed, values = max(column.total_compressed_size, 1), column.num_values
-    batch = min(rows, BATCH_ROWS) or 1
-    if column.physical_type == "BYTE_ARRAY":  # each row may have the longest value of a dictionary
-        suspect = column.total_uncompressed_size > PACKED_TIMES * packed
-        taken = column.total_uncompressed_size * batch
-    else:  # lists of numbers
-        suspect = values > PACKED_TIMES * packed
-        taken = 8 * values // max(rows, 1) * batch
-    if suspect and taken > LARGE_BATCH:
-        raise ValueError(
-            f"{packed:,} bytes of column {column.path_in_schema} take up to {taken / 2**30:,.1f} GiB"
-        )
 
 
 TABLES: dict[str, type[Table]] = {

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ssmlbench.core.errors import UserError
-from ssmlbench.data import arrays, records, text_files
+from ssmlbench.data import arrays, parquet_metadata, records, text_files
 from ssmlbench.data.plain_inputs import plain_inputs
 from tests.support.own_data import read
 from tests.support.raw_layouts import put
@@ -75,7 +75,7 @@ def test_a_parquet_column_of_a_few_bytes_is_no_gigabyte(
     assert file.stat().st_size < 5000
     with pytest.raises(UserError, match=r"bytes of column text take up to 0.8 GiB"):
         read(tmp_path / "d")
-    monkeypatch.setattr(records, "LARGE_BATCH", 2**23)
+    monkeypatch.setattr(parquet_metadata, "LARGE_BATCH", 2**23)
     ends = pa.array([0, 2**21], pa.int32())
     zeros = pa.array(np.zeros(2**21, np.int8))
     pq.write_table(parquet(vector=pa.ListArray.from_arrays(ends, zeros)), file, compression="zstd")
