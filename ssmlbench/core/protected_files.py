@@ -101,8 +101,9 @@ def changed_path(
 
     def protected(place: str, event: str) -> bool:
         if place.startswith(codes):
-            # Python, and libraries that compile, keep what they made beside the source.
-            return compiled not in place or place.endswith(code_endings)
+            # Python, and libraries that compile, keep what they made in a folder beside the source.
+            inside = f"{place}{separator}" if event == "os.mkdir" else place
+            return compiled not in inside or place.endswith(code_endings)
         if of_runs and place.startswith(of_runs):
             is_ours = place.startswith(of_run) and place != lock
             if event == "os.mkdir":  # training makes its own folder, if it is not there
