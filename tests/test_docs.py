@@ -14,6 +14,8 @@ from ssmlbench.protocol.regimes import REGIMES
 from ssmlbench.runs.schema import COST_FIELDS, RESULT_VERSION, MadeWith, Result
 from tests.conftest import ROOT
 
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "leaderboards" / "README.md"]
+
 
 def test_every_data_set_is_on_the_data_page(plugins: Plugins) -> None:
     page = (ROOT / "docs" / "datasets.md").read_text()
@@ -41,9 +43,19 @@ def test_the_results_page_has_every_field_of_the_schema() -> None:
 
 
 def test_links_between_the_documents_lead_somewhere() -> None:
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+    for page in PAGES:
+        for target, anchor in re.findall(
+            r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page.read_text()
+        ):
+            file = page.parent / target if target else page
+            assert file.exists(), f"{page.name}: {target}"
+            assert not anchor or anchor in anchors(file), f"{page.name}: {target}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_architecture_page_names_every_room_and_files_that_exist() -> None:
@@ -87,12 +99,16 @@ def test_continuous_integration_runs_the_readmes_test_command() -> None:
 
 def test_files_named_in_the_documents_exist() -> None:
     """Paths of the checkout between backticks: a moved module left stale names behind."""
-    for page in [
-        ROOT / "README.md",
-        ROOT / "leaderboards" / "README.md",
-        *(ROOT / "docs").glob("*.md"),
-    ]:
+    for page in PAGES:
         for name in re.findall(
             r"`((?:ssmlbench|tests|docs|benchmarks)/[\w./-]+)`", page.read_text()
         ):
             assert (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+def test_tests_named_in_the_documents_exist() -> None:
+    source = "\n".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+    tests = set(re.findall(r"^def (test_\w+)", source, re.MULTILINE))
+    for page in PAGES:
+        named = set(re.findall(r"`(test_\w+)`", page.read_text()))
+        assert named <= tests, f"{page.name}: {named - tests}"
