@@ -31,7 +31,10 @@ from ssmlbench.runs.schema import COST_FIELDS, MetricValues, SchemaError, parse_
 READABLE = ("run", "method", "regime", "level", "seed")
 RECOGNISED = {"run", "spec"}
 """The columns by which an exported file is recognised."""
-MADE_WITH = ("ssmlbench", "torch", "python", "device", "precision", "threads", "finished")
+MADE_WITH = (
+    *("ssmlbench", "torch", "python", "device", "cpu_kernels", "precision", "threads"),
+    "finished",
+)
 
 
 def metric_columns() -> dict[str, list[tuple[str, str, str]]]:

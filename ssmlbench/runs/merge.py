@@ -47,6 +47,25 @@ def _difference(one: Finished, other: Finished) -> str:
     return ""
 
 
+MACHINES = {
+    "torch": "torch",
+    "device": "device",
+    "cpu_kernels": "CPU kernels",
+    "threads": "number of threads",
+}
+"""Fields of `made_with` that may change the last bits, and what they are called in messages."""
+
+
+def _reason(one: Finished, other: Finished) -> str:
+    """How the machines differed that made two results of one run, as far as they say; may be empty."""
+    ours, theirs = (run.result.get("made_with", {}) for run in (one, other))
+    for field, name in MACHINES.items():
+        here, there = (str(made.get(field) or "") for made in (ours, theirs))
+        if here and there and here != there:
+            return f"; their {name} differed: {here}, and {there}"
+    return ""
+
+
 def _both_nan(one: float, other: float) -> bool:
     return math.isnan(one) and math.isnan(other)
 
@@ -62,6 +81,7 @@ def _conflict(conflicts: list[tuple[Finished, Finished]]) -> UserError:
     count = len(conflicts)
     runs = "1 run has" if count == 1 else f"{count} runs have"
     return UserError(
-        f"{runs} different numbers in two places, e.g. {one.spec} ({_difference(one, other)}); leave one "
-        "place out, or name the folder or file that counts: --prefer PATH"
+        f"{runs} different numbers in two places, e.g. {one.spec} ({_difference(one, other)}"
+        f"{_reason(one, other)}); leave one place out, "
+        "or name the folder or file that counts: --prefer PATH"
     )

@@ -23,6 +23,7 @@ from ssmlbench.runs.schema import RESULT_VERSION, MadeWith, Result
 from ssmlbench.runs.scores import StoredScores
 from ssmlbench.runs.train import TrainingReport
 from ssmlbench.training.evaluation import Outcome
+from ssmlbench.training.repeatable import cpu_kernels
 
 
 def write_result(
@@ -101,6 +102,7 @@ def _made_with(outcome: Outcome, report: TrainingReport) -> MadeWith:
         "python": platform.python_version(),
         "device": report.device,
         "gpu": report.gpu,
+        "cpu_kernels": cpu_kernels(),
         "precision": outcome.precision,
         "nondeterministic": report.nondeterministic,
         "threads": report.threads,

@@ -47,6 +47,7 @@ class MadeWith(TypedDict, total=False):
     python: str
     device: str
     gpu: str
+    cpu_kernels: str  # of torch and BLAS; others give other last bits
     precision: str
     nondeterministic: list[str]
     threads: int

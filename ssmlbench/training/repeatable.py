@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_info
 
 from ssmlbench.core.errors import UserError
 
@@ -52,6 +53,18 @@ def make_repeatable(
         torch.backends.cuda.enable_math_sdp(True)
     if threads:
         torch.set_num_threads(threads)
+
+
+def cpu_kernels() -> str:
+    """Which kernels torch and the BLAS of NumPy and SciPy chose for this processor.
+
+    Others add in another order: the last bits of a sum differ.
+    """
+    names = {"torch": {torch.backends.cpu.get_cpu_capability()}}
+    for library in threadpool_info():
+        if kernels := library.get("architecture"):
+            names.setdefault(library["internal_api"], set()).add(kernels)
+    return ", ".join(f"{library} {'/'.join(sorted(of))}" for library, of in names.items())
 
 
 @contextmanager

@@ -24,7 +24,8 @@ from tests.support.board_runs import grid
 Call = Callable[..., subprocess.CompletedProcess[str]]
 MADE_WITH = {
     "ssmlbench": "0.1.0", "torch": "2.13.0", "python": "3.11.7", "device": "cpu",
-    "precision": "float32", "threads": 1, "finished": "2025-11-16T08:00:00.000+00:00",
+    "cpu_kernels": "torch AVX2, openblas Haswell", "precision": "float32", "threads": 1,
+    "finished": "2025-11-16T08:00:00.000+00:00",
 }  # fmt: skip
 
 

@@ -44,6 +44,33 @@ def test_different_numbers_are_refused_with_both_places(tmp_path: Path) -> None:
             assert {seed: five["map"] for seed, five in metrics.items()} == {0: value, 1: 0.7}
 
 
+@pytest.mark.parametrize(
+    ("here", "there", "reason"),
+    [
+        (
+            {"cpu_kernels": "AVX2"},
+            {"cpu_kernels": "AVX512"},
+            "CPU kernels differed: AVX2, and AVX512",
+        ),
+        ({"torch": "2.9", "threads": 1}, {"torch": "2.13"}, "their torch differed: 2.9, and 2.13"),
+        ({"threads": 1}, {"threads": 2}, "their number of threads differed: 1, and 2"),
+        ({"device": "cpu"}, {}, ""),
+    ],
+)
+def test_different_numbers_of_different_machines_say_what_differed(
+    tmp_path: Path, here: dict[str, Any], there: dict[str, Any], reason: str
+) -> None:
+    runs = [
+        grid(tmp_path / place, {"bce": [value]})[0] for place, value in (("a", 0.5), ("b", 0.6))
+    ]
+    for run, made_with in zip(runs, (here, there), strict=True):
+        run.result["made_with"] = made_with  # type: ignore[typeddict-item]
+    with pytest.raises(UserError, match="different numbers") as error:
+        merge_runs(runs)
+    assert reason in str(error.value)
+    assert bool(reason) == ("differed" in str(error.value))
+
+
 def test_a_preferred_place_without_the_run_does_not_choose(tmp_path: Path) -> None:
     grid(tmp_path / "a", {"bce": [0.5]})
     grid(tmp_path / "b", {"bce": [0.6]})

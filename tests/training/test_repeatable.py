@@ -20,6 +20,7 @@ from ssmlbench.kit.method import Method
 from ssmlbench.kit.pools import Batch
 from ssmlbench.training.repeatable import (
     check_fast,
+    cpu_kernels,
     make_repeatable,
     nondeterminism_text,
     record_nondeterminism,
@@ -155,7 +156,20 @@ def test_a_result_says_what_may_not_repeat(tmp_path: Path, monkeypatch: pytest.M
         for name, result in results.items()
     }
     assert found["plain"]["nondeterministic"] == []
+    assert found["plain"]["cpu_kernels"] == cpu_kernels()
     assert found["scattering"]["nondeterministic"] == ["put_"]
+
+
+def test_kernels_are_named_by_library_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    libraries = [
+        {"internal_api": "openblas", "architecture": "SkylakeX"},
+        {"internal_api": "openmp"},
+        {"internal_api": "openblas", "architecture": "SkylakeX"},
+        {"internal_api": "blis", "architecture": "zen"},
+    ]
+    monkeypatch.setattr("ssmlbench.training.repeatable.threadpool_info", lambda: libraries)
+    chosen_by_torch = torch.backends.cpu.get_cpu_capability()
+    assert cpu_kernels() == f"torch {chosen_by_torch}, openblas SkylakeX, blis zen"
 
 
 def test_a_run_is_the_same_with_the_noting_around_it() -> None:

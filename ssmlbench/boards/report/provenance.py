@@ -31,7 +31,7 @@ def _counted(caption: str, headers: Sequence[str], rows: Sequence[tuple[str, ...
 
 
 def _versions(runs: Sequence[Finished]) -> Listing:
-    keys = ("ssmlbench", "torch", "python", "device", "precision", "threads")
+    keys = ("ssmlbench", "torch", "python", "device", "cpu_kernels", "precision", "threads")
     made = [run.result.get("made_with", {}) for run in runs]
     return _counted(
         "Versions and devices", keys, [tuple(str(m.get(key, "–")) for key in keys) for m in made]

@@ -150,7 +150,7 @@ def test_oracle_marks_are_on_the_page(tmp_path: Path) -> None:
 def test_provenance_lists_versions_data_files_and_runs(boards: list[Board], html: str) -> None:
     runs = [run for board in boards for run in board.runs]
     versions, data, methods, listed = listings(runs)
-    assert versions.rows == (("–", "2.0", "–", CLOSING, "–", "–", "48"),)
+    assert versions.rows == (("–", "2.0", "–", CLOSING, "–", "–", "–", "48"),)
     assert (IMAGE, "da7a", "test 4, train 8", "3", "24") in data.rows
     assert (SCRIPT, "c0de", str(PROTOCOL_VERSION), "12") in methods.rows
     assert {row[4] for row in listed.rows} == {run.spec.hash for run in runs}
