@@ -141,9 +141,23 @@ REMEDIES = {
 """What to do before the same command is given again."""
 
 
+def in_the_way(path: Path, code: int = errno.EISDIR) -> str:
+    """What is in the place of a file or, for EEXIST, of a folder of ours; empty if nothing is.
+
+    code: the error of the system that writes there.
+    """
+    if code == errno.EISDIR and path.is_dir():
+        return "a folder with something in it is in the place of this file"
+    if code == errno.EEXIST and path.exists() and not path.is_dir():
+        return "a file is in the place of this folder"
+    return ""
+
+
 def disk_error(error: OSError) -> str | None:
     """One line about a file that cannot be written or read; None if the error may be a bug of ours."""
     if error.errno in CHANGED and error.filename:
+        if what := in_the_way(Path(error.filename), error.errno):
+            return f"{error.filename}: {what}; move it away, then {AGAIN}"
         return f"{error.filename}: {error.strerror}; did another process change it? {AGAIN}"
     if error.errno not in DISK_ERRORS:
         return None

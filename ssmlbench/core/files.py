@@ -169,7 +169,12 @@ def discard(file: Path) -> None:
     except OSError:  # for a folder, Linux and macOS raise different errors
         if not file.is_dir():
             raise
-        file.rmdir()
+        try:
+            file.rmdir()
+        except OSError as error:  # what is in it is not ours
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(file)) from None
 
 
 def remove(path: Path) -> None:

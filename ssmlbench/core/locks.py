@@ -132,9 +132,12 @@ def lock_of_lease(lease: Path) -> Path:
 
 
 def is_dead_lease(lease: Path) -> bool:
-    """Whether a lease was touched so long ago that it is dead, however the clocks of two hosts differ."""
+    """Whether a lease is so old that it is dead, however the clocks of two hosts differ.
+
+    So is one of a time far ahead, which a clock that was set back since has left.
+    """
     try:
-        return time.time() - lease.stat().st_mtime > FUTURE_SECONDS
+        return abs(time.time() - lease.stat().st_mtime) > FUTURE_SECONDS
     except OSError:
         return False
 
@@ -203,10 +206,7 @@ def _open(path: Path, flags: int) -> int:
         except OSError as error:  # so do a circular link and an empty folder
             if error.errno not in (errno.ELOOP, errno.EISDIR):
                 raise
-            try:
-                discard(path)
-            except OSError:  # a folder with something in it, or one that may not be deleted
-                raise error from None
+            discard(path)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
@@ -257,7 +257,8 @@ class _Lease:
             self.file.unlink(missing_ok=True)
             return False
         for _, dead in others:
-            dead.unlink(missing_ok=True)
+            with suppress(OSError):  # a folder with something in it: it stays dead
+                discard(dead)
         return True
 
     def _all_dead(self, leases: list[tuple[int, Path]]) -> bool:

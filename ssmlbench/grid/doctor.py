@@ -82,6 +82,8 @@ class Checkup(Repairs):
                 self._shards(images, images.damaged)
         self.leftovers(root)
         self.locks(named_below(root, "*.lock"))
+        for kind in ("*.lock", "*.json", "*.sqlite"):
+            self.folders(named_below(root, kind))
 
     @contextmanager
     def _going_on(self) -> Iterator[None]:
@@ -110,6 +112,7 @@ class Checkup(Repairs):
             self._unfinished_run(folder)
         if folder.lock_file.is_file():
             self.locks([folder.lock_file])
+        self.folders(folder.files)
 
     def _unfinished_run(self, folder: RunFolder) -> None:
         def damaged(file: Path) -> bool:
@@ -174,6 +177,7 @@ class Checkup(Repairs):
 
         for file in files:
             self.delete(file, "damaged", "deleted; its runs no longer count as queued", damaged)
+        self.folders(named_below(queue_folder(root), "*"))
         if not self.dry_run:
             sweep(root)
 

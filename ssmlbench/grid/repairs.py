@@ -14,7 +14,7 @@ from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 
-from ssmlbench.core.errors import UserError, plain_reason
+from ssmlbench.core.errors import UserError, in_the_way, plain_reason
 from ssmlbench.core.files import OF_LIBRARIES, PART, discard, is_being_written, remove
 from ssmlbench.core.keep_alive import is_fresh
 from ssmlbench.core.locks import (
@@ -29,6 +29,7 @@ from ssmlbench.core.locks import (
 from ssmlbench.core.spec import RunSpec
 
 LEFT = "left by a process that has ended"
+AWAY = "move it away"
 
 Hold = Callable[[], AbstractContextManager[bool]]
 """Holds a lock in a block, as `held_if_free`."""
@@ -75,8 +76,10 @@ class Repairs:
         for path in named_below(root, OF_LIBRARIES):
             # Its name says nothing about its process; one that writes changes the time.
             self.delete(path, LEFT, "deleted", lambda file: not is_fresh(file))
-        for path in named_below(root, f"*{LEASE}*"):
-            if is_dead_lease(path):
+        leases = named_below(root, f"*{LEASE}*")
+        self.folders(leases)
+        for path in leases:
+            if path.is_file() and is_dead_lease(path):
                 clear = partial(remove_dead_leases, lock_of_lease(path))
                 self.repair([Finding(path, LEFT, "deleted")], clear)
 
@@ -87,6 +90,13 @@ class Repairs:
                 finding = Finding(file, "a lock that nobody holds", "deleted")
                 hold = partial(held_if_free, file)  # which deletes the file at the end
                 self.repair([finding], lambda: None, file.is_file, hold)
+
+    def folders(self, files: Iterable[Path]) -> None:
+        """List the folders that are in the place of files; what is in them is not ours to delete."""
+        listed = {finding.path for finding in self.findings}
+        for file in files:
+            if file not in listed and (what := in_the_way(file)) and not _can_go(file):
+                self.add(file, what, AWAY, repaired=False)
 
     def delete(
         self,
@@ -131,7 +141,10 @@ class Repairs:
             return
         except (UserError, OSError) as error:
             for finding in findings:
-                self.add(finding.path, finding.problem, plain_reason(error), repaired=False)
+                what, remedy = finding.problem, plain_reason(error)
+                if in_its_place := in_the_way(finding.path):
+                    what, remedy = in_its_place, AWAY
+                self.add(finding.path, what, remedy, repaired=False)
         else:
             self.findings.extend(findings)
 
@@ -145,6 +158,14 @@ class Repairs:
     ) -> None:
         """Add a finding; its fields."""
         self.findings.append(Finding(path, problem, remedy, repaired, spec))
+
+
+def _can_go(folder: Path) -> bool:
+    """Whether a folder in the place of a file is deleted with it: a link, or an empty folder."""
+    try:
+        return folder.is_symlink() or not any(folder.iterdir())
+    except OSError:
+        return False
 
 
 def named_below(root: Path, pattern: str) -> list[Path]:

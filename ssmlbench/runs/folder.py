@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ssmlbench.core.checksums import FileFacts, stat_of, verify_beside, verify_file
-from ssmlbench.core.errors import DamagedFile, RunFailed, UserError, disk_error, is_passing
+from ssmlbench.core.errors import CHANGED, DamagedFile, RunFailed, UserError, disk_error, is_passing
 from ssmlbench.core.events import Failed
 from ssmlbench.core.files import (
     PART,
@@ -154,6 +154,25 @@ class RunFolder:
         return self.path / LOCK
 
     @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of a run whose names are fixed, those included that it has while it is made."""
+        return (
+            self.spec_file,
+            self.scores_file,
+            self.history_file,
+            self.result_file,
+            self.computed_file,
+            self.checkpoint_file,
+            self.judgements_file,
+            self.weights_file,
+            self.model_file,
+            self.progress_file,
+            self.error_file,
+            self.repeat_file,
+            self.lock_file,
+        )
+
+    @property
     def finished(self) -> bool:
         """Whether the run is finished: its result is there, and nothing of it is damaged."""
         return self.result_file.is_file() and self.damage() is None
@@ -239,7 +258,7 @@ class RunFolder:
             lock = Lock(self.lock_file)
             acquire_with_notice(lock, waits)
         except OSError as error:
-            if is_passing(error):  # another folder would not help
+            if is_passing(error) or error.errno in CHANGED:  # another folder would not help
                 raise
             raise UserError(
                 f"cannot write to {self.path}: {error.strerror or error}; choose another folder "

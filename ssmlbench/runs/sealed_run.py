@@ -26,6 +26,7 @@ from ssmlbench.core.checksums import take_over
 from ssmlbench.core.errors import PluginWarning, RunStopped
 from ssmlbench.core.events import Closing, Event, Notify
 from ssmlbench.core.files import remove_folder
+from ssmlbench.core.plain_warnings import show_plainly
 from ssmlbench.core.protected_files import code_folders
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.stopping import EXIT_CODE, EndsWithParent, Stopped, stop_on_sigterm
@@ -95,6 +96,7 @@ def judge_process(
     child: the training process, which was forked from this one before any label was read.
     """
     take_over(request.verified)
+    show_plainly()
     # One thread: more would wait for one another, spinning, for a core that training has.
     threadpool_limits(1)
     _close_to_other_processes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from ssmlbench.cli import app
 from ssmlbench.cli.dispatch import GridCommand
 from ssmlbench.core import locks
+from ssmlbench.core.errors import disk_error
 from ssmlbench.core.files import temporary_beside, write_json
 from ssmlbench.core.locks import Lock
 from ssmlbench.core.spec import RunSpec
@@ -22,7 +24,7 @@ from ssmlbench.grid import doctor as grid_doctor
 from ssmlbench.grid import repairs
 from ssmlbench.runs.folder import RunFolder
 from tests.faults.makers import FAULTS
-from tests.faults.world import FINISHED, World
+from tests.faults.world import FINISHED, STOPPED, World
 
 
 @pytest.fixture
@@ -112,6 +114,36 @@ def test_leftovers_are_swept(world: World) -> None:
     code, _ = doctor(world)
     assert code == 0
     assert not any(file.exists() for file in (*left, unfinished, deleted, scratch))
+
+
+def test_a_lease_of_a_time_far_ahead_is_swept(world: World) -> None:
+    """A clock that was set back since has left it; it was never deleted."""
+    lease = world.cache / f"tasks/some.lock{locks.LEASE}0"
+    lease.touch()
+    ahead = time.time() + 10 * locks.FUTURE_SECONDS
+    os.utime(lease, (ahead, ahead))
+    code, said = doctor(world)
+    assert code == 0, said
+    assert not lease.exists()
+
+
+def test_a_folder_in_the_place_of_any_file_is_named_and_what_is_in_it_stays(world: World) -> None:
+    """It kept runs and data from being made, with advice that did not help, or was replaced unseen."""
+    run = RunFolder.of(world.results, world.spec(STOPPED))
+    lock = world.cache / "tasks" / "some.lock"
+    places = [*run.files, lock, lock.with_name(f"{lock.name}{locks.LEASE}0")]
+    for place in places:
+        place.unlink(missing_ok=True)
+        place.mkdir()
+        (place / "inside").touch()
+    code, said = doctor(world)
+    assert code == 1
+    for place in places:
+        assert said.count(f"{place}: a folder with something in it is in the place") == 1, place
+        assert (place / "inside").exists()
+    with pytest.raises(IsADirectoryError) as raised, run.claim():
+        pass
+    assert "move it away, then give the same command again" in str(disk_error(raised.value))
 
 
 def test_what_a_living_process_writes_stays_however_long_it_takes(world: World) -> None:
