@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
+from ssmlbench.core.counts import first_of
 from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.plain_files import plain_bytes
 from ssmlbench.data.adapter import BadRow, Kind, Row
 from ssmlbench.data.media import MediaFinder, file_row, media_files, unread_images
 from ssmlbench.data.table_source import part_folders, read_names
-from ssmlbench.data.user_files import BACKBONES, PART_OF, PARTS, UserFiles
+from ssmlbench.data.user_files import BACKBONES, PART_OF, PARTS, SPLIT_NAMES, UserFiles
 
 LAYOUT = """
 LABEL/…                         a folder for each label, with images or .txt files in it; a file that
@@ -23,6 +24,7 @@ test/LABEL/…                    optional: the test rows (the others may be in 
 unlabelled/…                    optional: training rows whose labels are not known
 labels.txt                      optional: one label per line; fixes the labels and their order
 """
+SHOWN_NAMES = 5
 KINDS: tuple[Kind, ...] = ("image", "text")
 
 
@@ -51,6 +53,17 @@ class LabelFolders(UserFiles):
         """Return every file of a row."""
         return media_files(self.home, self.kind)
 
+    def row_files(self) -> list[Path]:
+        """Return the files in the folder of each part."""
+        parts = [sub for part in SPLIT_NAMES for sub in part_folders(self.home, part)]
+        used = [sub for sub in parts if sub in self._folders.values()]
+        return [
+            file
+            for file in self.source_files()
+            if any(sub in file.parents for sub in used)
+            or (self.home in self._folders.values() and not any(s in file.parents for s in parts))
+        ]
+
     @cached_property
     def _folders(self) -> dict[str, Path]:
         """The parts that have files, and their folders."""
@@ -62,12 +75,20 @@ class LabelFolders(UserFiles):
         return tuple(self._folders)
 
     def card_notes(self) -> list[str]:
-        """Name the folders of validation rows, which are not used."""
-        return [
+        """Name the folders of validation rows, which are not used, and those beside the folder train."""
+        notes = [
             f"{folder.name}/ is not used: validation rows come from train"
             for folder in part_folders(self.home, "validation")
             if has_media(folder, self.kind)
         ]
+        if self._folders.get("train") not in (None, self.home):
+            beside = [
+                f"{name}/"
+                for name, sub in label_folders(self.home).items()
+                if has_media(sub, self.kind)
+            ]
+            notes += [f"not read: {first_of(beside, SHOWN_NAMES)}"] if beside else []
+        return notes
 
     def label_names(self) -> list[str]:
         """Return the lines of labels.txt, or the names of the folders."""

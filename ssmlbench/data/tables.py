@@ -103,11 +103,10 @@ class TableFiles(UserFiles):
 
     @cached_property
     def _named_digest(self) -> str:
-        roles = self.roles
-        if not isinstance(self.source, FileSource) or not (roles.kind == "image" or roles.in_files):
+        if not self._names_files:
             return ""
         finder, digest = MediaFinder(self.raw_folder(), allow_outside=True), hashlib.sha256()
-        for value, near in self._named():
+        for value, near in self.named_files():
             digest.update(f"{value} {finder.facts(value, near)}\n".encode(errors="surrogatepass"))
         return digest.hexdigest()[:16]
 
@@ -141,11 +140,19 @@ class TableFiles(UserFiles):
     def _named_files(self) -> set[Path]:
         """The files that the tables name."""
         finder = MediaFinder(self.home, allow_outside=True)
-        found = (finder.find(value, near) for value, near in self._named())
+        found = (finder.find(value, near) for value, near in self.named_files())
         return {file.resolve() for file in found if isinstance(file, Path)}
 
-    def _named(self) -> Iterator[tuple[str, Path]]:
-        """The names of files in the tables, and the folders of the tables."""
+    @property
+    def _names_files(self) -> bool:
+        """Whether the inputs are names of files in the data folder."""
+        local = isinstance(self.source, FileSource)
+        return local and (self.roles.kind == "image" or self.roles.in_files)
+
+    def named_files(self) -> Iterator[tuple[str, Path]]:
+        """Yield the names of files in the tables, and the folders of the tables."""
+        if not self._names_files:
+            return
         column = self.roles.inputs[0]
         tables = {table.file: table for part in SPLIT_NAMES for table in self.source.tables(part)}
         for table in tables.values():

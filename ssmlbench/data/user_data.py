@@ -13,6 +13,7 @@ from ssmlbench.data.arrays import ArrayFiles
 from ssmlbench.data.hugging_face import HUB, hub_class, is_saved, pinned, saved_class
 from ssmlbench.data.label_folders import LabelFolders, kind_of_folder
 from ssmlbench.data.libsvm import SUFFIXES, LibsvmFiles
+from ssmlbench.data.other_forms import check_forms
 from ssmlbench.data.records import TABLES
 from ssmlbench.data.table_source import only_table, part_tables, table_folder
 from ssmlbench.data.tables import TableFiles
@@ -49,7 +50,9 @@ def data_class(address: DataAddress | Path) -> type[UserFiles]:
         safe_name(path)  # before its files are searched: those of / are many
         if is_saved(path):
             return saved_class(path, options)
-        return _reader_of(path).at(path, options)
+        found = _reader_of(path).at(path, options)
+        check_forms(found())
+        return found
     ending = file_ending(path)
     if ending == ".arff" or (ending in READERS and path.exists()):
         return READERS[ending].at(path, options)

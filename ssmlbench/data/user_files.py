@@ -83,7 +83,11 @@ class UserFiles(DatasetAdapter):
 
     @abstractmethod
     def source_files(self) -> list[Path]:
-        """Return every file that rows are read from."""
+        """Return every file that is read, or decides what is read."""
+
+    def row_files(self) -> list[Path]:
+        """Return those of them that rows are read from."""
+        return self.source_files()
 
     @abstractmethod
     def parts(self) -> tuple[str, ...]:
@@ -106,6 +110,10 @@ class UserFiles(DatasetAdapter):
         if named := self.named_facts():
             facts.append(named)
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:8]
+
+    def named_files(self) -> Iterator[tuple[str, Path]]:
+        """The names of the images or texts in the tables that are read, and the tables' folders."""
+        return iter(())
 
     def named_facts(self) -> str:
         """Return a digest of the sizes and times of the files that its files name; empty if none."""

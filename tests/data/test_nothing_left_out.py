@@ -10,9 +10,11 @@ import pytest
 
 import datasets
 from ssmlbench.core.errors import UserError
+from ssmlbench.data.user_data import data_class
 from tests.support.own_data import read
 from tests.support.raw_layouts import jpeg, put
 
+FOLDERS = {"train/cat/1.png": "x", "train/dog/2.png": "y"}
 TWO = "text,a,b\nw,1,0\nx,0,1\n"
 OTHER = TWO.replace("w,", "y,").replace("x,", "z,")
 ARFF = (
@@ -107,6 +109,72 @@ def test_what_would_be_left_out_or_misplaced_is_refused(case: str, tmp_path: Pat
     assert message in str(refused.value)
 
 
+SVM, ROWS = "0 1:1\n1 2:1\n", "text,labels\nx,cat\ny,dog\n"
+FORMS: dict[str, tuple[dict[str, str | bytes], str]] = {
+    "label folders beside a table": ({"train.csv": ROWS, "test/cat/1.png": jpeg(1)}, "test/"),
+    "texts without labels beside a table": ({"train.csv": ROWS, "Test/1.txt": "z"}, "Test/"),
+    "texts beside the table of their part": ({"train.csv": ROWS, "train/cat/1.txt": "z"}, "train/"),
+    "images beside vectors": ({"train.svm": SVM, "unlabelled/1.png": jpeg(1)}, "unlabelled/"),
+    "two tables in a folder": (
+        {"train.csv": ROWS, "test/a.csv": ROWS, "test/b.csv": ROWS},
+        "test/",
+    ),
+    "a table that is called after its folder": (
+        {"train.csv": ROWS, "test/test.csv": ROWS},
+        "test/",
+    ),
+    "a table beside vectors": ({"train.svm": SVM, "test.csv": ROWS}, "test.csv"),
+    "arrays beside texts": ({"train.csv": ROWS, "X_test.npy": b"x"}, "X_test.npy"),
+    "arrays in a folder": ({"train.svm": SVM, "test/x.npz": b"x"}, "test/"),
+    "a table in another place": ({"train.csv": ROWS, "data/test.csv": ROWS}, "data/test.csv"),
+    "texts beside images": (
+        {"train/cat/1.txt": "y", "train/dog/1.txt": "z", "test/cat/1.png": jpeg(1)},
+        "train/",
+    ),
+    "two folders of a part": (
+        {
+            f"{part}/{name}": jpeg(1)
+            for part in ("train", "Training")
+            for name in ("cat/1.png", "dog/1.png")
+        },
+        "Training/",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FORMS)
+def test_rows_in_another_form_than_those_that_are_read_are_refused(
+    case: str, tmp_path: Path
+) -> None:
+    """One of the two was read, and the other was not mentioned."""
+    files, left_out = FORMS[case]
+    with pytest.raises(UserError, match=rf"d: {left_out} would not be read beside \S+; write all"):
+        data_class(written(tmp_path / "d", files))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"train.csv": ROWS, "test.csv": ROWS, "test/1.png": b"of its texts"},
+        {"train.csv": "image,labels\n1,cat\n2.png,dog\n", "train/1.png": b"", "train/2.png": b""},
+        {"train.csv": "image,labels\n./test/1.png,cat\n", "test/1.png": b"", "test/2.png": b""},
+        {"train.csv": ROWS, "test/metadata.csv": ROWS, "test/readme.txt": "about"},
+        {"train.csv": ROWS, "test/.cache/1.txt": "", "validation/1.txt": ""},
+        {"train/cat/1.png": jpeg(1), "train/dog/2.png": jpeg(2), "train/dog/2.txt": "caption"},
+    ],
+)
+def test_files_that_belong_to_the_rows_are_no_other_form(
+    files: dict[str, str | bytes], tmp_path: Path
+) -> None:
+    data_class(written(tmp_path / "d", files))
+
+
+def test_folders_beside_the_folder_of_training_rows_are_on_the_card(tmp_path: Path) -> None:
+    names = [*FOLDERS, "extra/3.png"]
+    written(tmp_path / "d", {name: jpeg(k) for k, name in enumerate(names)})
+    assert "not read: extra/" in read(tmp_path / "d").card.notes
+
+
 @pytest.mark.parametrize(
     "beside",
     [
@@ -178,9 +246,6 @@ def test_rows_that_are_not_used_are_on_the_card(tmp_path: Path) -> None:
 def test_numbers_in_a_cell_may_have_spaces_around_their_marks(tmp_path: Path) -> None:
     put(tmp_path / "d/train.csv", 'vector,labels\n"[1 , 2 ,3]",a\n" 1  2   3 ",b\n"1 ;2; 3",c\n')
     assert np.array_equal(np.stack(list(read(tmp_path / "d").inputs("train"))), [[1, 2, 3]] * 3)
-
-
-FOLDERS = {"train/cat/1.png": "x", "train/dog/2.png": "y"}
 
 
 @pytest.mark.parametrize(
