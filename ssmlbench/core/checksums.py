@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypedDict
 
 from ssmlbench.core.errors import DamagedFile, is_passing, with_file_name
+from ssmlbench.core.plain_files import HOLLOW, is_hollow
 
 FIELD = "checksum"
 """The field of a JSON object, or of a safetensors file's metadata, that holds its checksum."""
@@ -71,7 +72,7 @@ def file_facts(folder: Path, files: Iterable[Path]) -> dict[str, FileFacts]:
     """Size and SHA-256 of files, by their path below a folder: what the folder's JSON file records."""
     return {
         file.relative_to(folder).as_posix(): {
-            "bytes": file.stat().st_size,
+            "bytes": stat_of(file).st_size,
             "sha256": digest_of(file),
         }
         for file in sorted(files)
@@ -86,6 +87,7 @@ def verify_file(file: Path, facts: FileFacts, record: Path) -> None:
     """
     _check_facts(file.name, facts, record)
     try:
+        _check_size(file, _stat(file), facts)  # first: it takes no reading
         _once(file, facts["sha256"], lambda: _compare(file, digest_of(file), facts["sha256"]))
     except DamagedFile:
         with suppress(OSError):
@@ -109,10 +111,14 @@ def verify_beside(
             continue
         _check_facts(name, facts, record)
         status = _stat(file)
-        if status.st_size != facts["bytes"]:
-            raise DamagedFile(file, f"it has {status.st_size:,} bytes, not {facts['bytes']:,}")
+        _check_size(file, status, facts)
         if status.st_mtime_ns > written:
             verify_file(file, facts, record)
+
+
+def _check_size(file: Path, status: os.stat_result, facts: FileFacts) -> None:
+    if status.st_size != facts["bytes"]:
+        raise DamagedFile(file, f"it has {status.st_size:,} bytes, not {facts['bytes']:,}")
 
 
 def _check_facts(name: str, facts: object, record: Path) -> None:
@@ -295,6 +301,8 @@ def stat_of(file: Path) -> os.stat_result:
         raise DamagedFile(file, "no file has such a name") from None
     if not stat.S_ISREG(status.st_mode):  # a pipe or a device: to read it may take for ever
         raise DamagedFile(file, "it is not a file")
+    if is_hollow(status):  # to read a petabyte of zeros takes for ever too
+        raise DamagedFile(file, HOLLOW)
     return status
 
 

@@ -22,6 +22,7 @@ from ssmlbench.data.text_files import (
     LONGEST_ROW,
     RowLines,
     check_plain,
+    check_rows,
     file_ending,
     open_text,
     read_rest,
@@ -245,6 +246,7 @@ class Parquet(Table):
 
         try:
             with ParquetFile(self.file, memory_map=True) as table:
+                check_rows(self.file, table.metadata.num_rows)
                 check_metadata(self.file, table.metadata)
                 yield table
         except (pyarrow.ArrowException, OSError, ValueError) as error:

@@ -25,6 +25,8 @@ MARKS = (
 )
 LONGEST_ROW = 2**26
 """Characters of a row. A packed file of a few bytes may hold a row of gigabytes."""
+MANY_ROWS, ROWS_PER_BYTE = 2**20, 100
+"""So many rows, and so many for each byte of their file, are rows of one content, over and over."""
 UNPACKED_TIMES = 200
 """A packed file that is read at once may be so many times as large, and one row."""
 
@@ -62,17 +64,33 @@ def bare_name(file: Path) -> str:
     return Path(file.stem).stem if packed else file.stem
 
 
+def check_rows(file: Path, rows: int) -> None:
+    """Raise a UserError if a file has far more rows than rows of different content can be packed in it."""
+    if rows > MANY_ROWS and rows > ROWS_PER_BYTE * (size := file.stat().st_size):
+        raise UserError(
+            f"{file}: {rows:,} rows or more in {size:,} bytes: nearly all of them must be equal; write "
+            "equal rows once"
+        )
+
+
 class RowLines:
-    """The lines of a text file; a UserError for a row, of one line or several, that is far too long."""
+    """The lines of a text file; a UserError for a row, of one line or several, that is far too long.
+
+    Also for far too many rows, which only a packed file can have.
+    """
 
     def __init__(self, file: Path, text: TextIO):
         self.file = file
         self._text = text
         self._taken = 0
+        self._rows = 0
 
     def start_row(self) -> None:
         """From here on, lines are of the next row."""
         self._taken = 0
+        self._rows += 1
+        if not self._rows % MANY_ROWS:
+            check_rows(self.file, self._rows + 1)
 
     def __iter__(self) -> RowLines:
         return self

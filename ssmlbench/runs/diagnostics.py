@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ssmlbench.core.errors import DamagedFile
 from ssmlbench.core.files import atomic
-from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.folder import MAKES_AGAIN, RunFolder
 
 FILE = "diagnostics.safetensors"
 SAMPLE_FILE = "features.safetensors"
@@ -43,9 +43,11 @@ class Diagnostics:
                 arrays = {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118
                 names = json.loads((stored.metadata() or {}).get("label_names", "[]"))
         except (OSError, SafetensorError, ValueError, RecursionError):
-            raise DamagedFile(folder / FILE, "it is not a whole safetensors file") from None
+            raise DamagedFile(
+                folder / FILE, "it is not a whole safetensors file", MAKES_AGAIN
+            ) from None
         if not isinstance(names, list):
-            raise DamagedFile(folder / FILE, "it has no list of label names")
+            raise DamagedFile(folder / FILE, "it has no list of label names", MAKES_AGAIN)
         return cls(arrays, list(map(str, names)))
 
     def write(self, folder: Path, name: str = FILE) -> None:

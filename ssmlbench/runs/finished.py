@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from ssmlbench.core.checksums import FIELD, checksum_holds
-from ssmlbench.core.errors import UserError, is_passing
+from ssmlbench.core.errors import UserError, in_the_way, is_passing
 from ssmlbench.core.files import file_stamp
 from ssmlbench.core.garbage import no_collection
 from ssmlbench.core.plain_files import plain_bytes
@@ -21,6 +21,7 @@ from ssmlbench.runs.index import INDEXED_RUNS, RunIndex
 from ssmlbench.runs.per_label import PerLabel
 from ssmlbench.runs.schema import (
     MISPLACED,
+    REPEATS_IT,
     MetricValues,
     Result,
     SchemaError,
@@ -225,6 +226,7 @@ def _load(file: Path | str) -> object:
     except OSError as error:
         if is_passing(error):  # a board without this run would show other numbers
             raise
-        raise SchemaError(f"cannot be read ({error.strerror})") from None
+        remedy = REPEATS_IT if in_the_way(Path(file)) else "make it readable"
+        raise SchemaError(f"cannot be read ({error.strerror}); {remedy}") from None
     except (ValueError, RecursionError):
-        raise SchemaError("damaged, not a whole JSON file") from None
+        raise SchemaError(f"damaged, not a whole JSON file; {REPEATS_IT}") from None

@@ -38,6 +38,9 @@ from ssmlbench.core.sealed_files import LOCK, SPEC
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.schema import is_damaged, is_of_folder
 
+MAKES_AGAIN = "the same `ssmlbench run` makes the run again"
+"""The remedy for a damaged file of a run."""
+
 TRIALS = ".tune"
 """The results folder of the trials of studies, in the results folder."""
 
@@ -233,8 +236,7 @@ class RunFolder:
             try:
                 verify_file(self.path / name, recorded[name], self.result_file)
             except DamagedFile as damaged:
-                remedy = "the same `ssmlbench run` makes the run again"
-                raise DamagedFile(damaged.file, damaged.reason, remedy) from None
+                raise DamagedFile(damaged.file, damaged.reason, MAKES_AGAIN) from None
 
     def written_files(self) -> list[Path]:
         """The files of a finished run beside its result: scores, history, model and more."""

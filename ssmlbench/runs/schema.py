@@ -98,7 +98,7 @@ class SchemaError(ValueError):
 def parse_result(values: object) -> tuple[RunSpec, Result]:
     """The spec and the checked result of a result.json's content."""
     if not isinstance(values, dict) or "spec" not in values or "metrics" not in values:
-        raise SchemaError("not a result of ssmlbench: it has no spec or no metrics")
+        raise SchemaError(f"not a result of ssmlbench: it has no spec or no metrics; {REPEATS_IT}")
     if is_damaged(values):
         raise SchemaError(DAMAGED)
     try:
@@ -131,7 +131,8 @@ def _check_others(values: dict[str, Any]) -> None:
 
 
 MISPLACED = "the result of another run; the same `ssmlbench run` makes this one again"
-DAMAGED = "damaged, its content is not what was written; the same `ssmlbench run` repeats it"
+REPEATS_IT = "the same `ssmlbench run` repeats it"
+DAMAGED = f"damaged, its content is not what was written; {REPEATS_IT}"
 
 
 def is_damaged(values: Mapping[str, Any]) -> bool:

@@ -59,6 +59,26 @@ def test_rows_of_any_number_are_read_from_packed_files(
     assert read(tmp_path / "d").card.rows == {"train": 500}  # type: ignore[attr-defined]
 
 
+def test_more_rows_than_the_bytes_can_tell_apart_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A billion equal rows, in a Parquet file of a few kilobytes, took hours and the disk."""
+    monkeypatch.setattr(text_files, "MANY_ROWS", 2**12)
+    rows = 2**15
+    files = {
+        "train.csv.bz2": bz2.compress(b"text,a,b\n" + b"x,1,0\n" * rows),
+        "train.jsonl.xz": lzma.compress(b'{"text": "x", "labels": ["a"]}\n' * rows),
+    }
+    for name, content in files.items():
+        put(tmp_path / name / name, content)
+    (tmp_path / "train.parquet").mkdir()
+    equal = parquet(text=pa.array(["x"] * 20 * rows))
+    pq.write_table(equal, tmp_path / "train.parquet/train.parquet", compression="zstd")
+    for name in (*files, "train.parquet"):
+        with pytest.raises(UserError, match=r"rows or more in [\d,]+ bytes: nearly all of them"):
+            read(tmp_path / name)
+
+
 def parquet(text: pa.Array | None = None, vector: pa.Array | None = None) -> pa.Table:
     column = {"text": text} if text is not None else {"vector": vector}
     return pa.table({**column, "labels": pa.array([["a"]] * len(text or vector))})

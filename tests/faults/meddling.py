@@ -51,6 +51,7 @@ DEEDS = {
         file_changes.puts_a_fifo_in_place_of_its_history,
         file_changes.puts_a_pipe_in_place_of_its_model,
         file_changes.links_its_model_to_an_endless_device,
+        file_changes.puts_terabytes_in_place_of_its_model,
         file_changes.deletes_its_lock_in_libc,
         file_changes.puts_files_in_place_of_the_judges,
     )

@@ -43,6 +43,7 @@ OUTCOMES = {
     "sends an event without fields": "a message that cannot be read: an event has []",
     "puts a pipe in place of its model": "model.safetensors: No such file",
     "links its model to an endless device": "model.safetensors: No such file",
+    "puts terabytes in place of its model": "model.safetensors is damaged: nearly all of it was nev",
     "reports thousands of columns": "training sent a message that cannot be read: history has 5,0",
     "grades an epoch that there is not": "meddler handed in values of epoch 7; there is none",
     "records an epoch that there is not": "meddler handed in values of epoch -3; there is none",

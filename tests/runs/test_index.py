@@ -14,6 +14,7 @@ from ssmlbench.runs import finished
 from ssmlbench.runs.finished import read_finished
 from ssmlbench.runs.folder import RunFolder
 from ssmlbench.runs.index import RunIndex
+from ssmlbench.runs.schema import REPEATS_IT
 from tests.support.board_runs import BASE, grid
 
 
@@ -107,5 +108,5 @@ def test_thousands_of_results_with_one_fault_are_a_few_lines(tmp_path: Path) -> 
     _, complaints = read_finished([tmp_path])
     damaged = [line for line in complaints if "damaged" in line]
     assert len(complaints) == 2 * len(damaged) == 2 * finished.MOST_LINES
-    assert damaged[-1] == "2 more results: left out, damaged, not a whole JSON file"
+    assert damaged[-1] == f"2 more results: left out, damaged, not a whole JSON file; {REPEATS_IT}"
     assert all("/bce/" in line for line in complaints if line not in damaged)

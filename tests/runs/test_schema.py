@@ -16,7 +16,7 @@ from ssmlbench.core.files import write_json
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.runs.finished import Finished, Unreadable, read_finished, read_result, read_spec
 from ssmlbench.runs.folder import RunFolder
-from ssmlbench.runs.schema import RESULT_VERSION
+from ssmlbench.runs.schema import REPEATS_IT, RESULT_VERSION
 
 SPEC = RunSpec("bce", "toy", pi=0.1, config={"loss": "asl"}, changed=("loss",))
 FIVE = dict.fromkeys(("micro_f1", "macro_f1", "map", "hamming", "one_loss"), 0.5)
@@ -132,9 +132,9 @@ def test_a_spec_file_is_read_or_named(tmp_path: Path) -> None:
     file.write_text(json.dumps(SPEC.as_dict()))
     assert read_spec(file) == SPEC
     file.write_text('{"method": "b')
-    assert read_spec(file) == Unreadable(file, "damaged, not a whole JSON file")
+    assert read_spec(file) == Unreadable(file, f"damaged, not a whole JSON file; {REPEATS_IT}")
     file.write_text(json.dumps({**SPEC.as_dict(), "noise": 0.1}))
     assert str(read_spec(file)) == f"{file}: its spec has fields that are unknown here: noise"
     file.unlink()
     file.mkdir()
-    assert read_spec(file) == Unreadable(file, "cannot be read (Is a directory)")
+    assert read_spec(file) == Unreadable(file, f"cannot be read (Is a directory); {REPEATS_IT}")
