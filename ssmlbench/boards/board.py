@@ -85,13 +85,30 @@ class Board:
         """The cells whose mean is over runs of different devices, e.g. `bce π 0.1`."""
         if len(devices_of(self.runs)) < 2:
             return []
+        return [cell for cell, runs in self._runs_of_cells() if len(devices_of(runs)) > 1]
+
+    @property
+    def repeated_seeds(self) -> list[str]:
+        """The cells with two runs of one seed, which count twice in the mean.
+
+        They differ in something that neither the name of their row nor the setting tells, such as the
+        winners of two studies of the same size.
+        """
+        repeated = []
+        for cell, runs in self._runs_of_cells():
+            counts = Counter(run.spec.seed for run in runs)
+            if twice := sorted(seed for seed, count in counts.items() if count > 1):
+                repeated.append(f"{cell} seed {', '.join(map(str, twice))}")
+        return repeated
+
+    def _runs_of_cells(self) -> list[tuple[str, list[Finished]]]:
+        """The runs of each row and level, by a text such as `bce π 0.1`."""
         cells: dict[tuple[str, str], list[Finished]] = defaultdict(list)
         for run in self.runs:
             cells[self.row_of(run), level_of(run.spec)].append(run)
         return [
-            f"{name} {self.axis} {level}".rstrip()
+            (f"{name} {self.axis} {level}".rstrip(), runs)
             for (name, level), runs in sorted(cells.items())
-            if len(devices_of(runs)) > 1
         ]
 
     def row_of(self, run: Finished) -> str:
@@ -133,8 +150,8 @@ def devices_of(runs: Iterable[Finished]) -> Counter[str]:
 
 
 def level_of(spec: RunSpec) -> str:
-    """The number of the run's regime as a text; empty if the regime has none."""
-    return "" if spec.regime_number is None else f"{spec.regime_number:g}"
+    """The number of the run's regime as it is typed; empty if the regime has none."""
+    return spec.level
 
 
 def level_number(level: str) -> float:

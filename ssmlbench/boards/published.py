@@ -15,6 +15,7 @@ from pathlib import Path
 from ssmlbench.boards.papers import OurMethod, Paper, read_paper
 from ssmlbench.boards.query import Query
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.hyperparameters import as_typed
 from ssmlbench.core.paths import builtin_root
 from ssmlbench.core.plain_files import plain_text
 from ssmlbench.core.spec import REGIME_NUMBERS
@@ -158,7 +159,7 @@ def _read_value(paper: Paper, row: dict[str, str]) -> PublishedValue:
         dataset=paper.datasets[row["dataset"]],
         paper_dataset=row["dataset"],
         regime=row["regime"],
-        level=f"{float(row['pi']):g}" if row["pi"] else "",
+        level=as_typed(float(row["pi"])) if row["pi"] else "",
         paper_method=row["method"],
         our_method=paper.methods.get(row["method"]),
         metric=paper.metrics[row["metric"]],

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ssmlbench.boards.columns import COLUMNS, Column, column_value
 from ssmlbench.boards.versions import NEWEST
 from ssmlbench.core.errors import UserError
+from ssmlbench.core.hyperparameters import as_typed
 from ssmlbench.core.spec import OPTIONS, REGIME_NUMBERS, RunSpec
 from ssmlbench.core.suggestions import did_you_mean, one_of, values_without_runs
 from ssmlbench.protocol.decisions import RULES
@@ -34,7 +35,7 @@ def _letters(text: str) -> str:
 def _values(option: str, specs: Iterable[RunSpec]) -> set[str]:
     """The values of a field of the spec, as they are typed."""
     values = {getattr(spec, option) for spec in specs}
-    return {f"{v:g}" if isinstance(v, float) else str(v) for v in values if v is not None}
+    return {as_typed(value) for value in values if value is not None}
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class Query:
 
     def _filters(self) -> dict[str, tuple[str, ...]]:
         """The typed values of each filter, by field of the spec."""
-        numbers = {name: tuple(f"{v:g}" for v in typed) for name, typed in self.numbers.items()}
+        numbers = {name: tuple(map(as_typed, typed)) for name, typed in self.numbers.items()}
         named = {"method": self.methods, "dataset": self.datasets, "regime": self.regimes}
         return {**named, "selection": self.selections, **numbers}
 

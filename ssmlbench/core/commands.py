@@ -71,7 +71,7 @@ def command(
     if spec.regime != RunSpec.regime:
         parts += ["--regime", spec.regime]
     if number := REGIME_NUMBERS.get(spec.regime):
-        parts += [number.flag, level or f"{spec.regime_number:g}"]
+        parts += [number.flag, level or spec.level]
     parts += [*words, *sources.options]
     return suggested(*parts, plugins=sources.plugins, results=results or ())
 

@@ -354,8 +354,15 @@ class RunSpec:
     @property
     def regime_label(self) -> str:
         """`semi-0.1`, `partial-positive-0.5`, `full`: the regime with the number that belongs to it."""
-        number = self.regime_number
-        return self.regime if number is None else f"{self.regime}-{number:g}"
+        return f"{self.regime}-{self.level}" if self.level else self.regime
+
+    @property
+    def level(self) -> str:
+        """The regime's number as it is typed, with all its digits; empty if the regime has none.
+
+        Runs of one level share a cell of a table: two numbers may not become one text.
+        """
+        return "" if self.regime_number is None else as_typed(self.regime_number)
 
     @property
     def variant(self) -> str:

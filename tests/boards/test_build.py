@@ -123,6 +123,30 @@ def test_another_hyper_parameter_is_another_row(tmp_path: Path) -> None:
     assert [row.name for row in one_board(runs).rows] == ["cap (loss=bce)", "cap"]
 
 
+def test_numbers_of_a_regime_that_differ_in_a_late_digit_are_two_levels(tmp_path: Path) -> None:
+    """They shared a cell, as if they were seeds of one level."""
+    runs = grid(tmp_path, {"bce": [0.5]}, pi=0.3333333)
+    runs += grid(tmp_path, {"bce": [0.7]}, pi=0.33333334)
+    board = one_board(runs)
+    assert board.levels == ["0.3333333", "0.33333334"]
+    assert [board.rows[0].cells["map", level].values for level in board.levels] == [(0.5,), (0.7,)]
+    assert one_board(runs, numbers={"pi": (0.33333334,)}).levels == ["0.33333334"]
+    assert len({run.folder.parents[1] for run in runs}) == 2
+
+
+def test_a_board_says_if_one_seed_counts_twice(tmp_path: Path) -> None:
+    """Two studies of one size may have other winners, on other devices; nothing else tells them apart."""
+    runs = [
+        *grid(tmp_path, {"bce": [0.5, 0.6]}, tuned={"trials": 20, "seed": 0, "lr": 0.1}),
+        *grid(tmp_path, {"bce": [0.7]}, tuned={"trials": 20, "seed": 0, "lr": 0.1, "trial": 3}),
+    ]
+    board = one_board(runs)
+    assert board.repeated_seeds == ["bce (tuned, 20 trials) π 0.1 seed 0"]
+    warned = "several runs of one seed count in one mean: bce (tuned, 20 trials) π 0.1 seed 0;"
+    assert warned in as_markdown(boards_document([board]))
+    assert one_board(grid(tmp_path / "b", {"bce": [0.5, 0.6]})).repeated_seeds == []
+
+
 def test_a_partial_grid_says_what_is_missing(tmp_path: Path) -> None:
     runs = grid(tmp_path, {"bce": [0.5, 0.6], "cap": [0.7]})
     runs += grid(tmp_path, {"bce": [0.8, 0.9]}, pi=0.2)

@@ -69,6 +69,12 @@ def footnotes(board: Board) -> list[str]:
     if cells := board.mixed_cells:
         listed = ", ".join(cells[:MOST_LISTED]) + and_more(cells, MOST_LISTED)
         notes.append(f"Warning: devices differ within one mean: {listed}.")
+    if cells := board.repeated_seeds:
+        listed = "; ".join(cells[:MOST_LISTED]) + and_more(cells, MOST_LISTED)
+        notes.append(
+            f"Warning: several runs of one seed count in one mean: {listed}; "
+            "`ssmlbench runs list` tells them apart."
+        )
     notes += [f"Not available: {line}." for line in board.unavailable]
     if board.diverged:
         notes.append(f"Diverged, without scores: {'; '.join(board.diverged)}.")
