@@ -47,6 +47,8 @@ def check_label(name: str, where: str) -> None:
     reason = ""
     if not name.strip():
         reason = "is empty"
+    elif not any(map(_is_visible, name)):
+        reason = "has no visible character"
     elif name != name.strip():
         reason = "starts or ends with a space"
     elif len(name) > LABEL_LENGTH:
@@ -55,6 +57,10 @@ def check_label(name: str, where: str) -> None:
         reason = "has control characters or broken ones in it"
     if reason:
         raise UserError(f"{where}: label {name[:60]!r} {reason}; rename it")
+
+
+def _is_visible(character: str) -> bool:
+    return unicodedata.category(character) != "Cf" and not character.isspace()
 
 
 def _is_hidden(character: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -157,8 +158,9 @@ def look_alikes(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _plain(name: str) -> str:
-    """The letters and digits of a name."""
-    return re.sub(r"[\W_]+", "", name).casefold() or name
+    """The letters and digits of a name; wide letters and ligatures are the usual ones."""
+    usual = name if name.isascii() else unicodedata.normalize("NFKC", name)
+    return re.sub(r"[\W_]+", "", usual).casefold() or name
 
 
 def _one_letter_less(name: str) -> Iterable[str]:

@@ -46,7 +46,19 @@ def test_a_run_never_leaves_the_results_folder(name: str, field: str, tmp_path: 
 
 @pytest.mark.parametrize(
     "name",
-    ["", "  ", " a", "a\n", "\x1b]0;title\x07", "a\u202eb", "\ud800", "a\u2028b", "x" * 301],
+    [
+        "",
+        "  ",
+        " a",
+        "a\n",
+        "\x1b]0;title\x07",
+        "a\u202eb",
+        "\ud800",
+        "a\u2028b",
+        "x" * 301,
+        "\u200b",
+        "\u2060 \u200d",
+    ],
 )
 def test_a_label_with_hidden_characters_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="rename it"):

@@ -108,6 +108,7 @@ def test_a_column_of_numbers_beside_those_of_labels_is_told(tmp_path: Path) -> N
         (["hip-hop", "hip hop"], [("hip-hop", "hip hop")]),
         (["politcs", "politics"], [("politcs", "politics")]),
         (["color red", "colour red"], [("color red", "colour red")]),
+        (["cat", "\uff43\uff41\uff54"], [("cat", "\uff43\uff41\uff54")]),  # wide letters
         (["centre", "center"], []),  # two letters differ
         (["cs.CV", "cs.CL", "cs.LG"], []),
         (["class10", "class11"], []),
