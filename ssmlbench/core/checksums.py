@@ -52,9 +52,15 @@ _verified: set[tuple[object, ...]] = set()
 """The files that this process has verified, each as it was on disk then."""
 
 
-def verified_files() -> frozenset[tuple[object, ...]]:
-    """The files that this process has verified, for another process to take over."""
-    return frozenset(_verified)
+def verified_files(places: Iterable[Path]) -> frozenset[tuple[object, ...]]:
+    """Those of these files, and of the files below these folders, that this process has verified.
+
+    For another process to take over, which learns their checksums: name only what it may read.
+    """
+    wanted = frozenset(str(place.absolute()) for place in places)
+    below = tuple(f"{place}{os.sep}" for place in wanted)
+    names = ((key, str(key[0])) for key in _verified)
+    return frozenset(key for key, name in names if name in wanted or name.startswith(below))
 
 
 def take_over(verified: frozenset[tuple[object, ...]]) -> None:

@@ -73,6 +73,13 @@ class PublishedStatistics:
     labels: int | None = None
     mean_labels: float | None = None  # positives of a row, over both splits
 
+    def as_plain(self) -> PublishedStatistics:
+        """The same as plain values, which other processes get: a plugin may have others."""
+        counts = (self.train, self.test, self.labels)
+        train, test, labels = (None if count is None else int(count) for count in counts)
+        mean = None if self.mean_labels is None else float(self.mean_labels)
+        return PublishedStatistics(str(self.source), train, test, labels, mean)
+
 
 @dataclass(frozen=True)
 class Hub:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,9 +60,25 @@ class Card:
         rows = sum(self.rows[s] - self.unlabelled.get(s, 0) for s in chosen)
         return sum(sum(self.positives[s]) for s in chosen) / max(rows, 1)
 
-    def without_positives(self) -> Card:
-        """The card for training, without the frequencies of labels: they would reveal hidden ones."""
-        return replace(self, positives={})
+    def for_training(self) -> Card:
+        """The card for training: what inputs are read by, and nothing that was counted from labels.
+
+        Frequencies, notes ("3 labels have no test row") and checksums of labels would reveal hidden ones.
+        """
+        inputs = {name: facts for name, facts in self.files.items() if "/" not in name}
+        return Card(
+            name=self.name,
+            kind=self.kind,
+            version=self.version,
+            label_names=self.label_names,
+            rows=self.rows,
+            positives={},
+            fingerprint=self.fingerprint,
+            flips=self.flips,
+            files=inputs,
+            columns=self.columns,
+            folder=self.folder,
+        )
 
     @property
     def density(self) -> float:
@@ -192,10 +208,15 @@ class Task:
         with naming(file):
             return datasets.Dataset.from_file(verified)
 
+    @property
+    def input_files(self) -> list[Path]:
+        """The files that training reads, one for each split."""
+        return [inputs_file(self.folder, split) for split in self.splits]
+
     def verify_inputs(self) -> None:
         """Compare the files of inputs with the card; a DamagedFile if one is not as it was written."""
-        for split in self.splits:
-            self._verified(inputs_file(self.folder, split))
+        for file in self.input_files:
+            self._verified(file)
 
     def _verified(self, file: Path) -> str:
         """The path of one of its files, whose content was compared with the card."""

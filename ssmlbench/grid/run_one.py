@@ -176,6 +176,7 @@ class SealedRun:
 
     def _start(self) -> None:
         from ssmlbench.data.label_folders import LabelFolders
+        from ssmlbench.inputs.cache_folders import decoded_root, features_root
         from ssmlbench.plugins.watch import attempts_of
         from ssmlbench.runs.execute import open_task
         from ssmlbench.runs.fork_server import fork_server
@@ -191,6 +192,7 @@ class SealedRun:
             self._failed = self._folder.record_error(self.spec, error)
             return
         self._before = self._folder.result_stamp()
+        published = self._plugins.datasets[self.spec.dataset].published
         request = SealedRequest(
             spec=self.spec,
             task_folder=task.folder,
@@ -198,10 +200,10 @@ class SealedRun:
             encoder_files=self._plugins.encoder_files(self.spec.backbone),
             context=self.context,
             source=task.card.source,
-            unlike_published=task.unlike_published,
+            published=published and published.as_plain(),
             gpu=self._gpu,
             label_folders=issubclass(self._plugins.datasets[self.spec.dataset], LabelFolders),
-            verified=verified_files(),
+            verified=verified_files([*task.input_files, features_root(), decoded_root()]),
         )
         try:
             self.pipe = fork_server().fork(JUDGE, TRAINING, request)

@@ -149,7 +149,7 @@ def _make_run(
         spec=spec,
         context=context,
         task_folder=task.folder,
-        card=task.card.without_positives(),
+        card=task.card.for_training(),
         observation=judge.visible(),
         judged_epochs=judge.judgements.epochs,
         checkpoint_file=folder.checkpoint_file,

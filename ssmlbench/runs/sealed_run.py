@@ -31,6 +31,9 @@ from ssmlbench.core.protected_files import code_folders
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.core.stopping import EXIT_CODE, EndsWithParent, Stopped, stop_on_sigterm
 from ssmlbench.data import Task
+from ssmlbench.data.adapter import PublishedStatistics
+from ssmlbench.data.published import differences_to_published
+from ssmlbench.data.task import read_card
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import check_data, judge_run, quieten
@@ -54,7 +57,10 @@ NOT_DUMPABLE = 4
 
 @dataclass(frozen=True)
 class SealedRequest:
-    """The request for a sealed run."""
+    """The request for a sealed run. The training process has it too: nothing in it depends on labels.
+
+    (The fingerprint of the data does, in the spec.)
+    """
 
     spec: RunSpec
     task_folder: Path
@@ -62,7 +68,7 @@ class SealedRequest:
     context: RunContext
     source: str  # of the data set, from its card
     # from the plugin of the data set, which the judge does not load
-    unlike_published: tuple[str, ...] = ()
+    published: PublishedStatistics | None = None
     encoder_files: tuple[str, ...] = ()  # of the plugin files, the one with the encoder
     gpu: str | None = None  # the CUDA_VISIBLE_DEVICES of the training process
     label_folders: bool = False  # the raw files lie in folders that are named after their labels
@@ -125,8 +131,10 @@ def _judged(
 
     def open_data() -> Task:
         training.allow_plugins()
-        task = Task(request.task_folder, unlike_published=request.unlike_published)
-        return check_data(spec, task)
+        card = read_card(request.task_folder)
+        published = request.published
+        unlike = differences_to_published(card, published) if published else []
+        return check_data(spec, Task(request.task_folder, card, unlike))
 
     try:
         return judge_run(spec, open_data, context, training, notify)

@@ -23,6 +23,6 @@ def test_inputs_can_be_read_without_the_labels(plugins: Plugins, tmp_path: Path)
     for file in task.folder.iterdir():
         if file.name not in (LABELS, "card.json"):
             (tmp_path / file.name).symlink_to(file)
-    bare = Task(tmp_path, task.card.without_positives())
+    bare = Task(tmp_path, task.card.for_training())
     assert len(bare.inputs("train")) == len(task.inputs("train"))
     assert not bare.card.positives
