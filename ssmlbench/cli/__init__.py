@@ -10,12 +10,14 @@ import io
 import os
 import signal
 import sys
+import threading
 import warnings
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 import ssmlbench
+from ssmlbench.cli.plugin_faults import do_not_wait_for_threads, plugin_fault
 from ssmlbench.cli.verbs import Verbs
 from ssmlbench.core.console import Console
 from ssmlbench.core.errors import AGAIN, DISK_ERRORS, UserError, disk_error
@@ -45,6 +47,7 @@ def main() -> None:
     """
     _write_any_character()
     _ignore_zero_width()
+    threads = set(threading.enumerate())
     try:
         with warnings.catch_warnings(), fixed_environment():
             show_plainly()
@@ -52,20 +55,35 @@ def main() -> None:
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
             Console(stderr=True).show_cursor()  # a table hides it before it can be stopped
-        raise
-    except UserError as error:
-        text = printable(f"error: {error_text(error)}")
-        Console(stderr=True).print(text, style="red", soft_wrap=True)
-        sys.exit(2)
-    except (OSError, MemoryError) as error:
-        if (line := _line_about(error)) is None:
+        if (line := plugin_fault(ended)) is None:
             raise
-        text = printable(f"error: {one_line(line)}")
-        Console(stderr=True).print(text, style="red", soft_wrap=True)
-        sys.exit(2)
+        _end_with(line)
+    except UserError as error:
+        _end_with(error_text(error))
+    except (OSError, MemoryError) as error:
+        if (line := _line_about(error) or plugin_fault(error)) is None:
+            raise
+        _end_with(one_line(line))
+    except BaseException as error:
+        if (line := plugin_fault(error)) is None:
+            raise
+        _end_with(line)
     finally:
+        do_not_wait_for_threads(threads, _exit_code(sys.exception()))
         # Ctrl-C while Python takes its modules down: there is nothing left to stop.
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+
+
+def _end_with(line: str) -> NoReturn:
+    text = printable(f"error: {line}")
+    Console(stderr=True).print(text, style="red", soft_wrap=True)
+    sys.exit(2)
+
+
+def _exit_code(error: BaseException | None) -> int:
+    """The exit code of a process that ends with this exception."""
+    code = error.code if isinstance(error, SystemExit) else error and 1
+    return code if isinstance(code, int) else int(code is not None)
 
 
 def _line_about(error: OSError | MemoryError) -> str | None:

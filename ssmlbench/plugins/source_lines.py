@@ -6,7 +6,7 @@ import ast
 import difflib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +14,7 @@ from typing import Any
 
 from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.core.paths import near
-from ssmlbench.core.plain_text import error_text
+from ssmlbench.core.plain_text import error_text, shorten
 from ssmlbench.core.registry import location
 
 LIBRARIES = ("ssmlbench", "torch", "builtins", "abc", "typing", "sklearn")
@@ -72,6 +72,17 @@ def explain(error: BaseException, *plugins: type[Any]) -> str:
     return f"{place}: {text}{advice}" if place else f"{text}{advice}"
 
 
+def explained_in(error: BaseException, files: Collection[str]) -> str | None:
+    """One line about an exception that passed through one of the files; None if it passed through none."""
+    place = _line_in(error, files)
+    if not place:
+        return None
+    if isinstance(error, SystemExit):
+        return f"{place}: it called sys.exit({'' if error.code is None else shorten(repr(error.code))})"
+    text = f"{type(error).__name__}: {' '.join(error_text(error).split())}".removesuffix(": ")
+    return f"{place}: {text}{_advice(error, text)[0]}"
+
+
 def passed_through(error: BaseException, *plugins: type[Any]) -> bool:
     """Whether the exception passed through a line of one of the plugins' files."""
     return bool(_raised_at(error, plugins))
@@ -96,8 +107,13 @@ def _advice(error: BaseException, text: str) -> tuple[str, str]:
 def _raised_at(error: BaseException, plugins: tuple[type[Any], ...]) -> str:
     """`file:line` of the innermost line of a plugin's file that the exception passed through."""
     files = {str(file) for cls in plugins for base in own_classes(cls) if (file := file_of(base))}
-    place, trace = "", error.__traceback__
-    for frame in _frames(trace):
+    return _line_in(error, files)
+
+
+def _line_in(error: BaseException, files: Collection[str]) -> str:
+    """`file:line` of the innermost line of these files that the exception passed through."""
+    place = ""
+    for frame in _frames(error.__traceback__):
         name = frame.tb_frame.f_code.co_filename
         if name in files:
             place = f"{near(Path(name))}:{frame.tb_lineno}"

@@ -257,16 +257,26 @@ def judged_rows(spec: RunSpec, observation: Observation) -> RowIndex:
     return observation.validation if spec.judged_on == "held-out" else observation.judged
 
 
+def _kind_of(scores: Any) -> str:
+    return (
+        f"{type(scores).__name__} of {scores.dtype}"
+        if hasattr(scores, "dtype")
+        else type(scores).__name__
+    )
+
+
 def checked_scores(scores: Any, shape: tuple[int, ...], name: str) -> Float32Array:
     """The scores as float32; a ContractError unless they have the shape and lie in [0, 1].
 
     name: of the method.
     """
     try:
+        if np.iscomplexobj(scores):  # NumPy would leave out the imaginary part
+            raise TypeError
         values = np.asarray(scores, dtype=np.float32)
     except (TypeError, ValueError):
         raise ContractError(
-            f"scores of {name} must be a matrix of numbers, got {type(scores).__name__}", "scores"
+            f"scores of {name} must be a matrix of real numbers, got {_kind_of(scores)}", "scores"
         ) from None
     if scores is None:
         raise ContractError(f"scores of {name} are None: does the function return them?", "scores")

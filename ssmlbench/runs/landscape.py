@@ -40,12 +40,13 @@ def surface_around(model: SavedModel, line: Values, grid: Values, rows: int, see
     judged = _some(np.arange(len(task.truth("test"))), rows, seed)
     truth = task.truth("test")[judged] == 1
     train, test = task.inputs("train"), task.inputs("test")
-    scorer, ours = model.scorer([train[int(row)] for row in labelled])
-    _, theirs = model.scorer([test[int(row)] for row in judged])
+    with model.mistakes():
+        scorer, ours = model.scorer([train[int(row)] for row in labelled])
+        _, theirs = model.scorer([test[int(row)] for row in judged])
     directions = [filter_normalised(scorer.model, seed, number) for number in (1, 2)]
 
     def at(*offsets: float) -> tuple[float, float]:
-        with moved(scorer.model, directions, offsets):
+        with model.mistakes(), moved(scorer.model, directions, offsets):
             loss = cross_entropy(scorer.scores(ours), observation.labels[labelled])
             precision = average_precision(scorer.scores(theirs), truth)
         defined = precision[np.isfinite(precision)]

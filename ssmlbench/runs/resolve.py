@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from ssmlbench.core.backbones import absolute_backbone
 from ssmlbench.core.errors import NO_FAULT, Unsupported, UserError
 from ssmlbench.core.hyperparameters import parse_config
+from ssmlbench.core.plain_text import shorten
 from ssmlbench.core.spec import FIELDS, NUMBERS, JudgedOn, RunSpec
 from ssmlbench.core.spec_checks import check_spec
 from ssmlbench.data import Card, DatasetAdapter, prepare, prepare_whole
@@ -26,9 +28,10 @@ from ssmlbench.inputs.encoders.tuning import LORA_ALPHA, LORA_LR, LORA_RANK, req
 from ssmlbench.inputs.prepared import takes_squares
 from ssmlbench.kit.estimator import Estimator
 from ssmlbench.kit.method import Method
+from ssmlbench.plugins.contract import HEADS
 from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
-from ssmlbench.plugins.source_lines import explain
+from ssmlbench.plugins.source_lines import defined_at, explain
 from ssmlbench.protocol.observation import check_folds, check_held_out
 from ssmlbench.protocol.regimes import REGIMES, Regime, check_given, check_share
 from ssmlbench.runs.recipes import DataTraits, Request, fitted_to_data, with_recipe
@@ -111,6 +114,11 @@ def _set_training(
     if not issubclass(method, Estimator):
         lr = encoder.lr * (LORA_LR if typed.get("tune") == "lora" else 1.0)
         head = method.head_of(config)
+        if head not in HEADS and method.build_head is Method.build_head:
+            raise UserError(
+                f"{defined_at(method, 'head_of')}: head_of returned {shorten(repr(head))}; expected "
+                f"one of {', '.join(HEADS)}"
+            )
         request = Request(method.projection, head, on_vectors, freeze, images, lr)
         typed |= with_recipe(typed, request)
 
@@ -242,6 +250,7 @@ def check_label_count(
     labelled: the number of training rows with known labels.
     """
     if issubclass(method, Method):
+        _check_most(method, "most_labels", method.most_labels(config))
         try:
             method.check_labels(config, len(card.label_names))
         except UserError as error:
@@ -249,10 +258,20 @@ def check_label_count(
         return
     rows, labels = card.rows["train"], len(card.label_names)
     most = method.most_labels_of(config, labelled, rows - labelled)
+    _check_most(method, "most_labels_of", most)
     if most is not None and labels > most:
         raise Unsupported(
             f"method {method.name}: the data set has {labels:,} labels, and with {labelled:,} labelled "
             f"and {rows - labelled:,} unlabelled rows it can handle {most:,}; choose another method"
+        )
+
+
+def _check_most(method: type[Method | Estimator], function: str, most: object) -> None:
+    """Raise a UserError unless the most labels of a method are a number, or None for no bound."""
+    if most is not None and (isinstance(most, bool) or not isinstance(most, Real)):
+        raise UserError(
+            f"{defined_at(method, function)}: {function} returned {shorten(repr(most))}; expected a "
+            "whole number, or None"
         )
 
 

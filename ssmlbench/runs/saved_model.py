@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from torch import Generator, Tensor
 
 from ssmlbench.core.backbones import absolute_backbone
 from ssmlbench.core.commands import Sources
-from ssmlbench.core.errors import DamagedFile, UserError
+from ssmlbench.core.errors import DISK_ERRORS, DamagedFile, RunFailed, UserError
 from ssmlbench.core.freed_memory import freed_memory_kept
 from ssmlbench.core.paths import near
 from ssmlbench.core.plain_text import line_of
@@ -41,6 +42,7 @@ from ssmlbench.kit.estimator import Estimator
 from ssmlbench.kit.method import Method
 from ssmlbench.plugins.digest import code_digest, encoder_code
 from ssmlbench.plugins.loader import Plugins
+from ssmlbench.plugins.source_lines import explain, passed_through
 from ssmlbench.protocol.diagnostics import Float32Array
 from ssmlbench.protocol.judge import checked_scores
 from ssmlbench.runs.finished import Finished, read_result
@@ -83,7 +85,9 @@ class SavedModel:
             self.encoder = self.encoder.with_state(arrays)
         scale = stored.tensors.get("scale")
         self.scale = Scale(**scale) if scale else None
-        self.learner = build_learner(self.spec, plugins, len(self.card.labels))
+        self._classes = (plugins.methods[self.spec.method], self.encoder)
+        with self.mistakes():
+            self.learner = build_learner(self.spec, plugins, len(self.card.labels))
         self._stored: StoredState = stored
         self._frozen: Encoder | None = None
         self._scorer: Scorer | None = None
@@ -125,11 +129,26 @@ class SavedModel:
             )
         return notes
 
+    @contextmanager
+    def mistakes(self) -> Iterator[None]:
+        """Raise an error of the method's or encoder's code, or bad scores, as a UserError with its line."""
+        try:
+            yield
+        except UserError:
+            raise
+        except Exception as error:
+            on_disk = isinstance(error, OSError) and error.errno in DISK_ERRORS
+            its_own = isinstance(error, RunFailed) or passed_through(error, *self._classes)
+            if on_disk or not its_own:
+                raise
+            raise UserError(explain(error, *self._classes)) from error
+
     def scores(self, raws: Sequence[Any]) -> Float32Array:
         """Scores in [0, 1] of raw inputs (texts, images, vectors): N × K."""
         if not len(raws):
             return np.zeros((0, len(self.card.labels)), dtype=np.float32)
-        return self._scores_of(self._inputs(raws))
+        with self.mistakes():
+            return self._scores_of(self._inputs(raws))
 
     def scorer(self, raws: Sequence[Any]) -> tuple[Scorer, SplitInputs]:
         """The network, and the raw inputs in its form: encoded once, for any number of passes."""
@@ -149,7 +168,8 @@ class SavedModel:
         if features is None:
             inputs = task.inputs("train")
             return self.scores([inputs[int(row)] for row in rows])
-        return self._scores_of(SomeRows(features, rows))
+        with self.mistakes():
+            return self._scores_of(SomeRows(features, rows))
 
     def _cached(self, task: Task) -> SplitInputs | None:
         """The features of the training rows, if the cache has them all."""
@@ -171,6 +191,11 @@ class SavedModel:
     def _inputs(self, raws: Sequence[Any]) -> SplitInputs:
         """Raw inputs in the form that the network or the estimator reads."""
         prepared = self._prepared(raws)
+        width = None if self.scale is None or self.spec.freeze else len(self.scale.mean)
+        if width is not None and prepared.shape[1:] != (width,):
+            raise UserError(
+                f"these rows have {prepared.shape[1]:,} numbers; the model was trained on {width:,}"
+            )
         views = self.encoder.views(self.card.kind, True, self.options)
         inputs = Inputs(prepared, views)
         if not self.spec.freeze:

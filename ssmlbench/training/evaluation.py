@@ -185,8 +185,20 @@ class Scorer:
         self.method.eval()
         with torch.no_grad():
             scores = self.method.test_scores(RowOutputs(len(chosen), predict))
-        raw = scores.detach().float().cpu().numpy() if isinstance(scores, Tensor) else scores
+        raw = _as_array(scores, self.spec.method) if isinstance(scores, Tensor) else scores
         return checked_scores(raw, (len(chosen), self.method.labels), self.spec.method)
+
+
+def _as_array(scores: Tensor, method: str) -> Float32Array:
+    """The values of a tensor; a ContractError for one that has none, or that are not real numbers."""
+    if scores.layout != torch.strided or scores.is_meta or scores.is_complex():
+        kind = "meta" if scores.is_meta else f"{scores.layout} {scores.dtype}".replace("torch.", "")
+        raise ContractError(
+            f"scores of {method} must be a matrix of real numbers, got a tensor of {kind}",
+            "scores",
+        )
+    values: Float32Array = scores.detach().float().cpu().numpy()
+    return values
 
 
 class Evaluator(Scorer):

@@ -54,7 +54,9 @@ def test_scores_outside_the_unit_interval_are_refused_with_the_methods_name(bad:
         judge.hand_in(1, np.vstack([sound[:30], broken]), sound[:10])
 
 
-@pytest.mark.parametrize("scores", [np.zeros((9, 3)), np.zeros(30), None, [["a"] * 3] * 10])
+@pytest.mark.parametrize(
+    "scores", [np.zeros((9, 3)), np.zeros(30), None, [["a"] * 3] * 10, np.full((10, 3), 0.5j)]
+)
 def test_what_is_no_matrix_of_the_right_shape_is_refused(scores: Any) -> None:
     with pytest.raises(RunFailed, match="scores of some"):
         checked_scores(scores, (10, 3), "some")
