@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -24,8 +24,9 @@ from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
 from ssmlbench.core.checksums import FIELD, UNSTAMPED, place_of, stamp
+from ssmlbench.core.counts import counted
 from ssmlbench.core.cpu import core_count
-from ssmlbench.core.errors import DamagedFile, RunFailed, UserError
+from ssmlbench.core.errors import ContractError, DamagedFile, RunFailed, UserError
 from ssmlbench.core.events import Encoding, Notify
 from ssmlbench.core.files import atomic, discard, naming
 from ssmlbench.core.freed_memory import freed_memory_kept
@@ -44,6 +45,7 @@ from ssmlbench.inputs.shards import folder_name
 from ssmlbench.inputs.splits import DeferredView, SplitInputs
 from ssmlbench.inputs.transfer import Transfer
 from ssmlbench.inputs.views import PATCHES, View, is_identity
+from ssmlbench.plugins.source_lines import defined_at
 
 HalfPrecisionFeatures = npt.NDArray[np.float16]
 
@@ -290,8 +292,8 @@ class FrozenEncoder:
             # The kernels for a few rows may sum in an order that depends on the number of threads.
             one_thread = nullcontext() if stop - start == size else torch_threads(1)
             with encoding_precision(self.device, self.spec), one_thread:
-                features = encoder(batch[view])
-            parts.append(features.float().half())
+                features = half_precision_features(self.encoder, encoder(batch[view]), batch[view])
+            parts.append(features)
             if stop < min((shard + 1) * SHARD_ROWS, len(inputs)):
                 continue  # nothing is read back before the shard is complete
             on_their_way.append((shard, transfer.fetched(torch.cat(parts))))
@@ -326,6 +328,20 @@ class FrozenEncoder:
     def _build(self, inputs: SplitInputs) -> Encoder:
         example = inputs.view(np.zeros(1, dtype=np.int64), "plain", stream(0, "example"))[0]
         return placed(frozen_network(self.fitted, self.spec, example), self.device)
+
+
+def half_precision_features(encoder: type[Encoder], given: object, inputs: Sized) -> Tensor:
+    """What the encoder returned; a ContractError unless it has a row of real numbers for each input."""
+    rows = len(inputs)
+    if isinstance(given, Tensor) and given.shape[:1] == (rows,) and not given.is_complex():
+        return given.float().half()
+    got = type(given).__name__
+    if isinstance(given, Tensor):
+        got = f"{given.dtype} of shape {tuple(given.shape)}".removeprefix("torch.")
+    raise ContractError(
+        f"{defined_at(encoder, 'forward')}: forward of --backbone {encoder.name} returned {got} for "
+        f"{counted(rows, 'input')}; expected a row of real numbers each"
+    )
 
 
 def frozen_network(encoder: type[Encoder], spec: RunSpec, example: Tensor) -> Encoder:

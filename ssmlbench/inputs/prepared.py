@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from ssmlbench.core.counts import counted
+from ssmlbench.core.errors import ContractError
 from ssmlbench.core.events import Notify
 from ssmlbench.data import Task
 from ssmlbench.inputs.decoded import DecodedImages, DecodedInputs
@@ -16,6 +19,7 @@ from ssmlbench.inputs.encoders import Encoder, EncoderOptions
 from ssmlbench.inputs.mapped import MAPPED_BYTES, MappedRows
 from ssmlbench.inputs.splits import BackTranslated, Inputs, SplitInputs, StoredInputs
 from ssmlbench.inputs.views import View
+from ssmlbench.plugins.source_lines import defined_at
 
 IN_MEMORY_BYTES = 512 * 2**20
 """Larger splits are prepared row by row when they are read, or read from the cache of decoded images."""
@@ -116,15 +120,37 @@ def _prepared(
 ) -> SplitInputs:
     """Prepare a small column now, in memory; a large one row by row when it is read."""
     count = len(column)
-    first = encoder.prepare([column[0]], options)
+    first = prepared_rows(encoder, [column[0]], options)
     if first.nbytes * count > IN_MEMORY_BYTES:
 
         def prepare(rows: np.ndarray[Any, Any]) -> torch.Tensor:
-            return encoder.prepare([column[int(row)] for row in rows], options)
+            return prepared_rows(encoder, [column[int(row)] for row in rows], options)
 
         return StoredInputs(count, prepare, views)
     values = torch.empty((count, *first.shape[1:]), dtype=first.dtype)
     for start in range(0, count, PREPARED_ROWS):
         raws = list(column[start : start + PREPARED_ROWS])
-        values[start : start + len(raws)] = encoder.prepare(raws, options)
+        values[start : start + len(raws)] = prepared_rows(encoder, raws, options, first)
     return Inputs(values, views)
+
+
+def prepared_rows(
+    encoder: type[Encoder],
+    raws: Sequence[Any],
+    options: EncoderOptions,
+    like: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """What the encoder makes of raw inputs; a ContractError unless it is a tensor with a row for each.
+
+    like: other rows, which must have the same shape. (Torch would repeat a single row or number.)
+    """
+    rows = encoder.prepare(list(raws), options)
+    shape = tuple(rows.shape) if isinstance(rows, torch.Tensor) else None
+    if shape and shape[0] == len(raws) and (like is None or shape[1:] == like.shape[1:]):
+        return rows
+    got = type(rows).__name__ if shape is None else f"a tensor with shape {shape}"
+    expected = f"{len(raws)} × {' × '.join(map(str, like.shape[1:]))}" if like is not None else ""
+    raise ContractError(
+        f"{defined_at(encoder, 'prepare')}: prepare of --backbone {encoder.name} returned {got} for "
+        f"{counted(len(raws), 'input')}; expected a row each{f': {expected}' if expected else ''}"
+    )

@@ -12,7 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
-from ssmlbench.inputs.views import DrawnView, View
+from ssmlbench.core.counts import counted
+from ssmlbench.core.errors import ContractError
+from ssmlbench.inputs.views import PATCHES, DrawnView, View
 
 RowNumbers = npt.NDArray[np.int64]
 
@@ -107,6 +109,14 @@ class _PreparedOnce:
         seen = self.inputs.views[view](prepared, generator)
         if _version(prepared) != version:  # a plugin's view may work in place
             self._prepared = None
+        rows = len(self.rows) * (PATCHES if view.endswith("-patches") else 1)
+        found = len(seen) if isinstance(seen, Tensor) and seen.ndim else None
+        if found != rows:  # torch would repeat a single row
+            got = type(seen).__name__ if found is None else counted(found, "row")
+            raise ContractError(
+                f"the {view} view of {counted(len(self.rows), 'input')} is {got}; expected "
+                f"{counted(rows, 'row')}"
+            )
         return seen
 
     def deferred(self, view: str, generator: Generator) -> Tensor | DeferredView:

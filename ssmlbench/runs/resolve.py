@@ -93,7 +93,18 @@ def planned_run(plugins: Plugins, settings: Mapping[str, str], **fields: Any) ->
         encoder_code=encoder_code(encoder),
     )
     check_spec(spec)
-    return PlannedRun(spec, method, config, adapter, chosen, encoder.weights_id(options))
+    return PlannedRun(spec, method, config, adapter, chosen, _weights(encoder, options))
+
+
+def _weights(encoder: type[Encoder], options: EncoderOptions) -> str:
+    """The weights that the encoder starts from; a UserError unless they are a line of text."""
+    weights: object = encoder.weights_id(options)
+    if not isinstance(weights, str) or not weights.isprintable():
+        raise UserError(
+            f"{defined_at(encoder, 'weights_id')}: weights_id returned {shorten(repr(weights))}; "
+            'expected one line of text: "name@digest", or "" for a random start'
+        )
+    return weights
 
 
 def _set_training(

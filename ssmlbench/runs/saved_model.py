@@ -27,7 +27,13 @@ from ssmlbench.inputs.encoders import Encoder, EncoderOptions, Vector, find_enco
 from ssmlbench.inputs.encoders.base import square
 from ssmlbench.inputs.encoders.layout import placed
 from ssmlbench.inputs.encoders.tuning import is_partly_trained, load_tuned
-from ssmlbench.inputs.frozen import FrozenEncoder, encoding_precision, frozen_network
+from ssmlbench.inputs.frozen import (
+    FrozenEncoder,
+    encoding_precision,
+    frozen_network,
+    half_precision_features,
+)
+from ssmlbench.inputs.prepared import prepared_rows
 from ssmlbench.inputs.scaling import Scale
 from ssmlbench.inputs.splits import (
     Inputs,
@@ -213,7 +219,7 @@ class SavedModel:
             return torch.stack(
                 [square(raw, size, self.encoder.interpolation, fast=True) for raw in raws]
             )
-        return self.encoder.prepare(list(raws), self.options)
+        return prepared_rows(self.encoder, raws, self.options)
 
     def _network(self, inputs: SplitInputs) -> Scorer:
         """The trained network, built for inputs of this shape."""
@@ -286,7 +292,12 @@ class EncodedInputs:
         parts = [rows[i : i + size] for i in range(0, max(len(rows), 1), size)]
         batches = (self.inputs.view(part, view, generator) for part in parts)
         with freed_memory_kept(), encoding_precision(self.device, self.spec):
-            encoded = [self.encoder(batch.to(self.device)).float().half() for batch in batches]
+            encoded = [
+                half_precision_features(
+                    type(self.encoder), self.encoder(batch.to(self.device)), batch
+                )
+                for batch in batches
+            ]
         features = torch.cat(encoded).cpu()
         return (features if self.scale is None else self.scale(features)).float()
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from ssmlbench.checks.encoders import encoder_statements
-from ssmlbench.core.errors import UserError
+from ssmlbench.core.errors import RunFailed, UserError
 from ssmlbench.core.events import CheckpointSaved, Done, Event
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.inputs import prepared
@@ -435,3 +435,42 @@ def test_a_plugins_code_is_part_of_the_runs_hash(tmp_path: Path) -> None:
         plugins = Plugins([plugin_file(folder, forward), data])
         hashes.add(asked(plugins, dataset="tiny-images", backbone="mean-colour").hash)
     assert len(hashes) == 2
+
+
+MEAN = "self.layer(images.float().mean((2, 3)))"
+PREPARED = "torch.zeros(len(raws), 3, 16, 16, dtype=torch.uint8)"
+FEWER = {
+    "forward": (f"{MEAN}[:1]", PREPARED, "views"),
+    "complex forward": (f"{MEAN} + 1j", PREPARED, "views"),
+    "prepare": (MEAN, f"{PREPARED}[:1]", "views"),
+    "prepare nothing": (MEAN, "None", "views"),
+    "view": (MEAN, PREPARED, "{**views, 'plain': lambda rows, _: rows[:1]}"),
+}
+MEMBERS = """
+    @classmethod
+    def prepare(cls, raws, options):
+        return PREPARED
+
+    @classmethod
+    def views(cls, kind, flips, options):
+        views = super().views(kind, flips, options)
+        return VIEWS
+"""
+
+
+@pytest.mark.usefixtures("empty_cache")
+@pytest.mark.parametrize(
+    ("fault", "freeze"), [*((fault, True) for fault in FEWER), ("prepare", False), ("view", False)]
+)
+def test_an_encoder_that_gives_fewer_rows_than_it_gets_fails_the_run(
+    tmp_path: Path, fault: str, freeze: bool
+) -> None:
+    """Torch would repeat a single row: all inputs had the same features, and the run its numbers."""
+    forward, prepared, views = FEWER[fault]
+    file = plugin_file(tmp_path, forward)
+    members = MEMBERS.replace("PREPARED", prepared).replace("VIEWS", views)
+    file.write_text(file.read_text() + members)
+    plugins = Plugins([file, write_data_plugin(tmp_path)])
+    fields = {"backbone": "mean-colour", "freeze": freeze, "dataset": "tiny-images"}
+    with pytest.raises(RunFailed, match=r"expected (a|\d+) row"):
+        execute(asked(plugins, **fields), plugins, RunContext(tmp_path / "results", "cpu", 1))
