@@ -9,10 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from ssmlbench.checks.statements import Broken, Statement
+from ssmlbench.checks.statements import Statement
+from ssmlbench.core.errors import NO_FAULT
 from ssmlbench.data import SPLITS, BadRow, DatasetAdapter, Row
 from ssmlbench.data.row_checks import RowChecker
-from ssmlbench.data.row_contract import adapter_error, sound_label_names, sound_rows
+from ssmlbench.data.row_contract import (
+    adapter_error,
+    sound_columns,
+    sound_label_names,
+    sound_notes,
+    sound_rows,
+    sound_source_key,
+    sound_splits,
+)
 from ssmlbench.plugins.contract import check_contract
 
 FIRST_ROWS = 200
@@ -66,16 +75,18 @@ def _same(a: Any, b: Any) -> bool:
 def _splits(cls: type[DatasetAdapter]) -> tuple[str, ...]:
     """The declared splits; all, if `splits` raises: reading them shows the error."""
     try:
-        return tuple(cls().splits())
-    except Exception:  # a plugin may raise anything
+        return sound_splits(cls())
+    except NO_FAULT:
+        raise
+    except BaseException:  # a plugin may raise anything
         return SPLITS
 
 
 def has_splits(cls: type[DatasetAdapter]) -> None:
-    """Check that the splits are known ones, and that there are training rows."""
-    splits = tuple(cls().splits())
-    if "train" not in splits or set(splits) - set(SPLITS):
-        raise Broken(f"splits() returned {splits!r}; expected ('train', 'test') or ('train',)")
+    """Check the splits, and the other declarations that are computed."""
+    adapter = cls()
+    for check in (sound_splits, sound_source_key, sound_notes, sound_columns):
+        check(adapter)
 
 
 def dataset_statements(cls: type[DatasetAdapter]) -> Iterator[Statement]:

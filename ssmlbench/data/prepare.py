@@ -30,7 +30,14 @@ from ssmlbench.data.label_lists import LabelCounts
 from ssmlbench.data.prepared import UNFINISHED
 from ssmlbench.data.published import differences_to_published
 from ssmlbench.data.row_checks import RowChecker, StoredRow
-from ssmlbench.data.row_contract import adapter_error, sound_label_names
+from ssmlbench.data.row_contract import (
+    adapter_error,
+    sound_columns,
+    sound_label_names,
+    sound_notes,
+    sound_source_key,
+    sound_splits,
+)
 from ssmlbench.data.task import Card, Task, card_file, inputs_file, labels_file, read_card
 from ssmlbench.data.traps import label_notes
 
@@ -143,8 +150,9 @@ def recomputed_fingerprint(adapter: DatasetAdapter, card: Card) -> str | None:
 
 
 def _folder(adapter: DatasetAdapter) -> Path:
-    key = f"-{adapter.source_key()}" if adapter.source_key() else ""
-    return cache_root() / TASKS / f"{adapter.name}-v{adapter.version}.{TASK_FORMAT}{key}"
+    key = sound_source_key(adapter)
+    name = f"{adapter.name}-v{adapter.version}.{TASK_FORMAT}"
+    return cache_root() / TASKS / (f"{name}-{key}" if key else name)
 
 
 def check_source(adapter: DatasetAdapter, card: Card) -> None:
@@ -194,7 +202,7 @@ def _write_task(
     checker = RowChecker(adapter, len(names))
     problems = checker.problems
     counts: dict[str, LabelCounts] = {}
-    for split in adapter.splits():
+    for split in sound_splits(adapter):
         counts[split] = _write_split(checker, split, folder, fingerprint, report)
         fingerprint.update(f"{split} {counts[split].rows.total()}".encode())
     if problems.counts and not skip_bad:
@@ -215,13 +223,13 @@ def _write_task(
         flips=adapter.flips,
         licence=adapter.licence,
         citation=adapter.citation,
-        notes=[*adapter.card_notes(), *checker.notes(), *label_notes(names, counts)],
+        notes=[*sound_notes(adapter), *checker.notes(), *label_notes(names, counts)],
         source=_source(adapter),
         skipped=dict(sorted(problems.counts.items())),
         labelled={split: count.rows["labelled"] for split, count in counts.items()},
         partly_labelled={split: count.rows["partly labelled"] for split, count in counts.items()},
         unlabelled={split: count.rows["unlabelled"] for split, count in counts.items()},
-        columns=asdict(adapter.columns()),
+        columns=asdict(sound_columns(adapter)),
     )
 
 

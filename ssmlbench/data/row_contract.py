@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +20,49 @@ from ssmlbench.core.errors import DISK_ERRORS, NO_FAULT, UserError
 from ssmlbench.core.names import check_label
 from ssmlbench.core.paths import near
 from ssmlbench.core.plain_text import error_text
-from ssmlbench.data.adapter import BadRow, DatasetAdapter, Kind, Row
+from ssmlbench.data.adapter import SPLITS, BadRow, DatasetAdapter, InputColumns, Kind, Row
+
+KEY = re.compile(r"[\w-]{1,100}")
+"""A key of a source, which is part of the name of a folder in the cache."""
+
+
+def sound_splits(adapter: DatasetAdapter) -> tuple[str, ...]:
+    """The adapter's splits; a UserError for others than "train", or "train" and "test": they name files."""
+    splits: object = adapter.splits()
+    if not isinstance(splits, tuple | list) or tuple(splits) not in (SPLITS, SPLITS[:1]):
+        expected = f"{SPLITS!r} or {SPLITS[:1]!r}"
+        problem = f"splits returned {_shown(splits)}; expected {expected}"
+        raise adapter_error(adapter, "splits", problem)
+    return tuple(splits)
+
+
+def sound_source_key(adapter: DatasetAdapter) -> str:
+    """The adapter's key of its source; a UserError unless it can be the end of a folder's name."""
+    key: object = adapter.source_key()
+    if not isinstance(key, str) or (key and not KEY.fullmatch(key)):
+        problem = (
+            f"source_key returned {_shown(key)}; expected letters, digits, _ and -, or nothing"
+        )
+        raise adapter_error(adapter, "source_key", problem)
+    return key
+
+
+def sound_notes(adapter: DatasetAdapter) -> list[str]:
+    """The adapter's notes for the card; a UserError if they are not texts."""
+    notes: object = adapter.card_notes()
+    if not isinstance(notes, tuple | list) or not all(isinstance(note, str) for note in notes):
+        problem = f"card_notes returned {_shown(notes)}; expected a list of texts"
+        raise adapter_error(adapter, "card_notes", problem)
+    return list(notes)
+
+
+def sound_columns(adapter: DatasetAdapter) -> InputColumns:
+    """The adapter's columns; a UserError if they are not `InputColumns`."""
+    columns: object = adapter.columns()
+    if not isinstance(columns, InputColumns):
+        problem = f"columns returned {_shown(columns)}; expected InputColumns(…)"
+        raise adapter_error(adapter, "columns", problem)
+    return columns
 
 
 def sound_label_names(adapter: DatasetAdapter) -> list[str]:

@@ -6,6 +6,7 @@ No code of the plugin is called. A mistake is a UserError of one line, with the 
 from __future__ import annotations
 
 import inspect
+import math
 import typing
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -25,6 +26,8 @@ from ssmlbench.protocol.regimes import REGIMES
 
 HEADS = ("linear", "cosine")
 OPTIONAL = ("backbone",)  # the default depends on the kind of data
+POSITIVE = ("batch_rows", "threads", "lr")
+"""Numbers that are None or above 0."""
 INPUT_KINDS = ("image", "text", "vector")
 
 
@@ -152,6 +155,10 @@ def _values(cls: type[Any]) -> None:
         _some_of(cls, "kinds", cls.kinds, INPUT_KINDS)
     if "head" in names and not _builds_its_head(cls):
         _some_of(cls, "head", (cls.head,), HEADS)
+    for member in POSITIVE:
+        value = getattr(cls, member, None) if member in names else None
+        if isinstance(value, int | float) and not 0 < value < math.inf:  # NaN is not, either
+            raise wrong(cls, member, f"{member} is {value}; expected a number above 0")
     if "projection" in names:
         _some_of(cls, "projection", (cls.projection,), typing.get_args(Projection))
     if "options" in names:

@@ -185,6 +185,10 @@ def _set_freeze(
     freeze: bool = typed.setdefault("freeze", encoder.always_frozen)
     if encoder.always_frozen and not freeze:
         raise UserError(f"--no-freeze: --backbone {encoder.name} has nothing that can be trained")
+    if encoder.fitted and not freeze:
+        raise UserError(
+            f"--backbone {encoder.name} is fitted on the training rows, and is not trained; add --freeze"
+        )
     if issubclass(method, Estimator) and not freeze and encoder is not Vector:
         raise Unsupported(
             f"method {method.name} is an estimator, which learns from fixed features; add --freeze, or "

@@ -43,6 +43,9 @@ ENCODER_MISTAKES = {
     "no-super-init": ("        self.layer = nn.Linear(example.shape[0], 8)  #!", "        super().__init__(example, options)\n        self.layer = nn.Linear(example.shape[0], 8)", "before Module.__init__"),
     "forward-nothing": ("        self.layer(inputs)", "        return self.layer(inputs)", "forward returned nothing", "def forward("),
     "wrong-shape": ("        return self.layer(inputs.T)  #!", "        return self.layer(inputs)", "mat1 and mat2 shapes"),
+    "batch-rows": ("batch_rows, options = 0, {}  #!", "options = {}", "batch_rows is 0; expected a number above 0"),
+    "threads": ("threads, options = -1, {}  #!", "options = {}", "threads is -1; expected a number above 0"),
+    "lr": ("lr, options = float('nan'), {}  #!", "options = {}", "lr is nan; expected a number above 0"),
     "weights-id": ("    def weights_id(self, options):  #!\n        return ''\n\n    def forward(self, inputs):", "    def forward(self, inputs):", "weights_id must be a classmethod"),
 }
 # fmt: on
