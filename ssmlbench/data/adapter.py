@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -72,6 +73,15 @@ class PublishedStatistics:
     test: int | None = None
     labels: int | None = None
     mean_labels: float | None = None  # positives of a row, over both splits
+
+    def __post_init__(self) -> None:
+        for name in ("train", "test", "labels", "mean_labels"):
+            value = getattr(self, name)
+            kind, expected = (
+                (Real, "a number") if name == "mean_labels" else (Integral, "a whole number")
+            )
+            if value is not None and not isinstance(value, kind):
+                raise TypeError(f"PublishedStatistics: {name} is {value!r}; expected {expected}")
 
     def as_plain(self) -> PublishedStatistics:
         """The same as plain values, which other processes get: a plugin may have others."""

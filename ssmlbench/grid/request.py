@@ -17,6 +17,7 @@ from ssmlbench.core.hyperparameters import as_typed
 from ssmlbench.core.run_options import AUTO, RunOption
 from ssmlbench.core.spec import NUMBERS, OPTIONS, REGIME_NUMBERS, Precision, RunSpec
 from ssmlbench.core.suggestions import one_of
+from ssmlbench.plugins.contract import EVERY_METHOD
 from ssmlbench.protocol.regimes import REGIMES
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ssmlbench.runs.resolve import PlannedRun
 
 Axes = Mapping[str, tuple[Any, ...]]
-ALL = "all"
+ALL = EVERY_METHOD
 """`--method all`: every method that supports the cell of the grid."""
 MOST_SEEDS = 100_000
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import typing
 from typing import Any, Literal
 
@@ -78,6 +79,14 @@ def _check_field(cls: type[Any], field: dataclasses.Field[Any], kind: Any) -> No
             getattr(k, "__name__", str(k)).removeprefix("typing.") for k in alternatives
         )
         raise _wrong(cls, name, f"hyper-parameter {name}: its default {default!r} is no {shown}")
+    if isinstance(default, float) and math.isnan(
+        default
+    ):  # no value equals it: every run would count as changed
+        raise _wrong(cls, name, f"hyper-parameter {name}: its default is NaN; expected a number")
+    if not isinstance(meaning := field.metadata.get("meaning", ""), str):
+        raise _wrong(
+            cls, name, f"hyper-parameter {name}: its meaning is {meaning!r}; expected a text"
+        )
 
 
 def _fits(value: Any, kind: Any) -> bool:

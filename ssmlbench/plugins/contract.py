@@ -26,6 +26,8 @@ from ssmlbench.protocol.regimes import REGIMES
 
 HEADS = ("linear", "cosine")
 OPTIONAL = ("backbone",)  # the default depends on the kind of data
+EVERY_METHOD = "all"
+"""The word of `--method all`."""
 POSITIVE = ("batch_rows", "threads", "lr")
 """Numbers that are None or above 0."""
 INPUT_KINDS = ("image", "text", "vector")
@@ -150,11 +152,15 @@ def _type_text(kind: Any) -> str:
 def _values(cls: type[Any]) -> None:
     names = contract_names(cls)
     if "regimes" in names:
+        if cls.name == EVERY_METHOD:
+            raise wrong(cls, "name", f"name is {cls.name!r}, the word for every method; rename it")
         _some_of(cls, "regimes", cls.regimes, REGIMES)
     if "kinds" in names and hasattr(cls, "kinds"):
         _some_of(cls, "kinds", cls.kinds, INPUT_KINDS)
     if "head" in names and not _builds_its_head(cls):
         _some_of(cls, "head", (cls.head,), HEADS)
+    if "ablations" in names:
+        _check_ablations(cls)
     for member in POSITIVE:
         value = getattr(cls, member, None) if member in names else None
         if isinstance(value, int | float) and not 0 < value < math.inf:  # NaN is not, either
@@ -183,6 +189,15 @@ def _some_of(
             raise wrong(
                 cls, member, f"{member}: there is no {value!r}.{did_you_mean(value, known)}", value
             )
+
+
+def _check_ablations(cls: type[Any]) -> None:
+    for name, changes in cls.ablations.items():
+        if not isinstance(name, str) or not name.strip():
+            raise wrong(cls, "ablations", f"ablations has the name {name!r}; expected a text")
+        if not isinstance(changes, Mapping):
+            text = f"ablations: {name!r} is {changes!r}; expected a dictionary of hyper-parameters"
+            raise wrong(cls, "ablations", text)
 
 
 def _builds_its_head(cls: type[Any]) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ssmlbench.api import DatasetAdapter, Row
+from ssmlbench.api import DatasetAdapter, PublishedStatistics, Row
 
 
 class Mine(DatasetAdapter):
@@ -91,6 +91,7 @@ DATASET_MISTAKES = {
     "columns-none": ("    def columns(self):\n        return None\n\n    def label_names(self):", "    def label_names(self):", "columns returned None; expected InputColumns(…)", "def columns("),
     "notes-none": ("    def card_notes(self):\n        return [3]\n\n    def label_names(self):", "    def label_names(self):", "card_notes returned [3] (list); expected a list of texts", "def card_notes("),
     "published-a-dictionary": ('    published = {"train": 4}  #!\n\n    def label_names(self):', "    def label_names(self):", "expected PublishedStatistics or None"),
+    "published-a-text": ('    published = PublishedStatistics("x", train="many")  #!\n\n    def label_names(self):', "    def label_names(self):", "PublishedStatistics: train is 'many'; expected a whole number"),
     "differs": ('yield Row(f"text {np.random.rand()}", (i % 3,))', ROW, "train row 1 differs when it is read a second time", "def rows("),
     "code-raises": ('yield Row({}["text"], (i % 3,))  #!', 'yield Row(f"text {i}", (i % 3,))', "KeyError: 'text'"),
 }
