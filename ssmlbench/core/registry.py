@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.names import check_name
+from ssmlbench.core.paths import near
 from ssmlbench.core.suggestions import did_you_mean
 
 T = TypeVar("T")
@@ -113,3 +114,15 @@ def location(cls: type[Any]) -> Path | str:
         return source_file(cls)
     except (OSError, TypeError):
         return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def written_at(cls: type[Any], function: str) -> str:
+    """`file:line: ` of a function of a plugin's class, for messages; empty if its author wrote none."""
+    if cls.__module__.split(".")[0] == "ssmlbench":
+        return ""  # a reader of users' files: their lines are in the rows' own messages
+    try:
+        file = Path(inspect.getfile(cls))
+        line = inspect.getsourcelines(getattr(cls, function))[1]
+    except (OSError, TypeError):
+        return ""
+    return f"{near(file)}:{line}: "

@@ -20,6 +20,7 @@ from ssmlbench.core.errors import DISK_ERRORS, NO_FAULT, UserError
 from ssmlbench.core.names import check_label
 from ssmlbench.core.paths import near
 from ssmlbench.core.plain_text import error_text
+from ssmlbench.core.registry import written_at
 from ssmlbench.data.adapter import SPLITS, BadRow, DatasetAdapter, InputColumns, Kind, Row
 
 KEY = re.compile(r"[\w-]{1,100}")
@@ -86,7 +87,7 @@ def sound_label_names(adapter: DatasetAdapter) -> list[str]:
                 "label_names",
                 f"label_names returned {_shown(name)} as a name; expected a text",
             )
-        check_label(name, f"{_place(adapter, 'label_names')}data set {adapter.name}")
+        check_label(name, f"{written_at(type(adapter), 'label_names')}data set {adapter.name}")
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice or not names:
         problem = f"label {twice[0]!r} occurs twice" if twice else "there are no labels"
@@ -222,19 +223,7 @@ def _shown(value: Any) -> str:
 
 def adapter_error(adapter: DatasetAdapter, function: str, text: str) -> UserError:
     """The error for what a function of the adapter gives, with the function's file and line."""
-    return UserError(f"{_place(adapter, function)}data set {adapter.name}: {text}")
-
-
-def _place(adapter: DatasetAdapter, function: str) -> str:
-    """`file:line: ` of the adapter's function, if its author wrote one in a file."""
-    if type(adapter).__module__.split(".")[0] == "ssmlbench":
-        return ""  # a reader of users' files: their lines are in the rows' own messages
-    try:
-        file = Path(inspect.getfile(type(adapter)))
-        line = inspect.getsourcelines(getattr(type(adapter), function))[1]
-    except (OSError, TypeError):
-        return ""
-    return f"{near(file)}:{line}: "
+    return UserError(f"{written_at(type(adapter), function)}data set {adapter.name}: {text}")
 
 
 def _raised(adapter: DatasetAdapter, error: BaseException, when: str = "") -> BaseException:

@@ -31,6 +31,7 @@ from ssmlbench.core.events import Encoding, Notify
 from ssmlbench.core.files import atomic, discard, naming
 from ssmlbench.core.freed_memory import freed_memory_kept
 from ssmlbench.core.prefetch import ahead
+from ssmlbench.core.registry import written_at
 from ssmlbench.core.seeds import stream, stream_seed
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import Task
@@ -45,7 +46,6 @@ from ssmlbench.inputs.shards import folder_name
 from ssmlbench.inputs.splits import DeferredView, SplitInputs
 from ssmlbench.inputs.transfer import Transfer
 from ssmlbench.inputs.views import PATCHES, View, is_identity
-from ssmlbench.plugins.source_lines import defined_at
 
 HalfPrecisionFeatures = npt.NDArray[np.float16]
 
@@ -339,7 +339,7 @@ def half_precision_features(encoder: type[Encoder], given: object, inputs: Sized
     if isinstance(given, Tensor):
         got = f"{given.dtype} of shape {tuple(given.shape)}".removeprefix("torch.")
     raise ContractError(
-        f"{defined_at(encoder, 'forward')}: forward of --backbone {encoder.name} returned {got} for "
+        f"{written_at(encoder, 'forward')}forward of --backbone {encoder.name} returned {got} for "
         f"{counted(rows, 'input')}; expected a row of real numbers each"
     )
 

@@ -12,6 +12,7 @@ import torch
 from ssmlbench.core.counts import counted
 from ssmlbench.core.errors import ContractError
 from ssmlbench.core.events import Notify
+from ssmlbench.core.registry import written_at
 from ssmlbench.data import Task
 from ssmlbench.inputs.decoded import DecodedImages, DecodedInputs
 from ssmlbench.inputs.decoding import Shortcuts, SquareDecoder
@@ -19,7 +20,6 @@ from ssmlbench.inputs.encoders import Encoder, EncoderOptions
 from ssmlbench.inputs.mapped import MAPPED_BYTES, MappedRows
 from ssmlbench.inputs.splits import BackTranslated, Inputs, SplitInputs, StoredInputs
 from ssmlbench.inputs.views import View
-from ssmlbench.plugins.source_lines import defined_at
 
 IN_MEMORY_BYTES = 512 * 2**20
 """Larger splits are prepared row by row when they are read, or read from the cache of decoded images."""
@@ -151,6 +151,6 @@ def prepared_rows(
     got = type(rows).__name__ if shape is None else f"a tensor with shape {shape}"
     expected = f"{len(raws)} × {' × '.join(map(str, like.shape[1:]))}" if like is not None else ""
     raise ContractError(
-        f"{defined_at(encoder, 'prepare')}: prepare of --backbone {encoder.name} returned {got} for "
+        f"{written_at(encoder, 'prepare')}prepare of --backbone {encoder.name} returned {got} for "
         f"{counted(len(raws), 'input')}; expected a row each{f': {expected}' if expected else ''}"
     )
