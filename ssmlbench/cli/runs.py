@@ -109,6 +109,8 @@ def delete_runs(
     chosen = _named(runs or (), states, _folders(results))
     chosen += [state for state in states if failed and state.state == "failed"]
     chosen = list({state.folder: state for state in chosen}.values())
+    if failed and not chosen:
+        raise UserError("--failed: there is no failed run")
     if not chosen:
         raise UserError("no run is named; e.g. ssmlbench runs delete 3f2a91c0, or --failed")
     if busy := [state for state in chosen if state.state == "running"]:

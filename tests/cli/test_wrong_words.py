@@ -80,6 +80,7 @@ def mine(tmp_path: Path) -> Path:
         (f"{RUN} --threads 1000001", "at most 1,024"),
         (f"{RUN} --epochs 9223372036854775808", "at most 18 digits"),
         ("tune --method bce --dataset mine --pi 0.5 --trials 1000001", "1 to 10,000"),
+        ("runs delete --failed", "--failed: there is no failed run"),
     ],
 )
 def test_it_is_one_line(
