@@ -12,6 +12,8 @@ import unicodedata
 from ssmlbench.core.errors import UserError
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]{0,98}[A-Za-z0-9_+-])?")
+EVERY_METHOD = "all"
+"""The word of `--method all`, which no method may have as its name."""
 LABEL_LENGTH = 300
 PLUGIN_PREFIX = "ssmlbench_plugin_"
 """How the module names of plugin files start."""

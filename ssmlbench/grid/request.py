@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ssmlbench.core.backbones import absolute_backbone
 from ssmlbench.core.errors import LeftOutWarning, Unsupported, UserError
 from ssmlbench.core.hyperparameters import as_typed
+from ssmlbench.core.names import EVERY_METHOD
 from ssmlbench.core.run_options import AUTO, RunOption
 from ssmlbench.core.spec import NUMBERS, OPTIONS, REGIME_NUMBERS, Precision, RunSpec
 from ssmlbench.core.suggestions import one_of
-from ssmlbench.plugins.contract import EVERY_METHOD
 from ssmlbench.protocol.regimes import REGIMES
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ssmlbench.runs.resolve import PlannedRun
 
 Axes = Mapping[str, tuple[Any, ...]]
-ALL = EVERY_METHOD
-"""`--method all`: every method that supports the cell of the grid."""
 MOST_SEEDS = 100_000
 
 
@@ -73,7 +71,7 @@ class GridRequest:
         methods = request.axes.get("method", ())
         for key, text in self.settings.items():
             owner, dot, _ = key.rpartition(".")
-            if dot and methods and owner not in methods and ALL not in methods:
+            if dot and methods and owner not in methods and EVERY_METHOD not in methods:
                 raise UserError(
                     f"--set {key}={text}: {owner} is not in --method {','.join(methods)}"
                 )
@@ -221,7 +219,7 @@ class PlannedGrid:
         from ssmlbench.runs.resolve import planned_run
 
         request = _by_name(plugins, request.completed())
-        every = ALL in request.axes["method"]
+        every = EVERY_METHOD in request.axes["method"]
         if every:
             request = dataclasses.replace(
                 request, values={**request.values, "method": tuple(plugins.methods)}
@@ -293,7 +291,7 @@ def _warn_of_left_out(refused: Iterable[str], made: Container[str]) -> None:
     """Name the methods that `--method all` leaves out. made: the methods that have runs."""
     names = ", ".join(name + (" (in part)" if name in made else "") for name in refused)
     warnings.warn(
-        f"--method {ALL} leaves out what a method cannot do: {names}; name one of them to see why",
+        f"--method {EVERY_METHOD} leaves out what a method cannot do: {names}; name one of them to see why",
         LeftOutWarning,
         stacklevel=3,
     )
@@ -305,8 +303,8 @@ def _by_name(plugins: Plugins, request: GridRequest) -> GridRequest:
     def known(values: Mapping[str, Any]) -> dict[str, Any]:
         named = dict(values)
         for method in values.get("method", ()):
-            if method != ALL:
-                plugins.methods.find(method, ALL)
+            if method != EVERY_METHOD:
+                plugins.methods.find(method, EVERY_METHOD)
         if "dataset" in values:
             named["dataset"] = tuple(plugins.data_set(typed) for typed in values["dataset"])
             for name in named["dataset"]:

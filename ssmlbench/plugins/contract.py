@@ -11,6 +11,7 @@ import typing
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from ssmlbench.core.names import EVERY_METHOD
 from ssmlbench.core.spec import Projection
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.plugins.config_contract import check_config
@@ -26,8 +27,6 @@ from ssmlbench.protocol.regimes import REGIMES
 
 HEADS = ("linear", "cosine")
 OPTIONAL = ("backbone",)  # the default depends on the kind of data
-EVERY_METHOD = "all"
-"""The word of `--method all`."""
 POSITIVE = ("batch_rows", "threads", "lr")
 """Numbers that are None or above 0."""
 INPUT_KINDS = ("image", "text", "vector")

@@ -98,7 +98,7 @@ def test_a_name_that_cannot_be_used_is_one_line(
     ("name", "splits", "fault"),
     [
         ("no-test", ("train",), ""),
-        ("other", ("training", "test"), "splits() returned ('training', 'test'); expected"),
+        ("other", ("training", "test"), "splits returned ('training', 'test')"),
     ],
 )
 def test_check_takes_the_splits_that_a_data_set_has(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -131,4 +132,23 @@ def test_scores_that_are_no_scores_end_the_run_with_the_methods_name(
 
     cls = type("Wrong", (Plain,), {override: wrong, "name": "wrong"})
     with pytest.raises(RunFailed, match="scores of wrong are not all numbers"):
+        train(cls, toy("vector"), spec_for(cls, "semi", epochs=1, warmup_epochs=0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "convert"),
+    [
+        ("meta", lambda scores: scores.to("meta")),
+        ("sparse_coo float32", lambda scores: scores.to_sparse()),
+        ("strided complex64", lambda scores: scores + 1j),
+    ],
+)
+def test_tensors_without_real_numbers_are_no_scores(
+    kind: str, convert: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    def wrong(self: Method, given: Any) -> torch.Tensor:
+        return convert(torch.full((len(given), self.labels), 0.5))
+
+    cls = type("Wrong", (Plain,), {"test_scores": wrong, "name": "wrong"})
+    with pytest.raises(ContractError, match=f"scores of wrong must .* got a tensor of {kind}"):
         train(cls, toy("vector"), spec_for(cls, "semi", epochs=1, warmup_epochs=0))
