@@ -96,12 +96,13 @@ class ArffFiles(UserFiles):
         file = xml_file(base)
         if not file.exists():
             train = arff_files(base)["train"]
-            if (names := read_header(train)[0].meka_labels) is None:
+            if (counted := read_header(train)[0].meka_labels) is None:
                 raise UserError(
                     f"{train}: which attributes are labels? {file.name} is not in the same folder "
                     "(Mulan's layout), and its @relation has no `-C NUMBER` (MEKA's)"
                 )
-            return names
+            _check_counted(base, counted, train.name)
+            return counted
         check_plain(file)
         try:
             tree = ElementTree.parse(file)
@@ -110,13 +111,7 @@ class ArffFiles(UserFiles):
         names = [
             e.get("name", "") for e in tree.iter() if e.tag.rpartition("}")[2].lower() == "label"
         ]
-        train = arff_files(base)["train"]
-        counted = read_header(train)[0].meka_labels
-        if counted is not None and {*counted} != {*names}:
-            raise UserError(
-                f"{train}: its @relation counts the labels {', '.join(counted[:3])}…, and {file.name} "
-                f"names {', '.join(names[:3])}…; give both the same, or take one away"
-            )
+        _check_counted(base, names, file.name)
         return names
 
     @cached_property
@@ -185,6 +180,17 @@ class ArffFiles(UserFiles):
             if (name, 1) in column:
                 raise UserError(f"{file}: two attributes are called {name!r}, as a label is")
         return np.array([column[name, 0] for name in self._labels], dtype=int)
+
+
+def _check_counted(base: Path, names: Sequence[str], there: str) -> None:
+    """Raise a UserError if the @relation of a file counts other labels than `there` says."""
+    for part, file in arff_files(base).items():
+        counted = read_header(file)[0].meka_labels if part != "unlabelled" else None
+        if counted is not None and {*counted} != {*names}:
+            raise UserError(
+                f"{file}: its @relation counts the labels {', '.join(counted[:3])}…, and {there} names "
+                f"{', '.join(names[:3])}…; give both the same, or take one away"
+            )
 
 
 def matched(

@@ -21,7 +21,7 @@ from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, Kind, Row
 from ssmlbench.data.label_cells import never_zero
-from ssmlbench.data.table_source import read_names
+from ssmlbench.data.listed_names import check_counted, read_names
 from ssmlbench.data.text_files import check_plain
 from ssmlbench.data.user_files import BACKBONES, PART_OF, PARTS, UserFiles
 
@@ -61,9 +61,11 @@ class ArrayFiles(UserFiles):
         check_shapes(home, arrays)
         labels = arrays["y", "train"].shape[1]
         folder = home if home.is_dir() else home.parent
-        names = given or read_names(folder) or [str(k) for k in range(labels)]
+        listed = [] if given else read_names(folder)
+        names = given or listed or [str(k) for k in range(labels)]
         if len(names) != labels:
             raise UserError(f"data set {home}: {len(names)} names for {labels} columns of y")
+        check_counted(listed, f"data set {home}")
         y = arrays["y", "train"]
         if not options.empty_labels and (y == -1).any() and not (y == 0).any():
             raise never_zero(str(home))
@@ -84,6 +86,11 @@ class ArrayFiles(UserFiles):
     def parts(self) -> tuple[str, ...]:
         """Return the parts that have inputs."""
         return tuple(part for part in PARTS if ("x", part) in self.arrays)
+
+    def card_notes(self) -> list[str]:
+        """Name the arrays of validation rows, which are not used."""
+        unused = [role for role, part in self.arrays if part == "validation" and role == "x"]
+        return ["validation arrays are not used: validation rows come from train"] * len(unused)
 
     @cached_property
     def _names(self) -> list[str]:
@@ -133,7 +140,12 @@ def read_npz(file: Path) -> dict[str, NDArray[Any]]:
     from scipy.sparse import load_npz
 
     with _errors_in_one_line(file):
-        dense: NDArray[Any] = load_npz(file).toarray()
+        matrix = load_npz(file)
+        if hasattr(
+            matrix, "check_format"
+        ):  # a place outside of it would be written into other memory
+            matrix.check_format(full_check=True)
+        dense: NDArray[Any] = matrix.toarray()
     return {file.stem: dense}
 
 
@@ -254,12 +266,25 @@ def check_shapes(home: Path, arrays: RoleArrays) -> None:
         if inputs is None or len(array) != len(inputs):
             rows = "no inputs" if inputs is None else f"{len(inputs):,} inputs"
             raise UserError(f"{where}, and there are {rows}")
+        if role == "x" and not _are_alike(array, first):
+            raise UserError(
+                f"data set {home}: x of {part} holds {array.dtype}, that of train {first.dtype}; save "
+                "both as one type, with the same range"
+            )
         if role == "x" and (array.ndim != first.ndim or array.shape[1:] != first.shape[1:]):
             raise UserError(f"{where}, that of train {first.shape}")
         if role == "y" and (array.ndim != 2 or array.shape[1] != labels.shape[1]):
             raise UserError(f"{where}, expected rows × labels, with the same labels everywhere")
     if ("y", "test") not in arrays and ("x", "test") in arrays:
         raise UserError(f"data set {home}: the test rows have no y; call their inputs X_unlabelled")
+
+
+def _are_alike(inputs: NDArray[Any], others: NDArray[Any]) -> bool:
+    """Whether two arrays are both texts or both numbers; fractions have another range than bytes."""
+    kinds = {inputs.dtype.kind, others.dtype.kind}
+    if "U" in kinds:
+        return len(kinds) == 1
+    return not ("f" in kinds and np.dtype(np.uint8) in (inputs.dtype, others.dtype))
 
 
 def kind_of(home: Path, inputs: NDArray[Any]) -> Kind:

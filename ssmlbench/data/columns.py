@@ -16,12 +16,14 @@ from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
 from ssmlbench.data.adapter import Kind
-from ssmlbench.data.label_cells import flag
+from ssmlbench.data.label_cells import NO, YES, flag
 from ssmlbench.data.media import kind_of_name
 from ssmlbench.data.plain_numbers import is_number, plain_float
 from ssmlbench.data.records import Table, TableRecord
 from ssmlbench.data.traps import MISSING_NAMES
+from ssmlbench.data.unnamed_columns import INDEX_COLUMNS, check_unnamed
 from ssmlbench.data.user_files import PART_OF
+from ssmlbench.data.value_names import check_meaning, check_same_names
 
 TEXT_COLUMNS = ("text", "sentence", "document")
 IMAGE_COLUMNS = ("image", "image_path", "file_name", "path")
@@ -32,11 +34,6 @@ ID_COLUMNS = ("id", "uid", "doc_id")
 LABEL_COLUMNS = ("labels", "label")
 SPLIT_COLUMNS = ("split",)
 TRANSLATION_COLUMN = "back_translation"
-INDEX_COLUMNS = ("", "Unnamed: 0", "__index_level_0__")
-"""The names of pandas' column of row numbers, which holds neither inputs nor labels."""
-YES = ("yes", "y", "t", "on", "ja", "wahr", "vrai", "pos", "positive", "present", "x", "✓", "✔")
-NO = ("no", "n", "f", "off", "nein", "falsch", "faux", "neg", "negative", "absent", "✗", "✘")
-"""Words for 1 and 0, in lower case, that are not read as such."""
 SPLIT_FLAG = re.compile(r"(?:is|in)[\W_]*([a-z]+?)(?:[\W_]*set)?")
 """What a column of 0 and 1 may be called that tells training rows from test rows."""
 OLD_INDEX = re.compile(r"index|level_\d+|Unnamed: \d+(\.\d+)*")
@@ -76,6 +73,8 @@ def choose_roles(table: Table, options: DataOptions, listed: Sequence[str]) -> R
     listed: the names in labels.txt, which may be columns.
     """
     columns = list(table.columns)
+    if not options.chooses_columns:
+        check_unnamed(table)
     id_ = _one(options.id_column, "--id-column", ID_COLUMNS, table)
     split = _one(options.split_column, "--split-column", SPLIT_COLUMNS, table)
     translation = TRANSLATION_COLUMN if TRANSLATION_COLUMN in columns else ""
@@ -316,25 +315,13 @@ def _is_unknown(value: Any) -> bool:
     return flag(value) is None
 
 
-def check_same_labels(
-    table: Table, here: Sequence[str] | None, first: Table, there: Sequence[str] | None
+def check_columns(
+    table: Table, first: Table, roles: Roles, labelled: bool, all_: bool, listed: Sequence[str] = ()
 ) -> None:
-    """Raise a UserError if two tables give the ids of labels different names: one id, two labels."""
-    if here and there and list(here) != list(there):
-        k = next(
-            k for k in range(max(len(here), len(there))) if here[k : k + 1] != there[k : k + 1]
-        )
-        names = [(named[k] if k < len(named) else "no label") for named in (here, there)]
-        raise UserError(
-            f"{table.file}: label {k} is {names[0]}, in {first.name} it is {names[1]}; give both the same "
-            "names in the same order, or write names instead of ids"
-        )
-
-
-def check_columns(table: Table, first: Table, roles: Roles, labelled: bool, all_: bool) -> None:
     """Raise a UserError unless a table has the columns of the first one, of the same types.
 
     labelled: whether its rows have labels. all_: whether columns that are not used count too.
+    listed: the names in labels.txt.
     """
     if table.strict:
         for column in roles.used(labelled):
@@ -351,11 +338,9 @@ def check_columns(table: Table, first: Table, roles: Roles, labelled: bool, all_
                 "write both in one form"
             )
     for column in roles.flags if labelled else ():
-        _check_meaning(table, column)
-    if labelled and roles.labels and table is not first:
-        check_same_labels(
-            table, table.label_names(roles.labels), first, first.label_names(roles.labels)
-        )
+        check_meaning(table, column)
+    for column in roles.used(labelled) if table is not first else ():
+        check_same_names(table, first, column, listed if column == roles.labels else None)
     if all_ and labelled and table.strict and first.strict:
         ours, theirs = (set(t.columns) - roles.optional for t in (table, first))
         for column in sorted(ours ^ theirs):
@@ -365,16 +350,6 @@ def check_columns(table: Table, first: Table, roles: Roles, labelled: bool, all_
                 "or name those to use with --label-column and --text-column, --image-column or "
                 "--vector-column"
             )
-
-
-def _check_meaning(table: Table, column: str) -> None:
-    """Raise a UserError if the file itself names the values of a 0/1 column, and 0 means yes."""
-    names = [name.strip().lower() for name in table.label_names(column) or ()]
-    if len(names) == 2 and (names[0] in {*YES, "true", "1"} or names[1] in {*NO, "false", "0"}):
-        raise UserError(
-            f"{table.file}: column {column!r} calls 0 {names[0]!r} and 1 {names[1]!r}; write 1 where the "
-            "label applies"
-        )
 
 
 def check_named(table: Table, first: Table, labels: str) -> None:

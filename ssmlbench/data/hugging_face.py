@@ -18,8 +18,9 @@ from typing import Any, ClassVar
 from ssmlbench.core.data_options import DataAddress, DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import cache_root
+from ssmlbench.data.listed_names import read_names
 from ssmlbench.data.records import ColumnTypes, Table, TableRecords, arrow_type
-from ssmlbench.data.table_source import TableSource, read_names
+from ssmlbench.data.table_source import TableSource
 from ssmlbench.data.tables import TableFiles
 from ssmlbench.data.user_files import PART_OF, SPLIT_NAMES, safe_name
 
@@ -28,6 +29,8 @@ HUB_ID = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 PATTERNS = ("*.parquet", "*.csv", "*.tsv", "*.json", "*.jsonl", "*.txt", "*.arrow", "README.md")
 """The files that are downloaded of a repository; its images must be inside its tables."""
+SAVED_SHARDS = "data-*-of-*.arrow"
+"""The files of `save_to_disk`; others, such as cache-….arrow, the library writes beside them."""
 BATCH = 200
 
 
@@ -91,12 +94,28 @@ def check_arrow_files(folder: Path) -> None:
 
 
 def check_listed_files(folder: Path) -> None:
-    """Raise a UserError if a `state.json` lists a file outside of its folder, which was not checked."""
+    """Raise a UserError unless each `state.json` lists the .arrow files of its folder, each once.
+
+    One outside of it was not checked, and rows of others would be missing, or come twice.
+    """
     for state in sorted(folder.rglob("state.json")):
-        for listed in json.loads(state.read_bytes())["_data_files"]:
-            name = listed["filename"]
+        names = [listed["filename"] for listed in json.loads(state.read_bytes())["_data_files"]]
+        for name in names:
             if Path(name).name != name or not name.endswith(".arrow"):
                 raise UserError(f"{state}: it lists {name!r}, expected .arrow files of its folder")
+        there = {file.name for file in state.parent.glob(SAVED_SHARDS)}
+        if wrong := sorted({name for name in names if names.count(name) > 1} or there - {*names}):
+            often = "twice" if names.count(wrong[0]) > 1 else "not at all"
+            raise UserError(
+                f"{state}: it lists {wrong[0]} {often}; save the data set again, or move the file away"
+            )
+    listing = folder / "dataset_dict.json"
+    splits = json.loads(listing.read_bytes())["splits"] if listing.is_file() else None
+    saved = {file.parent.name for file in folder.glob("*/state.json")}
+    if splits is not None and (unlisted := sorted(saved - {*splits})):
+        raise UserError(
+            f"{listing}: it does not list {unlisted[0]}/; save it again, or move it away"
+        )
 
 
 def class_names(feature: Any) -> list[str] | None:

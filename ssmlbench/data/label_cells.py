@@ -18,6 +18,9 @@ UNKNOWN_CELLS = ("", "-1", "-1.0", "nan", "none", "null")
 """Cells of a 0/1 column that mean unknown, in lower case; None and NaN are among them as texts.
 
 Other spellings of the numbers (1.00, 1e0) are read too."""
+YES = ("yes", "y", "t", "on", "ja", "wahr", "vrai", "pos", "positive", "present", "x", "✓", "✔")
+NO = ("no", "n", "f", "off", "nein", "falsch", "faux", "neg", "negative", "absent", "✗", "✘")
+"""Words for 1 and 0, in lower case, that are not read as such."""
 JOINED = r"[;|,]"
 """The separators of joined names, unless the user names one."""
 ITEM = re.compile(
@@ -26,6 +29,7 @@ ITEM = re.compile(
 )
 """One item of a list as Python or NumPy prints it; NumPy leaves the commas of an array out, and names
 the type of a value of its own: np.str_('a')."""
+JOINED_IDS = re.compile(r"\s*\d+(?:\.0+)?(?:\s*[;|,\s]\s*\d+(?:\.0+)?)*\s*")
 BIT, BITS = re.compile("[01]"), re.compile(r"[01](?:\s*[;|,\s]\s*[01])+")
 """0 or 1 for each label, joined as names are, or by spaces."""
 CLOSING = {"[": "]", "(": ")", "{": "}"}
@@ -117,28 +121,51 @@ def joined_by(cell: Any) -> list[str]:
 def multi_hot_width(cells: Iterable[Any], where: str = "") -> int:
     """K, if the cells are lists of 0 and 1 with a place for each label; 0 if they are lists of ids.
 
-    All are then of one length, and in some of them a number occurs twice, as no id does. Lists of two
-    places may be either: a UserError, which starts with `where`.
+    All are then of one length, or empty, and in some of them a number occurs twice, as no id does. A
+    UserError, which starts with `where`, for lists of two places, which may be either, and for lists of
+    which only some have a place for each label.
     """
-    width, repeated, orders = 0, False, set[str]()
+    width, orders = 0, set[str]()
+    repeated = other = (
+        ""  # the first cell in which 0 or 1 comes twice, and one that is no such list
+    )
     for cell in cells:
-        if cell is None:
-            continue
         values = as_list(cell)
-        if values is None or len(values) < 2 or (width and len(values) != width):
+        if _is_name(cell, values):
             return 0
-        if any(isinstance(v, str) or isinstance(flag(v), BadRow) for v in values):
-            return 0
-        width = len(values)
-        repeated = repeated or len(set(map(str, values))) < width
+        if values == [] or cell is None or (values is None and _may_be_unknown(cell)):
+            continue
+        bits = len(values or ()) > 1 and all(isinstance(flag(v), int | None) for v in values or ())
+        if values is None or not bits or (width and len(values) != width):
+            other = other or str(cell)[:40]
+        else:
+            width = len(values)
+        if values and bits and len(set(map(str, values))) < len(values):
+            repeated = repeated or str(cell)[:40]
+        if repeated and other:
+            raise UserError(
+                f"{where}: labels {repeated} are a 0 or 1 for each label, and {other} are not as many; "
+                "write all rows in one form, and each id once"
+            )
         if width == 2 and len(orders) < 2:
             orders.add(str(values))
-    if len(orders) == 2 and not repeated:
+    if len(orders) == 2 and not repeated and not other:
         raise UserError(
             f"{where}: labels are lists of 0 and 1, in both orders: two ids, or a 0 or 1 for each of two "
             "labels? Write names of labels, or a column of 0 and 1 for each label"
         )
     return width if repeated else 0
+
+
+def _is_name(cell: Any, values: list[Any] | None) -> bool:
+    """Whether labels are names: then none of the cells is a list of 0 and 1."""
+    if values is not None:
+        return any(isinstance(v, str) for v in values)
+    return isinstance(cell, str) and not _may_be_unknown(cell) and not JOINED_IDS.fullmatch(cell)
+
+
+def _may_be_unknown(cell: Any) -> bool:
+    return isinstance(cell, str) and cell.strip().lower() in NOT_SAID
 
 
 def as_list(cell: Any) -> list[Any] | None:

@@ -13,8 +13,9 @@ from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.plain_files import plain_bytes
 from ssmlbench.data.adapter import BadRow, Kind, Row
+from ssmlbench.data.listed_names import read_names
 from ssmlbench.data.media import MediaFinder, file_row, media_files, unread_images
-from ssmlbench.data.table_source import part_folders, read_names
+from ssmlbench.data.table_source import part_folders
 from ssmlbench.data.user_files import BACKBONES, PART_OF, PARTS, SPLIT_NAMES, UserFiles
 
 LAYOUT = """

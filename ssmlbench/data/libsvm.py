@@ -14,8 +14,9 @@ from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, InputColumns, Row, numbered_lines
 from ssmlbench.data.label_cells import counts_from, meaning_of_empty
+from ssmlbench.data.listed_names import check_counted, read_names
 from ssmlbench.data.plain_numbers import plain_float
-from ssmlbench.data.table_source import check_unread, part_name, read_names
+from ssmlbench.data.table_source import check_unread, part_name
 from ssmlbench.data.text_files import check_plain
 from ssmlbench.data.user_files import PARTS, SPLIT_NAMES, UserFiles
 
@@ -29,6 +30,8 @@ labels.txt                      optional: the names of the labels 0, 1, …
 DENSE_BYTES, SMALL_DENSE_BYTES, TIMES_AS_LARGE = 32 * 2**30, 2**28, 10_000
 """Vectors are stored dense: more than the first is refused, and more than the second if that is so many
 times the size of the files."""
+LEAST_CHANCE = 0.5
+"""A file without the feature 0 counts from 1, if it would have none by chance less often than this."""
 HEADER = re.compile(r"\d{1,18} \d{1,18} \d{1,18}")
 """Rows, features, labels: the first line of files of the extreme classification repository."""
 
@@ -48,6 +51,7 @@ class Extent:
     rows: int = 0
     least: int = 1  # the smallest number of a feature: 0 if they count from 0
     largest: int = 0  # the largest one
+    with_zero: int = 0  # rows that have the feature 0
 
     @property
     def width(self) -> int:
@@ -90,6 +94,7 @@ class LibsvmFiles(UserFiles):
                 if isinstance(row, BadRow):
                     continue
                 of_file.rows += 1
+                of_file.with_zero += 0 in row.values
                 if row.values:
                     of_file.least = min(of_file.least, *row.values)
                     of_file.largest = max(of_file.largest, *row.values)
@@ -149,6 +154,8 @@ class LibsvmFiles(UserFiles):
             ids += len(known or ())
             zero = zero or 0 in (known or ())
             yield Row(vector, known, where=where)
+        if self._listed and ids:
+            check_counted(self._listed, f"data set {self.home}")
         if part == "train" and self._listed and ids and not zero:
             raise counts_from(f"data set {self.home}", "leave labels.txt out")
 
@@ -158,10 +165,13 @@ def check_starts(extents: Mapping[Path, Extent]) -> None:
     from_zero = {file: e for file, e in extents.items() if e.least == 0}
     for file, extent in extents.items():
         for other, zero in from_zero.items():
-            if file not in from_zero and extent.largest == zero.largest + 1:
+            by_chance = (1 - zero.with_zero / zero.rows) ** extent.rows
+            shifted = extent.largest == zero.largest + 1 or by_chance < LEAST_CHANCE
+            if file not in from_zero and extent.largest and shifted:
                 raise UserError(
                     f"{file}: its features are 1 to {extent.largest}, those of {other.name} 0 to "
-                    f"{zero.largest}; if it counts from 0 too, write 0:0 into one of its rows"
+                    f"{zero.largest}; if it counts from 0 too, write 0:0 into one of its rows, else count "
+                    "from 1 in both"
                 )
 
 

@@ -20,7 +20,6 @@ from ssmlbench.data.arrays import read_npy, read_npz
 from ssmlbench.data.columns import (
     ID_COLUMNS,
     IMAGE_COLUMNS,
-    INDEX_COLUMNS,
     LABEL_COLUMNS,
     SPLIT_COLUMNS,
     TEXT_COLUMNS,
@@ -37,6 +36,7 @@ from ssmlbench.data.records import TABLES, Table
 from ssmlbench.data.row_checks import text_fault
 from ssmlbench.data.table_rows import RowReader
 from ssmlbench.data.text_files import check_plain, file_ending
+from ssmlbench.data.unnamed_columns import INDEX_COLUMNS
 from ssmlbench.data.unread import unread_hint, unread_name
 
 ARRAY_ENDINGS = (".npy", ".npz")

@@ -15,6 +15,7 @@ from ssmlbench.core.whole_numbers import whole_number
 from ssmlbench.data.adapter import BadRow, Row
 from ssmlbench.data.columns import TRANSLATION_COLUMN, Roles
 from ssmlbench.data.label_cells import as_list, flag, is_minus_one, label_values, meaning_of_empty
+from ssmlbench.data.listed_names import LabelForms
 from ssmlbench.data.media import MediaFinder, read_text
 from ssmlbench.data.plain_numbers import plain_float
 from ssmlbench.data.records import TableRecord
@@ -29,6 +30,8 @@ class RowReader:
     names: the labels. by_position: whether ids of labels count from 0 in `names`.
     multi_hot: whether a list of labels has a 0 or 1 for each of `names`.
     columns: those of the first table. folder: where paths of images start.
+    forms: how the labels of all parts are written. numbers_are_ids: the format itself names the labels,
+    and their numbers are places, even if a name is a number too.
     """
 
     def __init__(
@@ -40,6 +43,8 @@ class RowReader:
         multi_hot: bool,
         columns: Sequence[str],
         folder: Path,
+        forms: LabelForms | None = None,
+        numbers_are_ids: bool = False,
     ):
         self.roles = roles
         self.options = options
@@ -50,7 +55,8 @@ class RowReader:
         self.finder = MediaFinder(folder, options.allow_outside)
         self._named = set[int]()  # hashes of the paths so far
         self._minus_one = self._zero = False  # whether a 0/1 cell had it
-        self._ids, self._id_zero = 0, False  # of labels: how many were read, and whether 0 was one
+        self.forms = forms or LabelForms()
+        self.numbers_are_ids = numbers_are_ids
 
     def row(
         self, record: TableRecord, part: str, where: str, near: Path | None = None
@@ -92,16 +98,26 @@ class RowReader:
         if values is None:
             return None, ()
         chosen = []
+        typed = self.numbers_are_ids and not _has_text(record[self.roles.labels])
         for value in values:
-            number = whole_number(value) if self.by_position else None
-            if value in self.positions:
-                chosen.append(self.positions[value])
-            elif number is not None and number < len(self.positions):
-                chosen.append(number)
-                self._ids, self._id_zero = self._ids + 1, self._id_zero or number == 0
-            else:
+            position = self._position(value, typed)
+            if position is None:
                 return BadRow("", f"unknown label {value!r}", "unknown label")
+            chosen.append(position)
         return tuple(chosen), ()
+
+    def _position(self, value: str, is_id: bool) -> int | None:
+        """The position of a label; None if it is none. is_id: it is a number that counts the names."""
+        number = whole_number(value) if self.by_position else None
+        counted = number if number is not None and number < len(self.positions) else None
+        if is_id:
+            return counted
+        if (named := self.positions.get(value)) is not None:
+            self.forms.add_name(value, named)
+            return named
+        if counted is not None:
+            self.forms.add_id(counted)
+        return counted
 
     def _is_strange(self, record: TableRecord) -> bool:
         """Whether it has a column that no other row has, where every column means something."""
@@ -129,11 +145,6 @@ class RowReader:
             self._zero = sum(map(len, found)) < len(cells)
             self._minus_one = self._minus_one or any(map(is_minus_one, cells.values()))
         return found
-
-    @property
-    def never_id_zero(self) -> bool:
-        """Whether ids of labels were read, and 0 was none of them: they may count from 1."""
-        return self._ids > 0 and not self._id_zero
 
     @property
     def asks_for_minus_one(self) -> bool:
@@ -192,6 +203,13 @@ def listed_labels(
     if column not in record:
         return meaning_of_empty(options.empty_labels, where)
     return label_values(record[column], options.label_separator, options.empty_labels, where)
+
+
+def _has_text(cell: Any) -> bool:
+    """Whether labels are texts, not numbers."""
+    return isinstance(cell, str) or (
+        isinstance(cell, list) and any(isinstance(v, str) for v in cell)
+    )
 
 
 def _mark(between: str) -> str:

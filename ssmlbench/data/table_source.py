@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 
 from ssmlbench.core.errors import UserError
-from ssmlbench.data.adapter import numbered_lines
+from ssmlbench.data.listed_names import read_names
 from ssmlbench.data.records import TABLES, Table, read_table
-from ssmlbench.data.text_files import bare_name, check_plain, file_ending
+from ssmlbench.data.text_files import bare_name, file_ending
 from ssmlbench.data.unread import unread_hint, unread_name
 from ssmlbench.data.user_files import PARTS, SPLIT_NAMES, label_file
 
@@ -95,16 +95,6 @@ class FileSource(TableSource):
     def listed(self) -> list[str]:
         """The lines of labels.txt."""
         return read_names(self._place_of_labels)
-
-
-def read_names(folder: Path) -> list[str]:
-    """The lines of labels.txt in a folder; empty if there is no such file."""
-    file = label_file(folder)
-    if file is None:
-        return []
-    check_plain(file)
-    lines = (line.strip() for _, line in numbered_lines(file))
-    return [line for line in lines if line]
 
 
 def table_folder(folder: Path) -> Path:

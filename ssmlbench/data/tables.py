@@ -6,7 +6,6 @@ A row has a text, an image or a vector, and its labels: a list of names, a list 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -28,8 +27,8 @@ from ssmlbench.data.columns import (
     unused_numbers,
 )
 from ssmlbench.data.label_cells import counts_from, joined_by, multi_hot_width, never_zero
+from ssmlbench.data.listed_names import LabelForms, same_number
 from ssmlbench.data.media import MediaFinder, file_row, media_files
-from ssmlbench.data.plain_numbers import plain_float
 from ssmlbench.data.records import TableRecord
 from ssmlbench.data.table_rows import RowReader, listed_labels
 from ssmlbench.data.table_source import FileSource, TableSource, part_folders
@@ -51,8 +50,6 @@ with the columns
   back_translation              optional, in train: the text, translated and back (a strong view)
 """
 SHOWN_NAMES = 5
-WHOLE = re.compile(r"[+-]?\d{1,15}(?:\.0*)?")
-"""A whole number in any of its spellings; longer ones are not told apart by a float."""
 
 
 class TableFiles(UserFiles):
@@ -270,7 +267,7 @@ class TableFiles(UserFiles):
             raise UserError(
                 f"data set {self.name}: column {self.roles.labels!r} holds no label{why}"
             )
-        if same := _same_number(found):
+        if same := same_number(found):
             raise UserError(
                 f"data set {self.name}: labels {same[0]!r} and {same[1]!r} are one number; write ids in "
                 "one form, or list the names in labels.txt"
@@ -321,7 +318,9 @@ class TableFiles(UserFiles):
         """Yield the records of a part, their places and folders, after the columns are checked."""
         first, strict = self.source.first, not self.options.chooses_columns
         for table in self.source.tables(part):
-            check_columns(table, first, self.roles, part != "unlabelled", strict)
+            check_columns(
+                table, first, self.roles, part != "unlabelled", strict, self.source.listed
+            )
             if part != "unlabelled" and not table.strict:
                 check_named(table, first, self.roles.labels)
             for number, record in table.records(columns):
@@ -362,6 +361,8 @@ class TableFiles(UserFiles):
             bool(self._multi_hot),
             list(self.source.first.columns),
             self.folder or self.raw_folder(),
+            self._forms,
+            bool(self._named_by_format),
         )
         for record, where, near in self._records(part) if part in self._table_parts else ():
             if isinstance(record, BadRow):
@@ -370,7 +371,9 @@ class TableFiles(UserFiles):
                 yield reader.row(record, part, where, near)
         if part == "train" and reader.asks_for_minus_one:
             raise never_zero(self.name)
-        if part == "train" and self.source.listed and reader.never_id_zero:
+        if self.source.listed:
+            self._forms.check(self.source.listed, f"data set {self.name}")
+        if part == "train" and self.source.listed and self._forms.ids and not self._forms.zero:
             raise counts_from(f"data set {self.name}", "write the names instead of ids")
         for file in self._loose if part == "unlabelled" else ():
             path = file.relative_to(self.home).as_posix()
@@ -381,13 +384,23 @@ class TableFiles(UserFiles):
         """The names in labels.txt, or those that the format has; ids of labels count from 0 in them."""
         if not self.roles.labels:
             return self.source.listed
-        named = self.source.first.label_names(self.roles.labels) or []
+        named = self._named_by_format
         if self.source.listed and named and self.source.listed != named:
             raise UserError(
                 f"{self.source.first.file}: its labels are {', '.join(named[:3])}…, those of labels.txt "
                 f"are {', '.join(self.source.listed[:3])}…; leave labels.txt out"
             )
         return self.source.listed or named
+
+    @cached_property
+    def _named_by_format(self) -> list[str]:
+        """The names that the format itself gives to the ids of labels."""
+        return self.source.first.label_names(self.roles.labels) or [] if self.roles.labels else []
+
+    @cached_property
+    def _forms(self) -> LabelForms:
+        """How the labels of all parts are written."""
+        return LabelForms()
 
     @cached_property
     def _multi_hot(self) -> int:
@@ -403,12 +416,3 @@ class TableFiles(UserFiles):
             if isinstance(record, dict)
         )
         return multi_hot_width(cells, f"data set {self.name}")
-
-
-def _same_number(names: set[str]) -> tuple[str, str] | None:
-    """Two names that are one number: 1 and 1.0, or 1 and 01."""
-    seen: dict[float, str] = {}
-    for name in sorted(filter(WHOLE.fullmatch, names)):
-        if (first := seen.setdefault(plain_float(name), name)) != name:
-            return first, name
-    return None
