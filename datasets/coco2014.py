@@ -89,7 +89,7 @@ val2014/COCO_val2014_000000000042.jpg
                 "images": images,
                 "annotations": annotations,
             }
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UserError(
                 f"{file}: not COCO instances ({type(error).__name__}: {error}); expected images, "
                 "annotations and categories"

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import zip_longest
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ssmlbench.api import BadRow, DatasetAdapter, PublishedStatistics, Row, numbered_lines
+from ssmlbench.api import (
+    BadRow,
+    DatasetAdapter,
+    PublishedStatistics,
+    Row,
+    UserError,
+    numbered_lines,
+    read_npy,
+)
 
 
 class NusWide(DatasetAdapter):
@@ -50,8 +60,7 @@ Flickr/…
 
     def label_names(self) -> list[str]:
         if self._recrawled:
-            columns = np.load(self.path("formatted_train_labels.npy"), mmap_mode="r").shape[1]
-            return [f"label-{k:02d}" for k in range(columns)]
+            return [f"label-{k:02d}" for k in range(self._matrix("train").shape[1])]
         file = self.path("ConceptsList/Concepts81.txt", "Concepts81.txt")
         return sorted(line.strip() for _, line in numbered_lines(file) if line.strip())
 
@@ -61,10 +70,9 @@ Flickr/…
     def _recrawled_rows(self, split: str) -> Iterator[Row | BadRow]:
         part = {"train": "train", "test": "val"}[split]
         listing = self.path(f"formatted_{part}_images.npy")
-        names = np.load(listing, mmap_mode="r")  # plain strings: nothing pickled is ever read
-        matrix = np.load(self.path(f"formatted_{part}_labels.npy"), mmap_mode="r")
+        names, matrix = read_npy(listing), self._matrix(part)
         images = self.path("Flickr", "images")
-        if matrix.ndim != 2 or len(names) != len(matrix):
+        if names.shape != matrix.shape[:1]:
             raise self.missing(f"formatted_{part}_labels.npy does not have a row for each image")
         if matrix.shape[1] != len(self.label_names()):
             raise self.missing(f"formatted_{part}_labels.npy has other columns than that of train")
@@ -75,6 +83,17 @@ Flickr/…
                 yield Row(images / str(name), labels, str(name), where)
             else:
                 yield BadRow(where, "its labels are not all 0 or 1")
+
+    def _matrix(self, part: str) -> NDArray[Any]:
+        """The labels of the re-crawl's images, N × K."""
+        file = self.path(f"formatted_{part}_labels.npy")
+        matrix = read_npy(file)
+        if matrix.ndim != 2 or matrix.dtype.kind not in "buif":
+            raise UserError(
+                f"{file}: {matrix.ndim}-dimensional {matrix.dtype}, expected a row of numbers for "
+                "each image"
+            )
+        return matrix
 
     def _official_rows(self, split: str) -> Iterator[Row | BadRow]:
         part = split.capitalize()

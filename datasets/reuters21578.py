@@ -181,7 +181,7 @@ def read_list(file: Path) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
     """Read (number, story) pairs of a file that is one JSON list: not streamed."""
     try:
         stories = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         yield 1, BadRow("", f"not JSON ({error})")
         return
     for number, story in enumerate(stories if isinstance(stories, list) else [stories], start=1):

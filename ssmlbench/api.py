@@ -115,6 +115,7 @@ if TYPE_CHECKING:
         label_string as label_string,
         numbered_lines as numbered_lines,
     )
+    from ssmlbench.data.arrays import read_npy as read_npy
     from ssmlbench.data.records import read_records as read_records
     from ssmlbench.data.text_files import western_text as western_text
 
@@ -223,6 +224,7 @@ HOMES = {
         "label_string",
         "numbered_lines",
     ),
+    "ssmlbench.data.arrays": ("read_npy",),
     "ssmlbench.data.records": ("read_records",),
     "ssmlbench.data.text_files": ("western_text",),
     # write an encoder

@@ -7,6 +7,7 @@ where a label is unknown.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -39,6 +40,8 @@ MOST_DENSE = 4 * 2**30
 """Sparse matrices become dense in memory: more than this is refused."""
 MOST_PACKED, PACKED_TIMES = 2**28, 900
 """An array of more bytes that is packed to a smaller share is all zeros."""
+CHECKED_BYTES = 2**24
+"""Texts are checked so much at a time."""
 RoleArrays = Mapping[tuple[str, str], NDArray[Any]]
 """("x", "train") → array; "x", "y" and "ids" by part."""
 
@@ -195,7 +198,17 @@ def _plain_array(loaded: object, name: str) -> NDArray[Any]:
     """What NumPy loaded, if it is an array: of another format, it returns the bytes or an archive."""
     if not isinstance(loaded, np.ndarray):
         raise ValueError(f"{name} is not an array")
+    if loaded.dtype.kind == "U" and loaded.size and loaded.dtype.itemsize:
+        _check_characters(loaded, name)
     return loaded
+
+
+def _check_characters(texts: NDArray[Any], name: str) -> None:
+    """Raise a ValueError for numbers that are no characters: NumPy does not look, and Python breaks."""
+    numbers = np.dtype(np.uint32).newbyteorder(texts.dtype.byteorder)
+    for block in np.array_split(texts.reshape(-1), texts.nbytes // CHECKED_BYTES + 1):
+        if (np.ascontiguousarray(block).view(numbers) > sys.maxunicode).any():
+            raise ValueError(f"a text of {name} has characters that do not exist")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ssmlbench.core.counts import counted
-from ssmlbench.core.errors import ListedMistakes, UserError, is_passing
+from ssmlbench.core.errors import ListedMistakes, UserError, is_passing, plain_reason
 from ssmlbench.core.plain_files import plain_bytes
 from ssmlbench.core.plain_text import valid_text
 from ssmlbench.data.adapter import BadRow, DatasetAdapter, Kind, Row
@@ -243,9 +243,10 @@ def text_fault(text: str) -> str:
 
 
 def _stored_image(image: Any, where: str) -> StoredInput | BadRow:
-    if isinstance(image, Path) and image.exists() and not image.is_file():
-        return BadRow(where, f"image {image.name} is not a plain file", "unreadable image")
+    named = f" {image.name[:60]}" if isinstance(image, Path) else ""
     try:
+        if isinstance(image, Path) and image.exists() and not image.is_file():
+            return BadRow(where, f"image{named} is not a plain file", "unreadable image")
         if isinstance(image, np.ndarray):
             content, converted = as_stored(png_of_array(image))
             source = np.ascontiguousarray(image).tobytes()
@@ -256,8 +257,8 @@ def _stored_image(image: Any, where: str) -> StoredInput | BadRow:
         if is_passing(error):  # --skip-bad would leave a sound row out
             raise
         missing = isinstance(error, FileNotFoundError)
-        named = f" {image.name}" if isinstance(image, Path) else ""
-        why = "does not exist" if missing else f"cannot be read ({type(error).__name__}: {error})"
+        reason = f"{type(error).__name__}: {plain_reason(error)}"
+        why = "does not exist" if missing else f"cannot be read ({reason})"
         return BadRow(where, f"image{named} {why}", "unreadable image")
     # Features of images that were once read in another way must not be taken for these.
     marked = source + f"\0{converted} as 8 bits".encode() if converted else source

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType
 
 from tests.fuzz.kept import add_time, keep, kept_contents
 
@@ -88,7 +89,23 @@ def load(guided: bool) -> list[str]:
 
     with atheris.instrument_imports(include=["ssmlbench", "csv", "json", "tomllib"]):
         from tests.fuzz.targets import TARGETS
+    for function in functions_of_data_sets():
+        atheris.instrument_func(function)
     return list(TARGETS)
+
+
+def functions_of_data_sets() -> set[FunctionType]:
+    """The functions in the files of the built-in data sets, which are loaded as plugins are."""
+    from tests.fuzz.raw_files import FILES, adapter_of
+
+    found = set()
+    for adapter in map(adapter_of, FILES):
+        names = {**vars(sys.modules[adapter.__module__]), **vars(adapter)}
+        for value in names.values():
+            function = getattr(value, "fget", None) or getattr(value, "func", value)
+            if isinstance(function, FunctionType) and function.__module__ == adapter.__module__:
+                found.add(function)
+    return found
 
 
 def in_a_child(work: Callable[[], None], log: Path) -> tuple[bool, float]:
