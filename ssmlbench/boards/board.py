@@ -10,7 +10,7 @@ from typing import Any
 
 from ssmlbench.boards.columns import Column
 from ssmlbench.boards.versions import Versions
-from ssmlbench.core.spec import REGIME_NUMBERS, RunSpec
+from ssmlbench.core.spec import REGIME_NUMBERS
 from ssmlbench.runs.finished import Finished
 
 
@@ -105,7 +105,7 @@ class Board:
         """The runs of each row and level, by a text such as `bce π 0.1`."""
         cells: dict[tuple[str, str], list[Finished]] = defaultdict(list)
         for run in self.runs:
-            cells[self.row_of(run), level_of(run.spec)].append(run)
+            cells[self.row_of(run), run.spec.level].append(run)
         return [
             (f"{name} {self.axis} {level}".rstrip(), runs)
             for (name, level), runs in sorted(cells.items())
@@ -147,11 +147,6 @@ def devices_of(runs: Iterable[Finished]) -> Counter[str]:
     """The devices that methods were trained on; estimators are fitted on the CPU everywhere."""
     made_with = (r.result.get("made_with", {}) for r in runs if not r.spec.is_estimator)
     return Counter(str(made["device"]) for made in made_with if made.get("device"))
-
-
-def level_of(spec: RunSpec) -> str:
-    """The number of the run's regime as it is typed; empty if the regime has none."""
-    return spec.level
 
 
 def level_number(level: str) -> float:

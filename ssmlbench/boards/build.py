@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ssmlbench.boards.baseline import add_differences
-from ssmlbench.boards.board import Board, BoardRow, Cell, level_number, level_of, unlike_published
+from ssmlbench.boards.board import Board, BoardRow, Cell, level_number, unlike_published
 from ssmlbench.boards.columns import COLUMNS, COSTS, column_value
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.versions import Versions
@@ -152,13 +152,13 @@ def _board(
 ) -> Board:
     spec = runs[0].spec
     names = {id(run): versions.row_name(run.spec) for run in runs}
-    levels = sorted({level_of(run.spec) for run in runs}, key=level_number)
+    levels = sorted({run.spec.level for run in runs}, key=level_number)
     cells: dict[tuple[str, str], list[Finished]] = defaultdict(list)
     by_row: dict[str, list[Finished]] = defaultdict(list)
     for run in runs:
         by_row[names[id(run)]].append(run)
         if not run.diverged:
-            cells[names[id(run)], level_of(run.spec)].append(run)
+            cells[names[id(run)], run.spec.level].append(run)
     rows, reasons = [], Reasons()
     for name, members in sorted(by_row.items()):
         row = _row(name, members, versions)
@@ -287,7 +287,7 @@ def _rank(board: Board) -> None:
 
 def _missing(runs: Sequence[Finished], versions: Versions) -> list[str]:
     """The runs that are missing for a full grid over these methods, levels and seeds."""
-    present = {(versions.row_name(run.spec), level_of(run.spec), run.spec.seed) for run in runs}
+    present = {(versions.row_name(run.spec), run.spec.level, run.spec.seed) for run in runs}
     names, levels, seeds = (sorted(set(axis)) for axis in zip(*present, strict=True))
     symbol = number.symbol if (number := REGIME_NUMBERS.get(runs[0].spec.regime)) else ""
     lines = []

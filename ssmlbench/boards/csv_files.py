@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ssmlbench.boards.board import level_of, unlike_published
+from ssmlbench.boards.board import unlike_published
 from ssmlbench.boards.versions import Versions
 from ssmlbench.core.csv_cells import CsvWriter, cell_text, check_other_table
 from ssmlbench.core.errors import UserError, plain_reason
@@ -91,7 +91,7 @@ def exported_text(runs: Sequence[Finished], command: str, versions: Versions | N
 
 def _order(run: Finished) -> tuple[Any, ...]:
     spec = run.spec
-    level = float(level_of(spec) or 0)
+    level = float(spec.level or 0)
     return spec.regime, level, spec.method, spec.variant, spec.seed, _run_hash(run)
 
 
@@ -128,7 +128,7 @@ def _row(
         "run": _run_hash(run),
         "method": versions.row_name(spec),
         "regime": spec.regime,
-        "level": level_of(spec),
+        "level": spec.level,
         "seed": spec.seed,
         "code": spec.code,
         "data": spec.data,

@@ -79,9 +79,8 @@ def _check_field(cls: type[Any], field: dataclasses.Field[Any], kind: Any) -> No
             getattr(k, "__name__", str(k)).removeprefix("typing.") for k in alternatives
         )
         raise _wrong(cls, name, f"hyper-parameter {name}: its default {default!r} is no {shown}")
-    if isinstance(default, float) and math.isnan(
-        default
-    ):  # no value equals it: every run would count as changed
+    # NaN equals nothing, not even itself: every run would count as changed
+    if isinstance(default, float) and math.isnan(default):
         raise _wrong(cls, name, f"hyper-parameter {name}: its default is NaN; expected a number")
     if not isinstance(meaning := field.metadata.get("meaning", ""), str):
         raise _wrong(

@@ -341,6 +341,10 @@ def load_file(file: Path) -> ModuleType:
 
 def _import_advice(error: BaseException, file: Path) -> str:
     """Advice on an import that fails in a plugin file."""
+    if isinstance(error, SystemExit):
+        return (
+            '; what reads the command line or ends Python belongs under if __name__ == "__main__"'
+        )
     if not isinstance(error, ImportError):
         return ""
     if error.name == "ssmlbench.api":
@@ -348,7 +352,8 @@ def _import_advice(error: BaseException, file: Path) -> str:
         return f".{did_you_mean(wanted, dir(sys.modules[error.name]))}" if wanted else ""
     top = (error.name or "").split(".")[0]
     folders = (file.parent, *(builtin_root() / kind.folder for kind in (METHOD, DATASET)))
-    if top == "methods" or any((folder / f"{top}.py").is_file() for folder in folders):
+    relative = "relative import" in str(error)
+    if relative or top == "methods" or any((folder / f"{top}.py").is_file() for folder in folders):
         return (
             "; a plugin file imports no other plugin file: copy what it needs, or derive from a class "
             "of ssmlbench.api"

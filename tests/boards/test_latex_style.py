@@ -64,6 +64,19 @@ def test_signs_marks_and_words_stay_readable_in_s_columns() -> None:
     assert body(table(rows), SIUNITX) == ["a & +0.012 {{*}}", "b & -0.5", "c & {baseline}"]
 
 
+def test_a_negative_number_has_a_minus_and_a_name_its_hyphens() -> None:
+    """A hyphen before a number is shorter than a minus, and reads as a dash."""
+    rows = [texts("top -3", "-0.012 [-0.030, +0.006]"), texts("d2l-mat", "-0.1")]
+    assert body(table(rows)) == [
+        "top -3 & $-$0.012 {[}$-$0.030, +0.006]",
+        "d2l-mat & $-$0.1",
+    ]
+    assert body(table([texts("a", "1.0e-3"), texts("b", "2010-2012")])) == [
+        "a & 1.0e-3",
+        "b & 2010-2012",
+    ]
+
+
 @pytest.mark.parametrize("text", ["0.5 [0.4, 0.6]", "2–3", "1.0e-3"])
 def test_what_is_more_than_a_number_keeps_its_plain_column(text: str) -> None:
     assert kinds(table([texts("a", text), texts("b", "0.5")])) == "lr"

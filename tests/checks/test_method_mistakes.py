@@ -118,6 +118,8 @@ METHOD_MISTAKES = {
     "syntax": ("def loss(self, labelled, unlabelled)  #!", "def loss(self, labelled, unlabelled):", "SyntaxError: expected ':'"),
     "import-misspelt": ("from ssmlbench.api import Method, bse, between, option  #!", "from ssmlbench.api import Method, bce, between, option", "Did you mean bce"),
     "import-of-a-method": ("import time\nfrom bbam import Bbam  #!", "import time\n", "a plugin file imports no other plugin file"),
+    "relative-import": ("import time\nfrom .layers import Gate  #!", "import time\n", "a plugin file imports no other plugin file"),
+    "command-line-read": ("import time\nimport argparse\nargs = argparse.ArgumentParser('mine').parse_args(['-x'])  #!", "import time\n", 'belongs under if __name__ == "__main__"'),
     "no-base-class": ("class Mine:  #!", "class Mine(Method):", "derive it from Method"),
     "private-class": ("class _Mine(Method):  #!", "class Mine(Method):", "class _Mine is private"),
     "no-super-init": ("        self.count = torch.zeros(())  #!", "        super().__init__(config, labels)\n        self.count = torch.zeros(())", "before it calls super().__init__(config, labels)"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ssmlbench.boards.board import Board, level_of
+from ssmlbench.boards.board import Board
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render.document import Panel, TableSection, texts
 from ssmlbench.boards.report.series import where
@@ -127,7 +127,7 @@ def run_cells(boards: Sequence[Board]) -> list[RunCell]:
     cells = []
     for board in boards:
         for level in board.levels:
-            runs = [run for run in board.runs if level_of(run.spec) == level and not run.diverged]
+            runs = [run for run in board.runs if run.spec.level == level and not run.diverged]
             runs.sort(key=lambda run: (run.spec.seed, run.spec.hash))
             rows = {
                 row.name: [run for run in runs if board.row_of(run) == row.name]

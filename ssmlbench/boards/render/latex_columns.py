@@ -18,6 +18,8 @@ PLUS_MINUS = " ± "
 PLAIN_ALIGNMENT, SIUNITX = "plain", "siunitx"
 ALIGNMENTS = (PLAIN_ALIGNMENT, SIUNITX)
 NUMBER = re.compile(r"(?P<sign>[+-]?)(?P<whole>\d+)(?P<point>\.?)(?P<decimals>\d*)(?P<mark>\D*)")
+NEGATIVE = re.compile(r"(?<![\w.)-])-(?=\d)")
+"""The sign of a negative number, which LaTeX would print as a hyphen."""
 
 
 class LatexColumn(Protocol):
@@ -84,7 +86,8 @@ class _PlainColumn:
             return _over_both(DASH)
         match = NUMBER.fullmatch(mean) if self.side == "r" else None
         room = _phantom(self.mark) if match and not match["mark"].strip() else ""
-        parts = [_emphasised(latex_escape(mean), entry.place) + room]
+        signed = mean if self.side == "l" else NEGATIVE.sub("−", mean)
+        parts = [_emphasised(latex_escape(signed), entry.place) + room]
         if self.paired:
             bold = 1 if entry.place == 1 else 0  # two underlines side by side look like one bar
             parts.append(_emphasised(rf"$\pm$ {latex_escape(std)}", bold) if spread else "")

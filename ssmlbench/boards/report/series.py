@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ssmlbench.boards.board import Board, level_of
+from ssmlbench.boards.board import Board
 from ssmlbench.boards.columns import Column
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render import title
@@ -185,7 +185,7 @@ def runs_by_cell(board: Board) -> dict[tuple[str, str], list[Finished]]:
     """Return the board's runs by (row name, level), seeds in order."""
     cells: dict[tuple[str, str], list[Finished]] = defaultdict(list)
     for run in sorted(board.runs, key=lambda run: (run.spec.seed, run.spec.hash)):
-        cells[board.row_of(run), level_of(run.spec)].append(run)
+        cells[board.row_of(run), run.spec.level].append(run)
     return cells
 
 
