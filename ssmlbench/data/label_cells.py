@@ -29,6 +29,9 @@ ITEM = re.compile(
 )
 """One item of a list as Python or NumPy prints it; NumPy leaves the commas of an array out, and names
 the type of a value of its own: np.str_('a')."""
+ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{1,6}|#x[\dA-Fa-f]{1,5});")
+"""A character as HTML writes it."""
+NAME_MARK = "Write the name in another way, or name the mark between labels with --label-separator"
 JOINED_IDS = re.compile(r"\s*\d+(?:\.0+)?(?:\s*[;|,\s]\s*\d+(?:\.0+)?)*\s*")
 BIT, BITS = re.compile("[01]"), re.compile(r"[01](?:\s*[;|,\s]\s*[01])+")
 """0 or 1 for each label, joined as names are, or by spaces."""
@@ -92,6 +95,10 @@ def label_values(value: Any, separator: str, empty: str, where: str) -> list[str
         listed = _spelled(text)
         if listed is None and (PRINTED.match(text) or QUOTED.fullmatch(text)):
             return not_a_list(text)
+        if listed is None and not separator and (escaped := ENTITY.search(text)):
+            return BadRow(
+                "", f"labels {text[:40]!r}: does the ; of {escaped[0]} part labels? {NAME_MARK}"
+            )
         joined = [part.strip() for part in re.split(re.escape(separator) or JOINED, text)]
         if all(map(FLOAT_ID.fullmatch, joined)):  # how pandas writes ids if one is missing
             joined = [part.partition(".")[0] for part in joined]

@@ -14,7 +14,16 @@ from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.whole_numbers import whole_number
 from ssmlbench.data.adapter import BadRow, Row
 from ssmlbench.data.columns import TRANSLATION_COLUMN, Roles
-from ssmlbench.data.label_cells import as_list, flag, is_minus_one, label_values, meaning_of_empty
+from ssmlbench.data.label_cells import (
+    JOINED,
+    NAME_MARK,
+    as_list,
+    flag,
+    is_minus_one,
+    joined_by,
+    label_values,
+    meaning_of_empty,
+)
 from ssmlbench.data.listed_names import LabelForms
 from ssmlbench.data.media import MediaFinder, read_text
 from ssmlbench.data.plain_numbers import plain_float
@@ -57,6 +66,7 @@ class RowReader:
         self._minus_one = self._zero = False  # whether a 0/1 cell had it
         self.forms = forms or LabelForms()
         self.numbers_are_ids = numbers_are_ids
+        self._marked_names = [name for name in names if by_position and re.search(JOINED, name)]
 
     def row(
         self, record: TableRecord, part: str, where: str, near: Path | None = None
@@ -97,14 +107,23 @@ class RowReader:
             return values
         if values is None:
             return None, ()
+        cell = record.get(self.roles.labels)
+        if not self.options.label_separator and (marked := self._marked(cell)):
+            return BadRow("", f"is {marked!r} one label or several? {NAME_MARK}", "unclear labels")
         chosen = []
-        typed = self.numbers_are_ids and not _has_text(record[self.roles.labels])
+        typed = self.numbers_are_ids and not _has_text(cell)
         for value in values:
             position = self._position(value, typed)
             if position is None:
                 return BadRow("", f"unknown label {value!r}", "unknown label")
             chosen.append(position)
         return tuple(chosen), ()
+
+    def _marked(self, cell: Any) -> str:
+        """The label in a cell of joined names that has a mark between labels in it; "" if there is none."""
+        if not self._marked_names or not joined_by(cell):
+            return ""
+        return next((name for name in self._marked_names if name in cell), "")
 
     def _position(self, value: str, is_id: bool) -> int | None:
         """The position of a label; None if it is none. is_id: it is a number that counts the names."""

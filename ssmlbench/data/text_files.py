@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import bz2
 import codecs
-import gzip
 import io
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TextIO
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.plain_files import HOLLOW, is_hollow, plain_bytes
+from ssmlbench.data.packed_files import PACKINGS
 
 MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16: it starts with the same two bytes
@@ -29,23 +28,6 @@ MANY_ROWS, ROWS_PER_BYTE = 2**20, 100
 """So many rows, and so many for each byte of their file, are rows of one content, over and over."""
 UNPACKED_TIMES = 200
 """A packed file that is read at once may be so many times as large, and one row."""
-
-
-def _zip_member(file: Path) -> IO[bytes]:
-    archive = zipfile.ZipFile(file)
-    names = [name for name in archive.namelist() if not name.endswith("/")]
-    if len(names) != 1:
-        raise UserError(f"{file}: {len(names)} files are packed in it, expected one; unpack it")
-    return archive.open(names[0])
-
-
-PACKINGS: dict[str, Callable[[Path], Any]] = {
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-    ".zip": _zip_member,
-}
-"""How packed files are opened, by the end of their name."""
 PACKABLE = (".csv", ".tsv", ".jsonl", ".json")
 """Formats that are read packed too."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ssmlbench.data.text_files import PACKABLE, PACKINGS, file_ending
+from ssmlbench.data.packed_files import PACKINGS
+from ssmlbench.data.text_files import PACKABLE, file_ending
 
 PACKED = (*PACKINGS, ".zst", ".tar", ".tgz", ".7z")
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")

@@ -13,7 +13,7 @@ from scipy import sparse
 import datasets
 from ssmlbench.core.data_options import DataAddress, DataOptions
 from ssmlbench.core.errors import UserError
-from ssmlbench.data.adapter import Row
+from ssmlbench.data.adapter import BadRow, Row
 from ssmlbench.data.user_data import data_class
 
 IDS = "text,labels\nx,0\ny,1\nz,2\n"
@@ -54,6 +54,7 @@ def read(home: Path) -> dict[str, list[list[str]]]:
         ({"train.jsonl": ROWS.format("[0, 1]")}, "and [0, 1] are not as many"),
         ({"train.jsonl": ROWS.format("[]"), "test.jsonl": ROWS.format("[0, 0, 1, 1]")}, "not as many"),
         ({"train.csv": "text,labels\nx,0;1;0\ny,2\n"}, "and 2 are not as many"),
+        ({"train.csv": 'text,labels\nx,"Arts &amp; Crafts"\n'}, "does the ; of &amp; part labels?"),
         ({"train.csv": "text,a,b,\nx,1,0,1\ny,0,1,0\n"}, "column 4 has numbers and no name"),
         ({"train.csv": ",text,a\n1,x,1\n0,y,0\n1,z,1\n"}, "column 1 has numbers and no name"),
         ({"train.csv": ",f,labels\n.5,1,a\n.7,2,b\n"}, "column 1 has numbers and no name"),
@@ -70,6 +71,17 @@ def test_what_may_count_something_else_is_refused(
     with pytest.raises(UserError) as raised:
         read(tmp_path)
     assert message in str(raised.value)
+
+
+def test_a_listed_name_with_a_mark_in_it_is_not_parted(tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_text("Arts, crafts\nb\nArts\ncrafts\n")
+    (tmp_path / "train.csv").write_text('text,labels\nx,"Arts, crafts"\ny,"Arts,b"\n')
+    own = data_class(DataAddress(str(tmp_path), DataOptions()))()
+    bad, good = own.rows("train")
+    assert isinstance(bad, BadRow)
+    assert "is 'Arts, crafts' one label or several?" in bad.reason
+    assert isinstance(good, Row)
+    assert good.labels == (2, 1)
 
 
 @pytest.mark.parametrize(

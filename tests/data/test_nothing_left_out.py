@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -291,3 +294,27 @@ def test_a_file_that_is_no_image_is_named_without_an_address_in_memory(tmp_path:
         UserError, match=r"image a.jpg cannot be read \(OSError: cannot identify it"
     ):
         read(tmp_path / "d")
+
+
+@pytest.mark.parametrize("packing", [bz2, lzma, gzip], ids=["bz2", "xz", "gz"])
+@pytest.mark.parametrize("behind", ["stream", "zeros", "damaged stream", "cut stream", "text"])
+def test_rows_behind_the_first_stream_of_a_packed_file_are_not_left_out(
+    packing: Any, behind: str, tmp_path: Path
+) -> None:
+    """Python takes what is no stream for the end of a bz2 or xz file."""
+    first, second = packing.compress(b"text,labels\nx,a\n"), packing.compress(b"y,b\n")
+    more = {
+        "stream": second,
+        "zeros": bytes(512),
+        "damaged stream": b"?" + second[1:],
+        "cut stream": second[:-3],
+        "text": b"y,b\n",
+    }[behind]
+    ending = {bz2: "bz2", lzma: "xz", gzip: "gz"}[packing]
+    put(tmp_path / f"d/train.csv.{ending}", first + more)
+    if behind not in ("stream", "zeros"):
+        with pytest.raises(UserError, match="cannot be unpacked"):
+            read(tmp_path / "d")
+        return
+    task = read(tmp_path / "d")
+    assert task.card.label_names == (["a", "b"] if behind == "stream" else ["a"])
