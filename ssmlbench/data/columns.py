@@ -189,6 +189,7 @@ def _inputs(
     for kind, names in usual:
         if found := next((c for c in names if c in table.columns and c not in known), ""):
             texts = kind == "image" and names_texts(table, found)
+            _check_one_input(table, kind, found, known)
             return "text" if texts else kind, [found]
     rest = [c for c in table.columns if c not in known]
     first = first_values(table, rest)
@@ -208,6 +209,21 @@ def _inputs(
     if len(rest) > 1:
         _check_counters(table, rest)
     return "vector", rest
+
+
+def _check_one_input(table: Table, kind: Kind, chosen: str, known: set[str]) -> None:
+    """Raise a UserError if there is a column of images or vectors beside one of another kind."""
+    others: dict[str, Kind] = dict.fromkeys(VECTOR_COLUMNS, "vector")
+    others |= dict.fromkeys(IMAGE_COLUMNS, "image") if kind == "text" else {}
+    there = [c for c in others if c in table.columns and c not in known and kind != "vector"]
+    for column, value in (first_values(table, there) if there else {}).items():
+        numbers = isinstance(value, list) and all(map(is_number, value))
+        picture = isinstance(value, bytes | dict) or kind_of_name(value) == "image"
+        if numbers if others[column] == "vector" else picture:
+            raise UserError(
+                f"{table.file}: the inputs may be in {chosen!r} or in {column!r}; type --{kind}-column "
+                f"{chosen} or --{others[column]}-column {column}"
+            )
 
 
 def tells_split(column: str) -> bool:

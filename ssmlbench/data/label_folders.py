@@ -14,7 +14,14 @@ from ssmlbench.core.errors import UserError
 from ssmlbench.core.plain_files import plain_bytes
 from ssmlbench.data.adapter import BadRow, Kind, Row
 from ssmlbench.data.listed_names import read_names
-from ssmlbench.data.media import MediaFinder, file_row, media_files, unread_images
+from ssmlbench.data.media import (
+    MEDIA,
+    MediaFinder,
+    file_row,
+    media_files,
+    unread_images,
+    without_ending,
+)
 from ssmlbench.data.table_source import part_folders
 from ssmlbench.data.user_files import BACKBONES, PART_OF, PARTS, SPLIT_NAMES, UserFiles
 
@@ -138,6 +145,10 @@ class LabelFolders(UserFiles):
                 found.append((content, name if len(same) == 1 else f"{label}/{name}", file, labels))
         for _, id_, file, labels in sorted(found):
             yield self._row(file, labels, id_)
+        yield from self._unread(folder)
+
+    def _unread(self, folder: Path) -> Iterator[BadRow]:
+        """Yield the files in the folder of a part that may be rows, and are not read."""
         for file in media_files(folder, self.kind):
             if file.parent == folder:
                 yield BadRow(
@@ -148,6 +159,13 @@ class LabelFolders(UserFiles):
         for file in unread_images(folder) if self.kind == "image" else ():
             if any(file.is_relative_to(of_label) for of_label in label_folders(folder).values()):
                 yield BadRow(self.where(file), "images of this format are not read; save it as PNG")
+        for of_label in label_folders(folder).values():
+            for file in without_ending(of_label):
+                ending = MEDIA[self.kind][0]
+                yield BadRow(
+                    self.where(file),
+                    f"its name has no ending; call it {file.name}{ending} if it is a row",
+                )
 
     def _content(self, file: Path) -> bytes:
         """A digest of a file. Rows are read several times, e.g. for each split; a file is hashed once."""

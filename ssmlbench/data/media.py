@@ -55,6 +55,18 @@ def unread_images(folder: Path) -> list[Path]:
     return sorted(file for file in paths_below(folder) if file.suffix.lower() in OTHER_IMAGES)
 
 
+def without_ending(folder: Path) -> list[Path]:
+    """The files below a folder whose names have no ending: nothing tells what they hold."""
+    return sorted(
+        file
+        for file in paths_below(folder)
+        if not file.suffix
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+        and f"{file.name.lower()}.txt" not in ABOUT
+        and file.is_file()
+    )
+
+
 def kind_of_name(value: Any) -> Kind | None:
     """The kind of a file of this name; None if the value does not name an image or a text."""
     if not isinstance(value, str) or "\n" in value:

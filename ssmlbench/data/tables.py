@@ -27,6 +27,7 @@ from ssmlbench.data.columns import (
     unused_numbers,
 )
 from ssmlbench.data.label_cells import counts_from, joined_by, multi_hot_width, never_zero
+from ssmlbench.data.late_columns import check_late_flags
 from ssmlbench.data.listed_names import LabelForms, same_number
 from ssmlbench.data.media import MediaFinder, file_row, media_files
 from ssmlbench.data.records import TableRecord
@@ -79,6 +80,9 @@ class TableFiles(UserFiles):
     ) -> type[TableFiles]:
         """Build the data set class of tables."""
         roles = choose_roles(source.first, options, source.listed)
+        if roles.flags and not options.label_column and not source.listed:
+            labelled = [table for part in ("train", "test") for table in source.tables(part)]
+            check_late_flags(source.first, labelled[1:], roles)
         return cls.named(
             home,
             options,

@@ -37,6 +37,30 @@ def written(folder: Path, files: dict[str, str | bytes]) -> Path:
 
 
 REFUSED: dict[str, tuple[dict[str, str | bytes], str]] = {
+    "a label that has no value in the training table": (
+        {"train.csv": "text,a,b\nx,1,\ny,0,\n", "test.csv": "text,a,b\nz,1,1\n"},
+        "column 'b' has 0 and 1, and none in train.csv",
+    ),
+    "a label that has no value in the first shard": (
+        {"train-0.csv": "text,a,b\nx,1,\n", "train-1.csv": "text,a,b\ny,0,1\n"},
+        "column 'b' has 0 and 1, and none in train-0.csv",
+    ),
+    "a label that is -1 in every row": (
+        {"train.csv": "text,a,b\nx,1,-1\ny,0,-1\n"},
+        "column 'b' has -1, and never 0 or 1",
+    ),
+    "images beside texts": (
+        {"train.csv": "image,text,labels\na.png,x,p\n", "a.png": jpeg(1)},
+        "type --text-column text or --image-column image",
+    ),
+    "vectors beside texts": (
+        {"train.jsonl": '{"text": "x", "embedding": [0.5, 1], "labels": ["p"]}\n'},
+        "type --text-column text or --vector-column embedding",
+    ),
+    "a file without an ending in a folder of a label": (
+        {"cat/1.png": jpeg(1), "dog/2.png": jpeg(2), "dog/3": jpeg(3)},
+        "dog/3: its name has no ending",
+    ),
     "a column of 0 and 1 called label beside others": (
         {"train.csv": "text,toxic,label\nx,1,0\ny,0,1\n"},
         "--label-column label,toxic if each is a label",
