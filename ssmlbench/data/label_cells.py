@@ -33,8 +33,8 @@ ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{1,6}|#x[\dA-Fa-f]{1,5});")
 """A character as HTML writes it."""
 NAME_MARK = "Write the name in another way, or name the mark between labels with --label-separator"
 JOINED_IDS = re.compile(r"\s*\d+(?:\.0+)?(?:\s*[;|,\s]\s*\d+(?:\.0+)?)*\s*")
-BIT, BITS = re.compile("[01]"), re.compile(r"[01](?:\s*[;|,\s]\s*[01])+")
-"""0 or 1 for each label, joined as names are, or by spaces."""
+BETWEEN_BITS = re.compile(r"\s*[;|,]\s*|\s+")
+"""What stands between a 0 or 1 for each label: as between names, or spaces."""
 CLOSING = {"[": "]", "(": ")", "{": "}"}
 PRINTED_SET = re.compile(r"(?:frozenset|set)\((.*)\)", re.DOTALL)
 PRINTED = re.compile(r"\[|[({]\s*['\"]|\{.*:.*\}$|(?:frozenset|set|array|np\.\w+)\(", re.DOTALL)
@@ -166,9 +166,10 @@ def multi_hot_width(cells: Iterable[Any], where: str = "") -> int:
 
 def _is_name(cell: Any, values: list[Any] | None) -> bool:
     """Whether labels are names: then none of the cells is a list of 0 and 1."""
-    if values is not None:
-        return any(isinstance(v, str) for v in values)
-    return isinstance(cell, str) and not _may_be_unknown(cell) and not JOINED_IDS.fullmatch(cell)
+    texts = [v for v in values if isinstance(v, str)] if values is not None else [cell]
+    if values is None and (not isinstance(cell, str) or _may_be_unknown(cell)):
+        return False
+    return not all(JOINED_IDS.fullmatch(v) or _are_bits([v.strip()]) for v in texts)
 
 
 def _may_be_unknown(cell: Any) -> bool:
@@ -179,8 +180,14 @@ def as_list(cell: Any) -> list[Any] | None:
     """The list in a cell, or the one that its text spells; None if there is none."""
     if isinstance(cell, str):
         text = cell.strip()
-        return [int(bit) for bit in BIT.findall(text)] if BITS.fullmatch(text) else _spelled(text)
+        parts = BETWEEN_BITS.split(text)
+        return parts if len(parts) > 1 and _are_bits(parts) else _spelled(text)
     return cell if isinstance(cell, list) else None
+
+
+def _are_bits(values: Iterable[str]) -> bool:
+    """Whether all texts spell 0, 1 or -1."""
+    return all(value.lower() in (*ZERO_ONE, "-1", "-1.0") for value in values)
 
 
 def meaning_of_empty(empty: str, where: str, found: str = "") -> list[str] | None:

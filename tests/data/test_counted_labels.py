@@ -53,6 +53,7 @@ def read(home: Path) -> dict[str, list[list[str]]]:
         ({"train.jsonl": ROWS.format("[2]")}, "and [2] are not as many"),
         ({"train.jsonl": ROWS.format("[0, 1]")}, "and [0, 1] are not as many"),
         ({"train.jsonl": ROWS.format("[]"), "test.jsonl": ROWS.format("[0, 0, 1, 1]")}, "not as many"),
+        ({"train.jsonl": ROWS.format('["2"]')}, "and ['2'] are not as many"),
         ({"train.csv": "text,labels\nx,0;1;0\ny,2\n"}, "and 2 are not as many"),
         ({"train.csv": 'text,labels\nx,"Arts &amp; Crafts"\n'}, "does the ; of &amp; part labels?"),
         ({"train.csv": "text,a,b,\nx,1,0,1\ny,0,1,0\n"}, "column 4 has numbers and no name"),
@@ -94,6 +95,9 @@ def test_a_listed_name_with_a_mark_in_it_is_not_parted(tmp_path: Path) -> None:
         ),
         ({"labels.txt": "2\n1\n0\n", "train.csv": IDS}, [["0"], ["1"], ["2"]]),
         ({"train.jsonl": ROWS.format("[]") + ROWS.format("null")}, [["1"], [], ["1"], []]),
+        ({"train.csv": "text,labels\nx,1.0;0.0;1.0\ny,0.0;0.0;1.0\n"}, [["0", "2"], ["2"]]),
+        ({"train.csv": "text,labels\nx,True|False|True\ny,1|-1|0\n"}, [["0", "2"], ["0"]]),
+        ({"train.jsonl": ROWS.format('["0", "0", "1"]')}, [["1"], ["2"]]),
         ({"train.csv": ",text,a,b\n0,x,1,0\n1,y,0,1\n2,z,1,1\n"}, [["a"], ["b"], ["a", "b"]]),
         ({"train.csv": "text,a,b,\nx,1,0,\ny,0,1,\n"}, [["a"], ["b"]]),
         (
