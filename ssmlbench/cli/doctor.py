@@ -18,6 +18,7 @@ from ssmlbench.core.files import check_output, write_json, write_output
 from ssmlbench.core.paths import near
 
 if TYPE_CHECKING:
+    from ssmlbench.core.spec import RunSpec
     from ssmlbench.grid.doctor import Checkup
     from ssmlbench.plugins.loader import Plugins
 
@@ -67,8 +68,8 @@ def doctor(
     console.print_line(summary(checkup, time.monotonic() - start))
     left = [finding for finding in checkup.findings if not finding.repaired]
     if rerun and not dry_run:
-        _rerun(checkup, plugins, roots)
-        left = [finding for finding in left if finding.spec is None]
+        not_repeated = _rerun(checkup, plugins, roots)
+        left = [finding for finding in left if finding.spec in (None, *not_repeated)]
     if left:
         raise typer.Exit(1)
 
@@ -82,25 +83,40 @@ def summary(checkup: Checkup, seconds: float) -> str:
     return f"checked {checkup.files:,} files, {megabytes:,.1f} MB, in {seconds:.1f} s: {outcome}"
 
 
-def _rerun(checkup: Checkup, plugins: Plugins, roots: list[Path]) -> None:
+def _rerun(checkup: Checkup, plugins: Plugins, roots: list[Path]) -> list[RunSpec]:
+    """Repeat the damaged runs that the present code makes as they were; returns the others."""
     from ssmlbench.cli.dispatch import GridCommand
     from ssmlbench.grid.dispatch import Dispatch
-    from ssmlbench.grid.doctor import reruns
+    from ssmlbench.grid.reruns import obstacle, reruns
     from ssmlbench.runs.context import RunContext
     from ssmlbench.runs.execute import quieten
     from ssmlbench.runs.folder import TRIALS, RunFolder
 
     quieten()
+    console, left, failed = Console(), [], False
     for root in roots:
         below = [finding for finding in checkup.findings if finding.path.is_relative_to(root)]
         trials = [finding for finding in below if TRIALS in finding.path.parts]
         runs = [finding for finding in below if finding not in trials]
         for folder, findings in ((root, runs), (root / TRIALS, trials)):
             specs = list(reruns(findings))
-            for spec in specs:  # its result is deleted when it is begun, and this may be stopped
-                write_json(RunFolder.of(folder, spec).repeat_file, spec.as_dict())
-            if specs:
-                GridCommand(Dispatch(RunContext(folder))).make(specs, plugins)
+            for spec in specs:
+                run = RunFolder.of(folder, spec)
+                if why := obstacle(run, spec, plugins, root):
+                    console.print_line(f"{near(run.path)}: not repeated: {why}")
+                    left.append(spec)
+                else:  # its result is deleted when it is begun, and this may be stopped
+                    write_json(run.repeat_file, spec.as_dict())
+            if known := [spec for spec in specs if spec not in left]:
+                try:
+                    GridCommand(Dispatch(RunContext(folder))).make(known, plugins)
+                except typer.Exit as ended:
+                    if ended.exit_code != 1:
+                        raise
+                    failed = True
+    if failed:
+        raise typer.Exit(1)
+    return left
 
 
 def _look_at_device(plugins: Plugins, device: str, out: Path | None) -> None:

@@ -6,6 +6,8 @@ Any other exception that escapes is a bug and keeps its traceback.
 from __future__ import annotations
 
 import errno
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from ssmlbench.core.plain_text import one_line, shorten
@@ -114,6 +116,10 @@ CHANGED = (errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY)
 """Errors of a named file that another process has deleted, made or replaced."""
 
 
+BLOCKED = (errno.EEXIST, errno.ENOTDIR, errno.ELOOP)
+"""Errors of a folder that cannot be made or entered, as something else is in its place."""
+
+
 def is_passing(error: Exception) -> bool:
     """Whether an error says nothing about the file that was read: it must not count as damaged or bad."""
     return isinstance(error, OSError) and error.errno in PASSING_ERRORS
@@ -141,22 +147,38 @@ REMEDIES = {
 """What to do before the same command is given again."""
 
 
-def in_the_way(path: Path, code: int = errno.EISDIR) -> str:
-    """What is in the place of a file or, for EEXIST, of a folder of ours; empty if nothing is.
+def in_the_way(path: Path) -> str:
+    """What is in the place of a file of ours; empty if nothing is."""
+    return "a folder with something in it is in the place of this file" if path.is_dir() else ""
 
-    code: the error of the system that writes there.
+
+def in_place_of_folder(folder: Path) -> tuple[Path, str] | None:
+    """What is in the place of a folder of ours, or of one above it: its path, and the problem.
+
+    A link to nothing is not deleted, as one in the place of a file is: the disk that it leads to may
+    come back.
     """
-    if code == errno.EISDIR and path.is_dir():
-        return "a folder with something in it is in the place of this file"
-    if code == errno.EEXIST and path.exists() and not path.is_dir():
-        return "a file is in the place of this folder"
-    return ""
+    with suppress(OSError):  # a folder that may not be searched
+        for part in (*reversed(folder.parents), folder):
+            if part.is_dir():
+                continue
+            if part.is_symlink():
+                return part, "a link that leads to no folder is in the place of this folder"
+            if part.exists():
+                return part, "a file is in the place of this folder"
+            break
+    return None
 
 
 def disk_error(error: OSError) -> str | None:
     """One line about a file that cannot be written or read; None if the error may be a bug of ours."""
+    if error.errno in BLOCKED and error.filename:
+        file = Path(os.fsdecode(error.filename))
+        folder = file if error.errno == errno.EEXIST else file.parent
+        if blocking := in_place_of_folder(folder):
+            return f"{blocking[0]}: {blocking[1]}; move it away, then {AGAIN}"
     if error.errno in CHANGED and error.filename:
-        if what := in_the_way(Path(error.filename), error.errno):
+        if error.errno == errno.EISDIR and (what := in_the_way(Path(error.filename))):
             return f"{error.filename}: {what}; move it away, then {AGAIN}"
         return f"{error.filename}: {error.strerror}; did another process change it? {AGAIN}"
     if error.errno not in DISK_ERRORS:

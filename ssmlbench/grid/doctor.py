@@ -7,7 +7,7 @@ made again, and leftovers of killed processes are deleted. Nothing else is ever 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -27,22 +27,25 @@ from ssmlbench.core.locks import (
     is_held,
 )
 from ssmlbench.core.paths import cache_root
-from ssmlbench.core.sealed_files import TASKS
+from ssmlbench.core.protected_files import READ_LATER
+from ssmlbench.core.sealed_files import INDEX, TASKS
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.data.prepare import prepare
 from ssmlbench.data.prepared import UNFINISHED, task_folders
 from ssmlbench.data.task import Task, card_file
 from ssmlbench.grid.queue_file import queue_folder, sweep
 from ssmlbench.grid.repairs import LEFT, Finding, Repairs, named_below
+from ssmlbench.grid.reruns import AGAIN, ANEW, is_of_this_version
 from ssmlbench.grid.study import study_files, trials_root
 from ssmlbench.inputs.cache_folders import FeatureFolder, cached_features, cached_images
 from ssmlbench.inputs.shards import ShardFolder
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.finished import Finished, read_result, read_spec, run_paths
 from ssmlbench.runs.folder import RunFolder
+from ssmlbench.runs.seal import WRITTEN
 
-AGAIN = "the same `ssmlbench run` makes the run again; so does `ssmlbench doctor --rerun`"
-"""The remedy for a damaged run whose spec is known."""
+RUN_FOLDERS = f"*/*/*/[0-9]*-{'[0-9a-f]' * 12}"
+"""A pattern of the folders of runs in a results folder."""
 
 
 class Checkup(Repairs):
@@ -62,6 +65,9 @@ class Checkup(Repairs):
             for file in study_files(studies):
                 self._study(file)
         self._queue(root)
+        for folder in (root, trials_root(root)):
+            self.files_in_place(sorted(folder.glob(RUN_FOLDERS)))
+        self.files_in_place([trials_root(root), queue_folder(root)])
         self.leftovers(root)
         for file in sorted(root.glob(".writable-*")):
             self.delete(file, LEFT, "deleted", lambda file: not is_fresh(file))
@@ -69,6 +75,7 @@ class Checkup(Repairs):
     def cache(self, plugins: Plugins) -> None:
         """Check the prepared data sets, the cached features and the decoded images."""
         root = cache_root()
+        self.files_in_place(root / name for name in (INDEX, *WRITTEN, *READ_LATER))
         for folder in sorted((root / TASKS).glob(f"*{UNFINISHED}/")):
             self._unfinished(folder)
         for folder in task_folders():
@@ -129,6 +136,8 @@ class Checkup(Repairs):
         for damage in damaged:
             spec = _known_spec(folder)
             remedy = AGAIN if spec else AGAIN.partition(";")[0]
+            if spec and not is_of_this_version(folder, spec):
+                spec, remedy = None, ANEW
             self.add(damage.file, damage.reason, remedy, repaired=False, spec=spec)
         run = read_result(folder.path)
         if isinstance(run, Finished) and not isinstance(read_spec(folder.spec_file), RunSpec):
@@ -162,6 +171,11 @@ class Checkup(Repairs):
         try:
             read_own_json(file)
         except DamagedFile as damaged:
+            first = RunFolder(file.parent.with_name(file.stem.rpartition("-")[0]))
+            if (spec := _known_spec(first)) and not is_of_this_version(first, spec):
+                remedy = "deleted, since an older version made its trials; tune again"
+                self.delete(file, damaged.reason, remedy, _is_damaged_json)
+                return
             again = (
                 "`ssmlbench run --tuned` or the same `ssmlbench tune` rebuilds it from its trials"
             )
@@ -290,12 +304,3 @@ def _files_in(folder: Path) -> list[Path]:
         return list(folder.iterdir())
     except FileNotFoundError:
         return []
-
-
-def reruns(findings: Iterable[Finding]) -> Iterator[RunSpec]:
-    """The runs that have to be repeated and whose spec is known, each once."""
-    seen = set()
-    for finding in findings:
-        if finding.spec is not None and finding.spec.hash not in seen:
-            seen.add(finding.spec.hash)
-            yield finding.spec

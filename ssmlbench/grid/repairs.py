@@ -14,7 +14,7 @@ from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 
-from ssmlbench.core.errors import UserError, in_the_way, plain_reason
+from ssmlbench.core.errors import UserError, in_place_of_folder, in_the_way, plain_reason
 from ssmlbench.core.files import OF_LIBRARIES, PART, discard, is_being_written, remove
 from ssmlbench.core.keep_alive import is_fresh
 from ssmlbench.core.locks import (
@@ -97,6 +97,13 @@ class Repairs:
         for file in files:
             if file not in listed and (what := in_the_way(file)) and not _can_go(file):
                 self.add(file, what, AWAY, repaired=False)
+
+    def files_in_place(self, folders: Iterable[Path]) -> None:
+        """List what is in the place of folders of ours: files, and links that lead to no folder."""
+        for folder in folders:
+            blocking = in_place_of_folder(folder)
+            if blocking is not None and blocking[0] == folder:
+                self.add(*blocking, AWAY, repaired=False)
 
     def delete(
         self,

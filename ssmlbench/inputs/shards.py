@@ -24,7 +24,7 @@ from ssmlbench.core.checksums import (
     remember_trailer,
     verify_trailer,
 )
-from ssmlbench.core.errors import DamagedFile, UserError, is_passing
+from ssmlbench.core.errors import BLOCKED, DamagedFile, UserError, is_passing
 from ssmlbench.core.events import Notify, Waiting, Warned
 from ssmlbench.core.files import (
     atomic,
@@ -107,9 +107,9 @@ class ShardFolder:
     def locked(self, notify: Notify, waits: str) -> Iterator[None]:
         """Make the folder, and hold it for this process. waits: shown while another holds it."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self._make()
         except OSError as error:
-            if is_passing(error):  # another folder would not help
+            if is_passing(error) or error.errno in BLOCKED:  # another folder would not help
                 raise
             raise UserError(
                 f"cannot write to {self.path}: {error.strerror}; set SSMLBENCH_CACHE to a "
@@ -122,6 +122,14 @@ class ShardFolder:
             yield
         finally:
             lock.release(remove=True)
+
+    def _make(self) -> None:
+        """Make the folder, also if a file or a link to nothing is in its place: it can be filled again."""
+        with suppress(FileExistsError):
+            self.path.mkdir(parents=True, exist_ok=True)
+            return
+        discard(self.path)
+        self.path.mkdir(parents=True, exist_ok=True)
 
     def write_shard(self, number: int, rows: NDArray[Any]) -> None:
         """Write the rows of one shard with their checksum, whole or not at all."""

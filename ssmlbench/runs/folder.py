@@ -18,7 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ssmlbench.core.checksums import FileFacts, stat_of, verify_beside, verify_file
-from ssmlbench.core.errors import CHANGED, DamagedFile, RunFailed, UserError, disk_error, is_passing
+from ssmlbench.core.errors import (
+    BLOCKED,
+    CHANGED,
+    DamagedFile,
+    RunFailed,
+    UserError,
+    disk_error,
+    is_passing,
+)
 from ssmlbench.core.events import Failed
 from ssmlbench.core.files import (
     PART,
@@ -260,7 +268,9 @@ class RunFolder:
             lock = Lock(self.lock_file)
             acquire_with_notice(lock, waits)
         except OSError as error:
-            if is_passing(error) or error.errno in CHANGED:  # another folder would not help
+            if (
+                is_passing(error) or error.errno in CHANGED + BLOCKED
+            ):  # another folder would not help
                 raise
             raise UserError(
                 f"cannot write to {self.path}: {error.strerror or error}; choose another folder "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,11 @@ from ssmlbench.core.files import temporary_beside, write_json
 from ssmlbench.core.locks import Lock
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid import doctor as grid_doctor
-from ssmlbench.grid import repairs
+from ssmlbench.grid import repairs, reruns
+from ssmlbench.runs import train
 from ssmlbench.runs.folder import RunFolder
 from tests.faults.makers import FAULTS
-from tests.faults.world import FINISHED, STOPPED, World
+from tests.faults.world import FINISHED, NEW, STOPPED, World
 
 
 @pytest.fixture
@@ -257,3 +259,132 @@ def test_a_run_that_vanishes_meanwhile_is_no_fault(
     monkeypatch.setattr(grid_doctor, "run_paths", with_one_more)
     doctor(world)
     assert not list(world.results.rglob("9-gone"))
+
+
+def test_a_run_whose_plugin_is_not_loaded_is_named_and_the_others_are_repeated(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One run on own data ended the command, and nothing was repeated."""
+    spec = world.spec(FINISHED)
+    folder = RunFolder.of(world.results, spec)
+    FAULTS["flip"](folder.scores_file, random.Random(0))
+    result = CliRunner().invoke(
+        app, ["doctor", "--rerun", "--results", str(world.results)], env={"COLUMNS": "300"}
+    )
+    assert result.exit_code == 1
+    assert f"{folder.path}: not repeated: data set tiny-text must be loaded" in result.output
+    assert "ssmlbench doctor --rerun --plugin" in result.output
+    assert folder.result_file.is_file()
+    assert not folder.repeat_file.exists()
+
+    known: list[RunSpec] = []
+    monkeypatch.setattr(GridCommand, "make", lambda _, specs, plugins: known.extend(specs))
+    assert doctor(world, "--rerun")[0] == 0
+    assert known == [spec]
+
+
+def test_a_rerun_keeps_a_result_that_the_present_code_would_not_make(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its metrics were deleted when it was begun, and then its method's code was another one."""
+    folder = RunFolder.of(world.results, world.spec(FINISHED))
+    FAULTS["flip"](folder.scores_file, random.Random(0))
+    before = folder.result_file.read_bytes()
+    monkeypatch.setattr(train, "code_digest", lambda method: "ast-of-today")
+    for _ in range(2):
+        code, said = doctor(world, "--rerun")
+        assert code == 1
+        assert "not repeated: method cap: its code has changed" in said
+        assert f"ssmlbench runs delete {folder.path.name.partition('-')[2][:8]}" in said
+    assert folder.result_file.read_bytes() == before
+    assert not folder.error_file.exists()
+
+
+@pytest.mark.parametrize("older", ["protocol", "hash"])
+def test_a_damaged_run_of_an_older_version_is_not_repeated_under_its_name(
+    world: World, monkeypatch: pytest.MonkeyPatch, older: str
+) -> None:
+    folder = RunFolder.of(world.results, world.spec(FINISHED))
+    FAULTS["flip"](folder.scores_file, random.Random(0))
+    if older == "protocol":
+        monkeypatch.setattr(reruns, "PROTOCOL_VERSION", 99)
+    else:
+        folder.path.rename(folder.path.with_name(f"0-{'0123456789ab'}"))
+    code, said = doctor(world, "--rerun")
+    assert code == 1
+    assert reruns.ANEW in said or "belongs" in said or "another run" in said
+    assert list(world.results.glob("tiny-text/*/*/*/")) == list(
+        world.results.glob("tiny-text/*/cap/0-*/")
+    )
+
+
+def test_a_damaged_study_stays_while_its_trials_can_be_made_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `tune` wrote before there were checksums was listed by each call, and by `run --tuned`."""
+    (study,) = world.results.rglob("studies/*.json")
+    values = json.loads(study.read_text())
+    del values["checksum"]
+    study.write_text(json.dumps(values))
+    code, said = doctor(world)
+    assert code == 1
+    assert f"{study}: it has no checksum; `ssmlbench run --tuned` or the same" in said
+    monkeypatch.setattr(reruns, "PROTOCOL_VERSION", 99)
+    code, said = doctor(world)
+    assert code == 0
+    assert f"{study}: it has no checksum; deleted, since an older version made its trials" in said
+    assert "all is well" in doctor(world)[1]
+
+
+def _in_place_of(folder: Path, what: str) -> None:
+    if folder.is_dir():
+        shutil.rmtree(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if what == "a file":
+        folder.write_text("mine")
+    else:
+        folder.symlink_to({"a dead link": "/nowhere/at/all", "a circle": folder.name}[what])
+
+
+@pytest.mark.parametrize("what", ["a file", "a dead link", "a circle"])
+@pytest.mark.parametrize("place", ["run", "cache", "queue"])
+def test_what_is_in_the_place_of_a_folder_is_named_and_not_deleted(
+    world: World, what: str, place: str
+) -> None:
+    """A link may lead to a disk that is not there at the moment."""
+    run = RunFolder.of(world.results, world.spec(FINISHED)).path
+    folder = {"run": run, "cache": world.cache / "tasks", "queue": world.results / ".queue"}[place]
+    _in_place_of(folder, what)
+    code, said = doctor(world)
+    assert code == 1
+    assert f"{folder}: a {'file' if what == 'a file' else 'link'}" in said
+    assert "move it away" in said
+    assert os.path.lexists(folder)
+
+
+@pytest.mark.parametrize("what", ["a file", "a dead link", "a circle"])
+@pytest.mark.parametrize("above", [0, 1, 2, 3])
+def test_a_run_names_what_is_in_the_place_of_one_of_its_folders(
+    world: World, what: str, above: int
+) -> None:
+    """It said "did another process change it?", or advised another results folder."""
+    run = RunFolder.of(world.results, world.spec(NEW)).path
+    folder = (run, *run.parents)[above]
+    _in_place_of(folder, what)
+    said = world.run(NEW)
+    assert said.value is None
+    kind = "file is" if what == "a file" else "link that leads to no folder is"
+    assert said.lines[-1].endswith(
+        f"{folder}: a {kind} in the place of this folder; move it away, then give the same command again"
+    )
+
+
+@pytest.mark.parametrize("what", ["a file", "a dead link", "a circle"])
+def test_a_folder_of_cached_features_is_made_again_whatever_is_in_its_place(
+    world: World, what: str
+) -> None:
+    expected = world.run(NEW).value
+    RunFolder.of(world.results, world.spec(NEW)).delete()
+    for folder in world.cache.glob("features/*/"):
+        _in_place_of(folder, what)
+    assert world.run(NEW).value == expected
