@@ -95,6 +95,7 @@ def choose_roles(table: Table, options: DataOptions, listed: Sequence[str]) -> R
         usual = {*TEXT_COLUMNS, *IMAGE_COLUMNS, *ID_COLUMNS}
         flags = flag_columns(table, [c for c in others if c not in usual])
         if flags:
+            _check_listed(table, flags, listed)
             _check_others(table, [c for c in others if c not in flags])
             _check_no_split(table, flags)
     elif labels and not named:
@@ -158,6 +159,15 @@ def _listed_columns(table: Table, listed: Sequence[str]) -> list[str]:
         absent = next(name for name in listed if name not in table.columns)
         raise UserError(f"{table.name}: no column {absent!r}, a label in labels.txt")
     return there
+
+
+def _check_listed(table: Table, flags: Sequence[str], listed: Sequence[str]) -> None:
+    """Raise a UserError if labels.txt names labels, and none of the 0/1 columns."""
+    if listed:
+        raise UserError(
+            f"{table.file}: its columns of labels are {', '.join(flags[:3])}…, those of labels.txt are "
+            f"{', '.join(listed[:3])}…; give both the same names, or take labels.txt away"
+        )
 
 
 def _check_one_kind(options: DataOptions) -> None:

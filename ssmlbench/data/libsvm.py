@@ -14,7 +14,7 @@ from ssmlbench.core.data_options import DataOptions
 from ssmlbench.core.errors import UserError
 from ssmlbench.data.adapter import BadRow, InputColumns, Row, numbered_lines
 from ssmlbench.data.label_cells import counts_from, meaning_of_empty
-from ssmlbench.data.listed_names import check_counted, read_names
+from ssmlbench.data.listed_names import are_numbers, check_counted, read_names
 from ssmlbench.data.plain_numbers import plain_float
 from ssmlbench.data.table_source import check_unread, part_name
 from ssmlbench.data.text_files import check_plain
@@ -131,8 +131,9 @@ class LibsvmFiles(UserFiles):
     def part_rows(self, part: str) -> Iterator[Row | BadRow]:
         """Yield the rows as dense vectors."""
         file, (extent, numbers) = svm_files(self.home)[part], self._extent
-        positions = {name: k for k, name in enumerate(numbers)}
-        if self._listed:
+        named = are_numbers(self._listed, numbers, f"data set {self.home}")
+        positions = {name: k for k, name in enumerate(self._listed if named else numbers)}
+        if counted := bool(self._listed) and not named:
             positions = {str(k): k for k in range(len(self._listed))}
         ids, zero = 0, False
         for number, row in read_lines(file):
@@ -154,9 +155,9 @@ class LibsvmFiles(UserFiles):
             ids += len(known or ())
             zero = zero or 0 in (known or ())
             yield Row(vector, known, where=where)
-        if self._listed and ids:
+        if counted and ids:
             check_counted(self._listed, f"data set {self.home}")
-        if part == "train" and self._listed and ids and not zero:
+        if part == "train" and counted and ids and not zero:
             raise counts_from(f"data set {self.home}", "leave labels.txt out")
 
 

@@ -40,6 +40,27 @@ def read_names(folder: Path) -> list[str]:
     return lines
 
 
+def are_numbers(names: Sequence[str], found: Sequence[str], where: str) -> bool:
+    """Whether the names in labels.txt are the numbers that rows have, and not 0, 1, 2 in their order.
+
+    A UserError if only some of the numbers are names.
+    """
+    if not any(whole_number(name) not in (None, k) for k, name in enumerate(names)):
+        return False
+    both = {*names} & {*found}
+    if both and (absent := [number for number in found if number not in both]):
+        raise mixed_numbers(f"{where}: label {absent[0]}")
+    return bool(both)
+
+
+def mixed_numbers(where: str) -> UserError:
+    """The error for numbers of which some are names, and others count the names."""
+    return UserError(
+        f"{where}: some labels are numbers in labels.txt, and others only count its lines from 0; "
+        "write names in all rows"
+    )
+
+
 def check_counted(names: Sequence[str], where: str) -> None:
     """Raise a UserError if ids of labels may not count the lines of labels.txt.
 
@@ -79,10 +100,7 @@ class LabelForms:
     def check(self, names: Sequence[str], where: str) -> None:
         """Raise a UserError if ids do not count the names, or if numbers were both."""
         if self.ids and self.number_names:
-            raise UserError(
-                f"{where}: some labels are numbers in labels.txt, and others only count its lines from 0; "
-                "write names in all rows"
-            )
+            raise mixed_numbers(where)
         if self.ids:
             check_counted(names, where)
 

@@ -110,6 +110,9 @@ class RowReader:
         cell = record.get(self.roles.labels)
         if not self.options.label_separator and (marked := self._marked(cell)):
             return BadRow("", f"is {marked!r} one label or several? {NAME_MARK}", "unclear labels")
+        if len(values) > len({*values}) and {*values} <= {"0", "1"}:
+            reason = f"labels {str(cell)[:40]} are a 0 or 1 for each label, and those of other rows are not"
+            return BadRow("", reason)
         chosen = []
         typed = self.numbers_are_ids and not _has_text(cell)
         for value in values:

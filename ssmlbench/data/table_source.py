@@ -14,6 +14,8 @@ from ssmlbench.data.text_files import bare_name, file_ending
 from ssmlbench.data.unread import unread_hint, unread_name
 from ssmlbench.data.user_files import PARTS, SPLIT_NAMES, label_file
 
+PLAIN = (".txt", ".dat", ".data")
+"""Files that may hold rows, or the names of rows, in a form of their own."""
 TABLE_NAMES = ("labels", "metadata", "annotations", "data")
 """Names of the table of a folder that has other tables too."""
 
@@ -161,10 +163,12 @@ def check_unread(folder: Path, names: re.Pattern[str], read: list[Path]) -> None
     known = {bare_name(file).lower() for file in read}
     for file in sorted(folder.iterdir()):
         name = unread_name(file).lower()
+        if file.suffix.lower() in PLAIN and file.is_file():
+            name = file.stem.lower()
         if name not in known and names.fullmatch(name):
+            hint = unread_hint(file) or "; write them as a table"
             raise UserError(
-                f"data set {folder}: {file.name} has rows that are not read{unread_hint(file)}, or "
-                "move it away"
+                f"data set {folder}: {file.name} has rows that are not read{hint}, or move it away"
             )
 
 

@@ -28,7 +28,7 @@ from ssmlbench.data.columns import (
 )
 from ssmlbench.data.label_cells import counts_from, joined_by, multi_hot_width, never_zero
 from ssmlbench.data.late_columns import check_late_flags
-from ssmlbench.data.listed_names import LabelForms, same_number
+from ssmlbench.data.listed_names import LabelForms, check_counted, same_number
 from ssmlbench.data.media import MediaFinder, file_row, media_files
 from ssmlbench.data.records import TableRecord
 from ssmlbench.data.table_rows import RowReader, listed_labels
@@ -255,6 +255,7 @@ class TableFiles(UserFiles):
             names = self._declared or [str(k) for k in range(width)]
             if len(names) != width:
                 raise UserError(f"data set {self.name}: {len(names)} labels, but lists of {width}")
+            check_counted(self.source.listed, f"data set {self.name}")
             return names
         if self.source.listed:
             return self.source.listed

@@ -50,6 +50,11 @@ def read(home: Path) -> dict[str, list[list[str]]]:
             },
             "others only count its lines",
         ),
+        ({"labels.txt": "1 a\n0 b\n2 c\n", "train.jsonl": ROWS.format("[0, 0, 1]")}, "is numbered 1"),
+        ({"labels.txt": "1\n2\n", "train.svm": "0 1:1\n1 2:1\n"}, "others only count its lines"),
+        ({"labels.txt": "p\nq\n", "train.csv": "text,a,b\nx,1,0\ny,0,1\n"}, "labels.txt are p, q"),
+        ({"train.csv": IDS, "unlabelled.txt": "one\ntwo\n"}, "unlabelled.txt has rows"),
+        ({"train.svm": SPARSE, "test.txt": "1 0:1\n"}, "test.txt has rows that are not read"),
         ({"train.jsonl": ROWS.format("[2]")}, "and [2] are not as many"),
         ({"train.jsonl": ROWS.format("[0, 1]")}, "and [0, 1] are not as many"),
         ({"train.jsonl": ROWS.format("[]"), "test.jsonl": ROWS.format("[0, 0, 1, 1]")}, "not as many"),
@@ -74,6 +79,16 @@ def test_what_may_count_something_else_is_refused(
     assert message in str(raised.value)
 
 
+def test_a_list_of_zeros_and_ones_beside_names_is_a_bad_row(tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_text("a\nb\nc\n")
+    (tmp_path / "train.jsonl").write_text(
+        '{"text": "w", "labels": ["a"]}\n' + ROWS.format("[1, 2]")
+    )
+    own = data_class(DataAddress(str(tmp_path), DataOptions()))()
+    kinds = [type(row) for row in own.rows("train")]
+    assert kinds == [Row, BadRow, Row]
+
+
 def test_a_listed_name_with_a_mark_in_it_is_not_parted(tmp_path: Path) -> None:
     (tmp_path / "labels.txt").write_text("Arts, crafts\nb\nArts\ncrafts\n")
     (tmp_path / "train.csv").write_text('text,labels\nx,"Arts, crafts"\ny,"Arts,b"\n')
@@ -95,6 +110,7 @@ def test_a_listed_name_with_a_mark_in_it_is_not_parted(tmp_path: Path) -> None:
         ),
         ({"labels.txt": "2\n1\n0\n", "train.csv": IDS}, [["0"], ["1"], ["2"]]),
         ({"train.jsonl": ROWS.format("[]") + ROWS.format("null")}, [["1"], [], ["1"], []]),
+        ({"labels.txt": "2\n1\n0\n", "train.svm": "0 1:1\n2 2:1\n1 1:1\n"}, [["0"], ["2"], ["1"]]),
         ({"train.csv": "text,labels\nx,1.0;0.0;1.0\ny,0.0;0.0;1.0\n"}, [["0", "2"], ["2"]]),
         ({"train.csv": "text,labels\nx,True|False|True\ny,1|-1|0\n"}, [["0", "2"], ["0"]]),
         ({"train.jsonl": ROWS.format('["0", "0", "1"]')}, [["1"], ["2"]]),
