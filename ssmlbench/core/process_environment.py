@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import CodeType
 
 ProcessEnvironment = tuple[dict[str, str], str, list[str]]
 """Environment variables, working folder, import path."""
@@ -20,19 +21,21 @@ _changes: dict[str, tuple[str | None, str | None]] = {}
 _added: list[str] = []  # entries of the import path that plugins added
 _folder: list[str] = []  # the working folder before a plugin changed it
 _fixed: ProcessEnvironment | None = None
+_code: CodeType | None = None  # of the function that keeps it
 
 
 @contextmanager
 def fixed_environment(**variables: str) -> Iterator[None]:
     """Keep the environment as it is now, with these variables, whatever code changes it in this block."""
-    global _fixed  # noqa: PLW0603
-    before = _fixed
+    global _fixed, _code  # noqa: PLW0603
+    before = _fixed, _code
     environment, folder, path = environment_without_plugins()
     _fixed = environment | variables, folder, path
+    _code = sys._getframe(2).f_code
     try:
         yield
     finally:
-        _fixed = before
+        _fixed, _code = before
 
 
 def is_fixed() -> bool:
@@ -68,6 +71,11 @@ def _present() -> ProcessEnvironment:
     except FileNotFoundError:  # it was deleted
         folder = os.sep
     return dict(os.environ), folder, list(sys.path)
+
+
+def code_of_command() -> CodeType | None:
+    """The code of the function with that block, which is below all of the command's code on the stack."""
+    return _code
 
 
 def environment_without_plugins() -> ProcessEnvironment:

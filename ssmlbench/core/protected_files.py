@@ -18,7 +18,8 @@ from ssmlbench.core.sealed_files import LOCK, TASKS
 CODE = (".py", ".pyc", ".pth", ".so", ".pyd", ".dylib")
 METADATA = (".dist-info", ".egg-info")
 """Folders that declare installed plugins, in any folder that Python imports from."""
-COMPILED = f"{os.sep}__pycache__{os.sep}"
+COMPILED_FOLDER = "__pycache__"
+COMPILED = f"{os.sep}{COMPILED_FOLDER}{os.sep}"
 STORED = (".json", ".csv", ".safetensors")
 """Files of runs."""
 FOLDERS_ABOVE_A_RUN = 3
@@ -63,24 +64,26 @@ def interpreter_files() -> frozenset[str]:
 
 
 def changed_path(
-    endings: Iterable[str] = CODE, results: str = "", own: str = ""
+    plugins: Iterable[str] = (), results: str = "", own: str = ""
 ) -> Callable[[str, tuple[Any, ...]], str | None]:
     """The function that tells which protected file an audit event changes, if any.
 
-    endings: of compiled and other code that is protected wherever Python keeps it. results: a results
-    folder, of which only the run's folder `own` may be written to. What it uses is bound here, and it
-    calls no built-in function: plugins may change both.
+    plugins: plugin files; code that is beside them is protected too. results: a results folder, of which
+    only the run's folder `own` may be written to. What it uses is bound here, and it calls no built-in
+    function: plugins may change both.
     """
-    codes, code_endings, stored = code_folders(), tuple(endings), STORED
+    codes, code_endings, stored = code_folders(), CODE, STORED
+    beside = frozenset(os.path.realpath(os.path.dirname(file)) for file in plugins)  # noqa: PTH120
     imported_from = frozenset(os.path.realpath(entry or os.curdir) for entry in sys.path)
-    start, metadata, compiled = interpreter_files(), METADATA, COMPILED
+    start, compiled, is_module = interpreter_files(), COMPILED, _is_module(beside, imported_from)
     later = tuple(_folder(cache_root() / name) for name in READ_LATER)
     later += (_folder(sysconfig.get_path("scripts")),)
+    whole = frozenset((*(code[:-1] for code in (*codes, *later)), *beside, *imported_from, *start))
     lock = os.path.join(os.path.realpath(own), LOCK) if own else ""  # noqa: PTH118
     of_runs, of_run = (_folder(place) if place else "" for place in (results, own))
     run_depth = of_runs.count(os.sep) + FOLDERS_ABOVE_A_RUN
     changes, writing, meanings, fsdecode = dict(CHANGES), WRITING, path_meanings(), os.fsdecode
-    is_a, integer, split, separator = isinstance, int, os.path.split, os.sep
+    is_a, integer, separator = isinstance, int, os.sep
 
     def changed(event: str, arguments: tuple[Any, ...]) -> str | None:
         if event == "open":
@@ -100,6 +103,8 @@ def changed_path(
         return None
 
     def protected(place: str, event: str) -> bool:
+        if event == "os.rename" and holds_protected(f"{place}{separator}"):
+            return True
         if place.startswith(codes):
             # Python, and libraries that compile, keep what they made in a folder beside the source.
             inside = f"{place}{separator}" if event == "os.mkdir" else place
@@ -112,17 +117,51 @@ def changed_path(
             return not is_ours and (event != "open" or place.endswith(stored))
         return place.startswith(later) or place in start or is_module(place)
 
+    def holds_protected(folder: str) -> bool:
+        for place in whole:  # noqa: SIM110
+            if f"{place}{separator}".startswith(folder):
+                return True
+        return False
+
+    return changed
+
+
+def _is_module(beside: frozenset[str], imported_from: frozenset[str]) -> Callable[[str], bool]:
+    """The function that tells whether a path is that of a module, or of the declaration of a plugin.
+
+    beside: folders with plugin files; imported_from: folders that Python imports from. As `changed_path`.
+    """
+    endings, metadata, cached = CODE, METADATA, COMPILED_FOLDER
+    split, separator, lstat = os.path.split, os.sep, os.lstat
+
     def is_module(place: str) -> bool:
         # This holds for the working folder too, from which `python -m ssmlbench` imports.
         folder, name = split(place)
         above, inside = split(folder)
         if inside.endswith(metadata) and above in imported_from:
             return True
-        if name.startswith("__init__."):
+        if not name.endswith(endings):
+            return False
+        if inside == cached:
             folder = above
-        return folder in imported_from and name.endswith(code_endings)
+        if folder in beside and (inside == cached or (name.endswith(".py") and exists(place))):
+            return True
+        if name.startswith("__init__."):
+            folder = split(folder)[0]
+        while folder not in imported_from:
+            if not exists(f"{folder}{separator}__init__.py"):
+                return False
+            folder = split(folder)[0]
+        return True
 
-    return changed
+    def exists(place: str) -> bool:
+        try:
+            lstat(place)
+        except (OSError, ValueError):
+            return False
+        return True
+
+    return is_module
 
 
 def database_file(database: Any, decode: Callable[[str], str] = unquote) -> Any:

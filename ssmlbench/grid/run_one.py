@@ -198,6 +198,7 @@ class SealedRun:
             task_folder=task.folder,
             plugin_files=self._plugins.training_files(self.spec.method, self.spec.backbone),
             encoder_files=self._plugins.encoder_files(self.spec.backbone),
+            all_plugin_files=self._plugins.python_files,
             context=self.context,
             source=task.card.source,
             published=published and published.as_plain(),

@@ -14,6 +14,7 @@ import inspect
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,9 +122,12 @@ class CodeReader:
         return (source, node) if node else None
 
     def header(self, source: Source, node: ast.ClassDef) -> Code:
-        """Decorators, keywords, bases that are not followed, and the module's calls on import."""
+        """Decorators, keywords, bases that are not followed, and what the module does to it on import."""
         outside = [base for base in node.bases if not Writer(source, self).code([base]).uses]
-        parts = [*node.decorator_list, *node.keywords, *outside, *source.effects]
+        later = [
+            s for s in source.definitions.get(node.name, ()) if not isinstance(s, ast.ClassDef)
+        ]
+        parts = [*node.decorator_list, *node.keywords, *outside, *source.effects, *later]
         return Writer(source, self).code(parts)
 
     def definition(self, source: Source, name: str) -> Code:
@@ -242,6 +246,8 @@ class CodeReader:
         self._stamps[file] = _stamp(file)
         edits = [text for end, text in self.edited.items() if str(file).endswith(end)]
         text = edits[0] if edits else importlib.util.decode_source(file.read_bytes())
+        if file.is_relative_to(self.folder) and not name.startswith(PLUGIN_PREFIX):
+            _check_compiled(name, file)
         return Source.parse(text, name, file.name == "__init__.py")
 
     def _forget_changed_files(self) -> None:
@@ -322,6 +328,18 @@ class Reach:
             found = self.reader.definition(*used)
             self.definitions[used] = found.text
             self._follow(found, len(self.lineage))
+
+
+def _check_compiled(name: str, file: Path) -> None:
+    """Raise a UserError if Python would run other code than the file's, from its `__pycache__`."""
+    cached = Path(importlib.util.cache_from_source(str(file)))
+    if not cached.is_file():
+        return
+    source = compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
+    if SourceFileLoader(name, str(file)).get_code(name) != source:
+        raise UserError(
+            f"{cached} is not compiled from {file}; delete it, and give the same command"
+        )
 
 
 def _stamp(file: Path) -> tuple[int, int]:

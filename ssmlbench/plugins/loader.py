@@ -20,9 +20,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import import_module
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ssmlbench.core.commands import Sources
@@ -114,6 +115,11 @@ class Plugins:
     def _remember(self, file: str) -> None:
         self.files = tuple(dict.fromkeys((*self.files, file)))
 
+    @property
+    def python_files(self) -> tuple[str, ...]:
+        """The user's Python files; the other ones are addresses of own data."""
+        return tuple(file for file in self.files if file not in self.addresses.values())
+
     @cached_property
     def methods(self) -> Registry[Method | Estimator]:
         """The methods and estimators by name."""
@@ -152,8 +158,7 @@ class Plugins:
 
     def sources(self, dataset: str, options: Sequence[str]) -> Sources:
         """What a command for runs on a data set needs. options: more of it, as words."""
-        files = tuple(file for file in self.files if file not in self.addresses.values())
-        return Sources(self.addresses.get(dataset, ""), files, tuple(options))
+        return Sources(self.addresses.get(dataset, ""), self.python_files, tuple(options))
 
     def training_files(self, method: str, backbone: str) -> tuple[str, ...]:
         """The files with a run's method and encoder: no other file is imported where it trains.
@@ -299,6 +304,18 @@ def _installed(entry: EntryPoint, kind: PluginKind) -> list[type[Any]]:
     return plugins
 
 
+class FromSource(SourceFileLoader):
+    """Loads a module from its source, which the digest of its code covers.
+
+    Code that was compiled before, in `__pycache__`, may be of another source.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the module."""
+        file = self.get_filename(fullname)
+        return compile(self.get_data(file), file, "exec", dont_inherit=True)
+
+
 def load_file(file: Path) -> ModuleType:
     """Import one plugin file by its path, under a module name that no package has."""
     file = absolute(file)
@@ -312,15 +329,17 @@ def load_file(file: Path) -> ModuleType:
     name = f"{PLUGIN_PREFIX}{file.stem.replace('-', '_')}_{digest}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, file)
+    own = file.parent in (builtin_root() / kind.folder for kind in (METHOD, DATASET))
+    loader = None if own or file.suffix != ".py" else FromSource(name, str(file))
+    spec = importlib.util.spec_from_file_location(name, file, loader=loader)
     if spec is None or spec.loader is None:
         raise UserError(f"{file}: not a Python file, and no data of your own")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up while the file is still running
-    own = file.parent in (builtin_root() / kind.folder for kind in (METHOD, DATASET))
     try:
         with record_changes(), nullcontext() if own else watched_import(file):
             spec.loader.exec_module(module)
+        module.__file__ = str(file)  # the digest is that of this file
         if own:
             remember_state(module)
         if tried := attempts_of(file):

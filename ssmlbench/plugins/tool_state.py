@@ -30,6 +30,7 @@ def tool_state(*modules: ModuleType) -> ToolState:
         for name, value in _named(module)
         if name.isupper()
         or not name.startswith("_")  # those hold what changes while a command runs
+        or (getattr(value, "__qualname__", None) == name and not isinstance(value, type))
     }
 
 
@@ -56,7 +57,7 @@ def _modules() -> list[ModuleType]:
     builtin = tuple(f"{builtin_root() / name}{os.sep}" for name in ("methods", "datasets"))
     return [
         module
-        for name, module in list(sys.modules.items())
+        for name, module in sys.modules.copy().items()  # a finalizer may import meanwhile
         if isinstance(module, ModuleType)
         and (
             name.partition(".")[0] == TOOL or str(vars(module).get("__file__")).startswith(builtin)
@@ -65,7 +66,7 @@ def _modules() -> list[ModuleType]:
 
 
 def _named(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    for name, value in list(vars(module).items()):
+    for name, value in vars(module).copy().items():
         if isinstance(value, type) and value.__module__ == module.__name__:
             yield from _parts(value, name)
         if name.isupper() or callable(value):
@@ -74,7 +75,7 @@ def _named(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 def _parts(cls: type[Any], name: str) -> Iterator[tuple[str, Any]]:
     """The functions of a class and of the classes in it, such as a method's Config, and plain constants."""
-    for part, value in list(vars(cls).items()):
+    for part, value in dict(vars(cls)).items():
         if isinstance(value, FunctionType | property | staticmethod | classmethod):
             yield f"{name}.{part}", value
         elif isinstance(value, type) and value.__qualname__ == f"{cls.__qualname__}.{part}":

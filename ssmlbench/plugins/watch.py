@@ -19,7 +19,7 @@ from typing import Any
 
 from ssmlbench.core.path_meanings import path_meanings
 from ssmlbench.core.paths import cache_root
-from ssmlbench.core.process_environment import is_fixed, present_command
+from ssmlbench.core.process_environment import code_of_command, is_fixed, present_command
 from ssmlbench.core.protected_files import CHANGES, NEW_INTERPRETER, changed_path
 from ssmlbench.core.sealed_files import (
     HOLDS_LABELS,
@@ -30,14 +30,13 @@ from ssmlbench.core.sealed_files import (
     TASKS,
     in_tasks,
 )
+from ssmlbench.plugins.known_code import is_known_code
 from ssmlbench.plugins.tool_state import ToolState, first_change, tool_state
 
 EVENTS = frozenset(("open", "sqlite3.connect", NEW_INTERPRETER, *CHANGES))
 TWO_PATHS = frozenset(("os.rename", "os.link", "os.symlink"))
 """Events whose first two arguments are paths; of the others, only the first is."""
 OWN_MODULES = {"ssmlbench", "__main__"}
-CODE = (".py", ".pth", ".so", ".pyd", ".dylib")
-"""Files of code that plugin code may not change. Python itself writes what it has compiled."""
 
 _files: set[str] = set()
 _attempts: dict[str, list[str]] = defaultdict(list)
@@ -67,8 +66,10 @@ def watched_import(file: Path) -> Iterator[None]:
     command = present_command()
     if command is not None and (_before is None or _before[0] is not command):
         _before = command, tool_state()
-    _changed = changed_path(CODE)
     _files.add(str(file))
+    _changed = changed_path(_files)
+    # What Python writes of modules that a plugin imports cannot be told from what the plugin writes.
+    sys.dont_write_bytecode = True
     before, alive = _importing, threading.enumerate()
     _importing = str(file), frozenset(sys._current_frames())
     try:
@@ -107,20 +108,28 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     if event not in EVENTS:
         return
     file = _plugin_on_the_stack()
-    if file is None:
+    if file is None and not is_fixed():
         return
+    if (what := _attempt(event, arguments)) is None:
+        return
+    if file is None and not is_known_code(event, sys._getframe(1), code_of_command()):
+        file = next(iter(_files))
+        what += "" if len(_files) == 1 else " (or the code of another plugin file did)"
+    if file is not None:
+        _attempts[file].append(what)
+        raise PermissionError(what)
+
+
+def _attempt(event: str, arguments: tuple[Any, ...]) -> str | None:
+    """What a plugin tries if this event is one of its code; None if it may do so."""
     if event == NEW_INTERPRETER:
-        _refuse(file, f"tried to start another interpreter, which is not watched: {SEALED}")
+        return f"tried to start another interpreter, which is not watched: {SEALED}"
     for path in arguments[: 2 if event in TWO_PATHS else 1]:
         if isinstance(path, str | bytes | os.PathLike) and _is_sealed(event, path):
-            _refuse(file, f"tried to open {os.fsdecode(path)}: {SEALED}")
+            return f"tried to open {os.fsdecode(path)}: {SEALED}"
     if _changed is not None and (changed := _changed(event, arguments)) is not None:
-        _refuse(file, f"tried to change {changed}: {PROTECTED}")
-
-
-def _refuse(file: str, what: str) -> None:
-    _attempts[file].append(what)
-    raise PermissionError(what)
+        return f"tried to change {changed}: {PROTECTED}"
+    return None
 
 
 def _plugin_on_the_stack() -> str | None:

@@ -183,12 +183,14 @@ def set_tripwire(
     needed: Iterable[Path],
     report: Callable[[str], None],
     note: Callable[[str], None],
+    plugins: Iterable[str] = (),
 ) -> None:
     """From now on, refuse and report what opens labels in this process. It cannot be taken back.
 
     So are changes of the code that judges, of other runs and of what later commands read.
 
     needed: files and folders that stay readable although they may lie in the raw folder.
+    plugins: the plugin files of the command, of which this process imports only some.
     """
     # What the hook uses is bound here and below: what a plugin puts into modules is not used. Nor are
     # built-in functions, which a plugin can replace.
@@ -197,7 +199,7 @@ def set_tripwire(
     lists_labels, listings = _lists_labels(places, needed), LISTINGS
     roots, meanings, separator = places.roots(), path_meanings(), os.sep
     results, own = f"{places.results}{separator}", f"{places.own}{separator}"
-    changed = changed_path(results=places.results, own=places.own)
+    changed = changed_path(plugins, places.results, places.own)
     changes, sealed, protected = frozenset(("open", *CHANGES)), SEALED, PROTECTED
     new_interpreter = NEW_INTERPRETER
 

@@ -70,6 +70,7 @@ class SealedRequest:
     # from the plugin of the data set, which the judge does not load
     published: PublishedStatistics | None = None
     encoder_files: tuple[str, ...] = ()  # of the plugin files, the one with the encoder
+    all_plugin_files: tuple[str, ...] = ()  # of the command: this run may not change them
     gpu: str | None = None  # the CUDA_VISIBLE_DEVICES of the training process
     label_folders: bool = False  # the raw files lie in folders that are named after their labels
     verified: frozenset[tuple[object, ...]] = frozenset()  # files whose checksums were compared
@@ -235,4 +236,5 @@ def _seal(request: SealedRequest, reports: SealReports) -> None:
             "could ask for files by the names of their folders, the labels: names are not sealed"
         )
     why = " (--compile starts a compiler)" if spec.compile else ""
-    set_tripwire(places, needed, reports.alarm(), lambda text: reports.note(f"{text}{why}"))
+    code = {*request.plugin_files, *request.all_plugin_files}
+    set_tripwire(places, needed, reports.alarm(), lambda text: reports.note(f"{text}{why}"), code)

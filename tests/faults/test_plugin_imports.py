@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +20,11 @@ import pytest
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Failed
-from ssmlbench.core.process_environment import environment_without_plugins
+from ssmlbench.core.plain_files import plain_bytes
+from ssmlbench.core.process_environment import environment_without_plugins, fixed_environment
 from ssmlbench.data import prepare
 from ssmlbench.grid.run_one import run_one
+from ssmlbench.plugins import watch
 from ssmlbench.plugins.loader import Plugins, load_file
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.kernel_lock import kernel_can_lock
@@ -127,6 +133,82 @@ def test_a_plugin_that_opens_labels_or_results_when_it_is_imported_is_refused(
     assert len(str(refused.value).splitlines()) == 1
     assert "STOLEN_LABELS" not in os.environ
     assert not Path("copy").exists()
+
+
+AS_OF_ANOTHER_FILE = """
+import functools, gc, signal, weakref
+
+space = {"__name__": "logging", "place": str(labels())}
+text = "def read(*rest): open(place, 'rb').read()"
+exec(compile(text, os.__file__, "exec"), space)
+read, copy = space["read"], functools.partial(shutil.copyfile, labels(), "copy")
+
+class Lost:
+    pass
+"""
+LEFT_TO_PYTHON = {
+    "a finalizer": "Lost.__del__ = read\nlost = Lost()\nlost.lost = lost\ndel lost",
+    "a handler of signals": "signal.signal(signal.SIGUSR1, read)",
+    "what is called when garbage is collected": "gc.callbacks.append(read)",
+    "an import hook": (
+        "class Finder:\n    find_spec = staticmethod(read)\nsys.meta_path.insert(0, Finder())"
+    ),
+    "a function of a library": (
+        "lost = Lost()\nweakref.finalize(lost, copy)\nlost.lost = lost\ndel lost"
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("how", sorted(LEFT_TO_PYTHON))
+def test_code_that_names_another_file_as_its_own_is_refused_labels_in_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """No frame of the plugin file is on the stack when Python calls it, but those of the command are."""
+    file = plugin_file(tmp_path, AS_OF_ANOTHER_FILE + LEFT_TO_PYTHON[how])
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    monkeypatch.setattr(watch, "_files", {str(file)})  # without those of other tests
+    with fixed_environment():
+        try:
+            load_file(file)
+            gc.collect()
+            if "signals" in how:
+                with suppress(PermissionError):
+                    signal.raise_signal(signal.SIGUSR1)
+            with suppress(ImportError, PermissionError):
+                importlib.import_module("no_such_module")
+        finally:
+            signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+            gc.callbacks[:] = []
+        tried = watch.attempts_of(file)
+    assert "labels are sealed" in tried[0], tried
+    assert not Path("copy").exists()
+
+
+def test_what_a_command_does_beside_a_plugin_is_not_refused(tmp_path: Path) -> None:
+    file = plugin_file(tmp_path)
+    with fixed_environment():
+        task = prepare(load_plugins(file).datasets["noise"]())
+        assert task.truth("test").any()
+        plain_bytes(task.folder / "labels" / "test.arrow")
+        assert watch.attempts_of(file) == []
+
+
+def load_plugins(file: Path) -> Plugins:
+    return Plugins([NOISE, file])
+
+
+COMPILES_THE_TOOL = """
+from ssmlbench.protocol import metrics
+os.makedirs(os.path.dirname(metrics.__cached__), exist_ok=True)
+open(metrics.__cached__, "ab").close()
+"""
+
+
+def test_a_plugin_file_does_not_replace_compiled_code_of_this_tool(tmp_path: Path) -> None:
+    """The judge of the next run would import it."""
+    with pytest.raises(UserError, match=r"tried to change .*metrics.*: no plugin may change it"):
+        load_file(plugin_file(tmp_path, COMPILES_THE_TOOL))
 
 
 ANOTHER_INTERPRETER = (

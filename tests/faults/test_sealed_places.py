@@ -67,6 +67,7 @@ def test_the_folder_of_a_run_is_there_before_the_kernel_locks(
         context=context,
         spec=spec,
         plugin_files=(),
+        all_plugin_files=(),
         scratch=tmp_path,
         task_folder=tmp_path,
         label_folders=False,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import marshal
 import subprocess
 import sys
 import zipfile
+from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -290,3 +292,46 @@ def test_questions_about_data_sets_import_no_torch(tmp_path: Path) -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def compile_another(file: Path, text: str) -> None:
+    """Put code of another source into the place of what Python compiled of a file."""
+    compiled = Path(cache_from_source(str(file)))
+    compiled.parent.mkdir()
+    code = compile(text, str(file), "exec")
+    unchecked = (0b01).to_bytes(4, "little")  # Python does not compare it with its source
+    compiled.write_bytes(MAGIC_NUMBER + unchecked + bytes(8) + marshal.dumps(code))
+
+
+LEARNS = METHOD + '    shown = "source"\n'
+
+
+def test_a_plugin_file_is_its_source_whatever_was_compiled(tmp_path: Path) -> None:
+    """The digest of its code is that of the source."""
+    file = tmp_path / "mine.py"
+    file.write_text(LEARNS)
+    compile_another(file, LEARNS.replace('"source"', '"compiled"'))
+    assert load_file(file).Mine.shown == "source"
+
+
+def test_a_plugin_file_is_digested_whatever_file_it_names(tmp_path: Path) -> None:
+    file, other = tmp_path / "mine.py", tmp_path / "other.py"
+    other.write_text(LEARNS)
+    file.write_text(f"{LEARNS}\nMine.shown = 'changed'.lower()\n__file__ = {str(other)!r}\n")
+    assert code_digest(load_file(file).Mine) != code_digest(load_file(other).Mine)
+
+
+def test_a_compiled_helper_that_is_not_of_its_source_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper = tmp_path / "helper_of_mine.py"
+    helper.write_text("def scale(x):\n    return x\n")
+    compile_another(helper, "def scale(x):\n    return 1 - x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "mine.py"
+    file.write_text(
+        f"from helper_of_mine import scale\n{LEARNS}    def scores(self, logits):\n"
+        "        return scale(logits.sigmoid())\n"
+    )
+    with pytest.raises(UserError, match=r"is not compiled from .*helper_of_mine\.py; delete it"):
+        code_digest(load_file(file).Mine)

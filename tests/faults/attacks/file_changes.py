@@ -38,6 +38,35 @@ def changes_another_method():
     file.open("a").close()
 
 
+def changes_another_plugin_file():
+    """A rival's, which the next command would import."""
+    (Path(__file__).parents[1] / "several_plugins.py").open("a").close()
+
+
+def deletes_another_plugin_file():
+    (Path(__file__).parents[1] / "several_plugins.py").unlink()
+
+
+def compiles_another_plugin_file():
+    """Its source stays as it is."""
+    file = Path(__file__).parents[1] / "__pycache__" / "several_plugins.cpython-0.pyc"
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
+
+
+def changes_a_part_of_a_package_where_python_looks():
+    """As an installed plugin may be, if it is installed from a checkout."""
+    Path(__file__).with_name("places.py").open("a").close()
+
+
+def moves_the_tool():
+    """A copy of it could take its place."""
+    from ssmlbench import protocol
+
+    folder = Path(protocol.__path__[0]).parent
+    folder.rename(folder.with_name("moved"))
+
+
 def changes_the_command():
     (Path(sysconfig.get_path("scripts")) / "ssmlbench").open("a").close()
 
@@ -233,6 +262,8 @@ CHANGES = {
         *(deletes_another_history_in_an_open_folder, writes_another_history_in_an_open_folder),
         *(truncates_another_history, closes_another_history, gives_another_history_away),
         *(puts_a_module_where_python_looks, puts_a_package_where_python_looks),
+        *(changes_another_plugin_file, deletes_another_plugin_file, compiles_another_plugin_file),
+        *(changes_a_part_of_a_package_where_python_looks, moves_the_tool),
         *(changes_the_command, changes_the_environment_of_python),
         *(puts_a_database_in_place_of_a_cached_grid, puts_a_database_where_python_imports_from),
         *(deletes_the_lock_of_its_run, changes_the_data_of_a_library, changes_published_numbers),
