@@ -82,7 +82,7 @@ def test_what_may_count_something_else_is_refused(
 def test_a_list_of_zeros_and_ones_beside_names_is_a_bad_row(tmp_path: Path) -> None:
     (tmp_path / "labels.txt").write_text("a\nb\nc\n")
     (tmp_path / "train.jsonl").write_text(
-        '{"text": "w", "labels": ["a"]}\n' + ROWS.format("[1, 2]")
+        '{"text": "w", "labels": ["a"]}\n' + ROWS.format("[0, 2]")
     )
     own = data_class(DataAddress(str(tmp_path), DataOptions()))()
     kinds = [type(row) for row in own.rows("train")]
