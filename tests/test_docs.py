@@ -12,8 +12,15 @@ from ssmlbench.core.spec import REGIME_NUMBERS
 from ssmlbench.plugins.loader import Plugins, load_file
 from ssmlbench.protocol.regimes import REGIMES
 from ssmlbench.runs.schema import COST_FIELDS, RESULT_VERSION, MadeWith, Result
+from tests.cli.test_usage_mistakes import commands
 from tests.conftest import ROOT
 
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+OTHER_OPTIONS = {
+    *("--help", "--version", "--install-completion", "--show-completion"),  # of `ssmlbench` itself
+    *("--nproc-per-node", "--nnodes"),  # of torchrun
+    *("--keep", "--found", "--on"),  # of the fuzzer and the benchmarks
+}
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "leaderboards" / "README.md"]
 
 
@@ -89,6 +96,24 @@ def test_the_tables_of_the_documents_are_what_their_commands_print() -> None:
         text = page.read_text()
         assert tables.TABLE.search(text), f"{page.name} has no table"
         assert tables.with_tables(text) == text, f"{page.name} is stale: run `make tables`"
+
+
+def test_options_named_in_the_documents_exist() -> None:
+    """After `ssmlbench VERB` its own options; elsewhere those of any verb, or of another tool."""
+    verbs = {
+        words: {flag for own in command.params for flag in (*own.opts, *own.secondary_opts)}
+        for words, command in commands()
+    }
+    known = set().union(*verbs.values()) | OTHER_OPTIONS
+    for page in PAGES:
+        text = page.read_text().replace("\\\n", "")
+        for line in re.findall(r"(?:^|[\s`])ssmlbench ([a-z][^`\n#]*)", text):
+            words = tuple(line.split())
+            verb = next((words[:n] for n in (2, 1) if words[:n] in verbs), None)
+            wrong = set(OPTION.findall(line)) - verbs[verb] if verb else set()
+            assert wrong <= {"--help"}, f"{page.name}: ssmlbench {line}"
+        named = {flag for code in re.findall(r"`([^`\n]*)`", text) for flag in OPTION.findall(code)}
+        assert named <= known, f"{page.name}: {named - known}"
 
 
 def test_continuous_integration_runs_the_readmes_test_command() -> None:

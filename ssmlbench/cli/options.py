@@ -14,7 +14,7 @@ from ssmlbench.core.console import Console
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.paths import folder_of_data
 from ssmlbench.core.plain_text import one_line, printable
-from ssmlbench.core.whole_numbers import MOST_DIGITS, whole_number
+from ssmlbench.core.whole_numbers import MOST_DIGITS, in_usual_digits, whole_number
 
 if TYPE_CHECKING:
     from ssmlbench.core.data_options import DataOptions
@@ -60,8 +60,8 @@ def typed_list(text: str | None, kind: type[T], option: str) -> tuple[T, ...]:
     if text is None:
         return ()
     try:
-        if kind is not str:
-            text.encode("ascii")  # as for other numbers: Python also reads digits of other scripts
+        if kind is not str and not in_usual_digits(text):
+            raise ValueError(text)
         values = tuple(
             kind(number)  # type: ignore[call-arg]
             for part in text.split(",")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import alternatives
 from ssmlbench.core.suggestions import did_you_mean
-from ssmlbench.core.whole_numbers import MOST_DIGITS
+from ssmlbench.core.whole_numbers import MOST_DIGITS, in_usual_digits
 
 T = TypeVar("T", str, int, float)
 V = TypeVar("V")
@@ -143,8 +143,8 @@ def _one(value: Any, kind: type[T], name: str) -> T:
     expected = {str: "a text", int: "a whole number", float: "a number"}[kind]
     try:
         plain = not isinstance(value, bool) and isinstance(value, allowed)
-        ascii_only = kind is str or not isinstance(value, str) or value.isascii()
-        if (plain and ascii_only) or (kind is not str and _is_numpy(value, kind)):
+        usual = kind is str or not isinstance(value, str) or in_usual_digits(value)
+        if (plain and usual) or (kind is not str and _is_numpy(value, kind)):
             return _not_too_large(kind(value), name)
     except (ValueError, OverflowError):
         pass

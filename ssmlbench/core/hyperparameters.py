@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.suggestions import did_you_mean
+from ssmlbench.core.whole_numbers import in_usual_digits
 
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 """The words for true and false, in lower case."""
@@ -177,9 +178,10 @@ def _parse(text: str, kind: Any) -> Any:
     """The value of a text; a ValueError with what was expected."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is Literal:
-        if text not in args:
-            raise ValueError(f"one of {', '.join(map(str, args))}")
-        return text
+        typed = {as_typed(value): value for value in args}
+        if text not in typed:
+            raise ValueError(f"one of {', '.join(typed)}")
+        return typed[text]
     if origin in (typing.Union, types.UnionType) and type(None) in args:
         if text.lower() == "none":
             return None
@@ -190,8 +192,8 @@ def _parse(text: str, kind: Any) -> Any:
         return TRUTH[text.lower()]
     if kind in (int, float):
         with suppress(ValueError, OverflowError):
-            if math.isfinite(number := kind(text)):
-                return number
+            if in_usual_digits(text) and math.isfinite(number := kind(text)):
+                return number + 0  # -0.0 is 0.0, which has the same runs
         raise ValueError("a whole number" if kind is int else "a number")
     return text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -54,7 +55,7 @@ class Registry(Generic[T]):
         if name in self._classes:
             raise UserError(
                 f"two plugins have the name of {self.kind} {name!r}: "
-                f"{location(self._classes[name])} and {location(cls)}; rename one"
+                f"{_named_at(self._classes[name])} and {_named_at(cls)}; rename one"
             )
         self._classes[name] = cls
 
@@ -80,8 +81,8 @@ class Registry(Generic[T]):
 
 
 def _plugin_hint(name: str) -> str:
-    """A hint for a plugin file that `ssmlbench new` wrote here, and that was not named."""
-    file = f"{name.replace('-', '_')}.py"
+    """A hint for a plugin file that is here, e.g. written by `ssmlbench new`, and that was not named."""
+    file = name if name.endswith(".py") else f"{name.replace('-', '_')}.py"
     return f" To use the file {file}, add --plugin {file}" if os.path.isfile(file) else ""  # noqa: PTH113 (a Path raises an error for a long name)
 
 
@@ -92,12 +93,26 @@ def plugin_name(cls: type[Any], kind: str) -> str:
     """
     name = cls.__dict__.get("name")
     if not isinstance(name, str) or not name:
+        found = "no `name`" if name is None else f"the name {name!r}, which is no text"
+        found = "an empty `name`" if name == "" else found
         raise UserError(
-            f"{location(cls)}: class {cls.__name__} has no `name`; add e.g. "
+            f"{_named_at(cls)}: class {cls.__name__} has {found}; write e.g. "
             f'name = "my-{kind.split(maxsplit=1)[0]}"'
         )
-    check_name(name, f"{location(cls)}: {kind}")
+    check_name(name, f"{_named_at(cls)}: {kind}")
     return name
+
+
+def _named_at(cls: type[Any]) -> str:
+    """`file:line` where a class is given its name, or where it begins; the place of a user's own data."""
+    if getattr(cls, "home", None) is not None:
+        return str(location(cls))
+    try:
+        lines, first = inspect.getsourcelines(cls)
+    except (OSError, TypeError):
+        return str(location(cls))
+    at = next((i for i, line in enumerate(lines) if re.match(r"\s+name\s*[:=]", line)), 0)
+    return f"{near(source_file(cls))}:{first + at}"
 
 
 def source_file(cls: type[Any]) -> Path:

@@ -29,6 +29,9 @@ from ssmlbench.core.run_options import (
 
 PROTOCOL_VERSION = 2
 """Raised when the engine changes in a way that changes numbers; boards never mix two versions."""
+MOST_ROWS_IN_A_STEP = 2**20
+MOST_STEPS_IN_AN_EPOCH = 10**6
+"""What the plan of an epoch holds: a larger number is a mistake, and would fill the memory."""
 
 Split = Literal["random", "stratified"]
 Selection = Literal["last", "val", "oracle"]
@@ -222,10 +225,15 @@ class RunSpec:
         "Gradient steps of an epoch, whatever the number of rows.",
         default_text="the recipe's",
         least=1,
+        most=MOST_STEPS_IN_AN_EPOCH,
         added_later=True,
     )
-    batch_size: int = training_option(64, "Unlabelled rows in a step (B_u).", least=1)
-    labelled_batch_size: int = training_option(32, "Labelled rows in a step (B_l).", least=1)
+    batch_size: int = training_option(
+        64, "Unlabelled rows in a step (B_u).", least=1, most=MOST_ROWS_IN_A_STEP
+    )
+    labelled_batch_size: int = training_option(
+        32, "Labelled rows in a step (B_l).", least=1, most=MOST_ROWS_IN_A_STEP
+    )
     lr: float = training_option(1e-3, "Peak learning rate.", default_text="the encoder's", above=0)
     weight_decay: float = training_option(
         1e-4, "AdamW's decoupled decay, on every weight.", default_text="the recipe's", least=0

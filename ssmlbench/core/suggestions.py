@@ -15,7 +15,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _close(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    same = [each for each in known if each.casefold() == name.casefold()]
+    close = same or difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     return f" Did you mean {' or '.join(close)}?" if close else ""
 
 

@@ -1,4 +1,4 @@
-"""Whole numbers that users and their files write."""
+"""Numbers that users and their files write, whole ones above all."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ def whole_number(text: str) -> int | None:
     Python's int() raises an error above 4,300 digits, and takes signs, spaces and underscores.
     """
     return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
+
+
+def in_usual_digits(text: str) -> bool:
+    """Whether a number is spelled as other programs do it.
+
+    Python also reads digits of other scripts, and 0_1, which is more likely 0.1, as 1.
+    """
+    return text.isascii() and "_" not in text
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -77,7 +77,9 @@ def steps_left(run: Remaining) -> int:
     unlabelled = run.rows - labelled
     if spec.selection == "val":
         labelled -= max(1, round(VALIDATION_SHARE * labelled))
+    warming_up = max(0, spec.warmup_epochs - run.epochs_done)
+    training = spec.epochs - max(spec.warmup_epochs, run.epochs_done)
     return sum(
-        steps_an_epoch(spec, labelled, unlabelled, epoch < spec.warmup_epochs)
-        for epoch in range(run.epochs_done, spec.epochs)
+        epochs * steps_an_epoch(spec, labelled, unlabelled, warm)
+        for epochs, warm in ((warming_up, True), (max(0, training), False))
     )

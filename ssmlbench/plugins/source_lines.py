@@ -40,7 +40,8 @@ HINTS = (
     ),
     (
         r"backward through the graph a second time",
-        "a tensor of an earlier step is still tied to its graph: put self.x = value.detach() on self",
+        "leave .backward() to the trainer; or a tensor of an earlier step is still tied to its graph: "
+        "put self.x = value.detach() on self",
         "loss",
     ),
     (

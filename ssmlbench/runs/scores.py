@@ -108,12 +108,12 @@ class StoredScores:
     row_ids: list[str] = field(default_factory=list)
 
     @classmethod
-    def read(cls, folder: Path) -> StoredScores:
+    def read(cls, folder: Path | str) -> StoredScores:
         """The scores in a run's folder; an OSError or ValueError says what is wrong with them."""
         from safetensors import SafetensorError, safe_open
         from safetensors.numpy import load_file
 
-        file = folder / "scores.safetensors"
+        file = (folder := Path(folder)) / "scores.safetensors"
         if not file.exists():
             raise FileNotFoundError(2, "no such file", str(file))
         RunFolder(folder).verify(file.name)

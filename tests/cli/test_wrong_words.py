@@ -77,6 +77,17 @@ def mine(tmp_path: Path) -> Path:
         ("methods bce --markdown", "leave NAME and --long out"),
         ("run --method bce --dataset mine --pi ٣", "must be numbers"),
         (f"{RUN} --time-limit ٣s", "expected a time"),
+        ("run --method bce --dataset mine --pi 0_1", "--pi 0_1: must be numbers"),
+        (f"{RUN} --seed 1_0", "--seed 1_0: must be whole numbers"),
+        (f"{RUN} --lr 0_1", "--lr 0_1: must be a number, without _"),
+        (f"{RUN} --batch-size 99999999999", "--batch-size 99999999999: must lie in [1, 1048576]"),
+        (f"{RUN} --epoch-steps 99999999999", "must lie in [1, 1000000]"),
+        ("run --method BCE --dataset mine --pi 0.5", "Did you mean bce?"),
+        ("run --method mine.py --dataset mine --pi 0.5", "unknown method 'mine.py'"),
+        (f"{RUN} --epochs=1_0", "--epochs 1_0: must be a number, without _"),
+        ("run --method cap --dataset mine --pi 0.5 --set positive_share=0_5", "must be a number"),
+        ("run --method cap --dataset mine --pi 0.5 --set positive_share=٣", "must be a number"),
+        ("analyse theory --alpha 0_1", "--alpha 0_1: must be numbers"),
         (f"{RUN} --threads 1000001", "at most 1,024"),
         (f"{RUN} --epochs 9223372036854775808", "at most 18 digits"),
         ("tune --method bce --dataset mine --pi 0.5 --trials 1000001", "1 to 10,000"),
@@ -96,6 +107,12 @@ def test_it_is_one_line(
 @pytest.mark.parametrize("words", [("data", "prepare"), ("show",), ("check",), ("new", "method")])
 def test_an_empty_argument_is_not_the_working_folder(ssmlbench: Call, words: tuple[str]) -> None:
     assert "an argument is empty" in line_of(ssmlbench(*words, ""))
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t\n", "\u2003"])
+def test_a_blank_path_is_no_folder(ssmlbench: Call, tmp_path: Path, blank: str) -> None:
+    assert "--results is empty" in line_of(ssmlbench(*RUN.split(), "--results", blank))
+    assert not any(not each.name.strip() for each in tmp_path.iterdir())
 
 
 def test_the_same_word_twice_is_no_mistake(ssmlbench: Call, mine: Path) -> None:

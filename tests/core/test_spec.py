@@ -145,7 +145,22 @@ def test_settings_are_typed_by_the_config() -> None:
         Config, {"loss": "bce", "gamma": "2", "count": "7", "balance": "false", "eta": "none"}, "x"
     )
     assert made == Config("bce", 2.0, 7, False, None)
+    assert as_typed(parse_config(Config, {"gamma": "-0"}, "x").gamma) == "0"
     assert isinstance(made.gamma, float)
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbered:
+    """A choice that is no text."""
+
+    views: Literal[1, 2] | None = None
+    deep: Literal[True, "auto"] = "auto"
+
+
+def test_a_choice_of_numbers_is_typed_as_a_number() -> None:
+    assert parse_config(Numbered, {"views": "2", "deep": "true"}, "x") == Numbered(2, True)
+    with pytest.raises(UserError, match="must be one of 1, 2, e"):
+        parse_config(Numbered, {"views": "3"}, "x")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.hyperparameters import parse_config
-from ssmlbench.core.whole_numbers import MOST_DIGITS, in_order, whole_number
+from ssmlbench.core.whole_numbers import MOST_DIGITS, in_order, in_usual_digits, whole_number
 from ssmlbench.plugins.loader import Plugins
 
 
@@ -20,6 +20,11 @@ def test_digits_are_a_number(text: str, number: int) -> None:
 )
 def test_any_other_text_is_none(text: str) -> None:
     assert whole_number(text) is None
+
+
+def test_numbers_that_only_python_reads_are_unusual() -> None:
+    assert all(map(in_usual_digits, ["0.1", "-1e-3", "nan"]))
+    assert not any(map(in_usual_digits, ["0_1", "1_000", "٣", "１"]))
 
 
 def test_numbers_are_ordered_by_value_and_equal_values_by_their_text() -> None:

@@ -225,6 +225,10 @@ def test_steps_are_counted_as_the_trainer_counts_them() -> None:
     # warm-up over the 100 labelled rows: ⌈100 / 64⌉ = 2 steps in each of 12 epochs
     labelled = spec_of(pi=0.1, epoch_count="labelled")
     assert steps_left(Remaining(labelled, 1000)) == 12 * 2 + 28 * 15
+    assert steps_left(Remaining(labelled, 1000, epochs_done=5)) == 7 * 2 + 28 * 15
+    assert steps_left(Remaining(labelled, 1000, epochs_done=30)) == 10 * 15
+    endless = spec_of(pi=0.1, epochs=10**17)  # no loop over the epochs
+    assert steps_left(Remaining(endless, 1000)) == 10**17 * 15
     assert steps_left(Remaining(spec_of(regime="full", pi=None), 1000)) == 40 * 16  # ⌈1000 / 64⌉
 
 

@@ -112,7 +112,13 @@ def test_two_plugins_of_one_name_are_refused(tmp_path: Path) -> None:
         ),
         ("raise BaseExceptionGroup('two', [KeyboardInterrupt()])", "mine.py:1: .*two"),
         ("x = 1", "no plugin in it"),
-        (METHOD.replace('    name = "mine"\n', ""), "class Mine has no `name`"),
+        (METHOD.replace('    name = "mine"\n', ""), "mine.py:5: class Mine has no `name`"),
+        (METHOD.replace('"mine"', '""'), "mine.py:7: class Mine has an empty `name`"),
+        (
+            METHOD.replace('"mine"', '["a"]'),
+            r"mine.py:7: class Mine has the name \['a'\], which is no",
+        ),
+        (METHOD.replace('"mine"', '"a b"'), "mine.py:7: method 'a b': a name has letters"),
     ],
 )
 def test_a_file_that_is_no_plugin_says_why(tmp_path: Path, text: str, answer: str) -> None:

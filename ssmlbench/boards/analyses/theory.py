@@ -17,6 +17,7 @@ from ssmlbench.boards.analyses.contract import Analysis, Findings, Option, RunCe
 from ssmlbench.boards.analyses.drawing import finish, legend, panels
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.report.style import numbered_style
+from ssmlbench.core.arguments import several
 from ssmlbench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -158,8 +159,8 @@ class TheoryAnalysis(Analysis):
 
 def _settings(options: Mapping[str, Any]) -> list[TheorySetting]:
     try:
-        alphas = [float(part) for part in str(options["alpha"]).split(",")]
-    except ValueError:
+        alphas = several(str(options["alpha"]), float, "alpha")
+    except UserError:
         raise UserError(
             f"--alpha {options['alpha']}: must be numbers, e.g. --alpha 0.2,0.5"
         ) from None

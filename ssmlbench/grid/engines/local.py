@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
@@ -172,7 +173,8 @@ class RunPool:
                 taken = {one.slot for one in self.running if one.lane == number}
                 if len(taken) >= lane.jobs:
                     break
-                slot = min(set(range(lane.jobs)) - taken)
+                # --jobs may be any number: no set of all slots
+                slot = next(free for free in count() if free not in taken)
                 gpu = self.machine.gpu(slot, os.environ.get("CUDA_VISIBLE_DEVICES"))
                 context = in_its_process(lane.context)
                 run = SealedRun(waiting.pop(), self.plugins, context, gpu)
