@@ -18,6 +18,9 @@ from ssmlbench.protocol.regimes import REGIMES
 from ssmlbench.runs.finished import Finished
 from ssmlbench.runs.metric_values import Unavailable
 
+MOST_DRAWS = 100_000
+"""Of a bootstrap; the draws of a cell are held in memory."""
+
 
 def column_key(typed: str, columns: Mapping[str, Column] = COLUMNS) -> str:
     """The key of a metric or cost, typed as its key or its title in any spelling: `mAP`, `Micro-F1`."""
@@ -71,6 +74,10 @@ class Query:
         if self.draws < 0 or 0 < self.draws < 100:
             raise UserError(
                 f"--bootstrap {self.draws}: too few draws for a 95 % interval; take e.g. 1000"
+            )
+        if self.draws > MOST_DRAWS:
+            raise UserError(
+                f"--bootstrap {self.draws}: at most {MOST_DRAWS:,} draws; take e.g. 1000"
             )
 
     def wants(self, spec: RunSpec) -> bool:

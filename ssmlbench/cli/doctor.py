@@ -127,7 +127,7 @@ def _look_at_device(plugins: Plugins, device: str, out: Path | None) -> None:
     from ssmlbench.training.device import pick_device
 
     if out is not None:
-        check_output(out)
+        check_output(out, ".md", ".txt")
     subject = Subject.of(pick_device(device))
     quieten()
     progress = Console(stderr=True)

@@ -26,9 +26,9 @@ def report(
 ) -> None:
     """Write one self-contained HTML page: leaderboards, figures, training curves, provenance."""
     with rare_collection():
-        from ssmlbench.boards.report import write_report
+        from ssmlbench.boards.report import PAGE_ENDINGS, write_report
 
-        check_output(out)
+        check_output(out, *PAGE_ENDINGS)
         query = options.query(numbers)
         boards = options.boards(query)
         with Console(stderr=True).status("drawing the figures"):

@@ -209,14 +209,19 @@ def atomic_output(file: Path) -> Iterator[Path]:
         yield unfinished
 
 
-def check_output(file: Path) -> None:
-    """Raise a UserError unless `--out` names a file that can be written: before the work, not after it."""
+def check_output(file: Path, *endings: str) -> None:
+    """Raise a UserError unless `--out` names a file that can be written: before the work, not after it.
+
+    endings: of its name. A page that is written to `labels.csv` would replace a table.
+    """
     if file.is_dir():
         raise UserError(f"--out {file} is a folder; name a file in it")
     if file.exists() and not file.is_file():
         raise UserError(f"--out {file} is a device or a pipe; name a file")
     if not file.parent.is_dir():
         raise UserError(f"--out {file}: there is no folder {file.parent}; make it first")
+    if endings and file.suffix.lower() not in endings:
+        raise UserError(f"--out {file}: expected a name that ends with {' or '.join(endings)}")
     probe = temporary_beside(file)
     try:
         probe.touch()

@@ -332,6 +332,8 @@ def test_intervals_without_scores_say_what_is_missing(tmp_path: Path) -> None:
         UserError, match=r"--bootstrap needs the runs' stored scores .*scores\.safetensors"
     ):
         one_board(grid(tmp_path, {"bce": [0.5]}), draws=100)
+    with pytest.raises(UserError, match="--bootstrap 100001: at most 100,000 draws"):
+        Query(draws=100_001)
     with pytest.raises(UserError, match="--bootstrap 5: too few draws"):
         Query(draws=5)
 

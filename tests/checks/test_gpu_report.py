@@ -198,6 +198,7 @@ def test_the_command_writes_the_page_and_its_exit_code_says_whether_all_is_well(
         (["--gpu", "--out", "no/such/folder/page.md"], "there is no folder"),
         (["--gpu", "--out", ""], "--out is empty"),
         (["--gpu", "--out", "."], "is a folder; name a file"),
+        (["--gpu", "--out", "page.csv"], "expected a name that ends with .md or .txt"),
         (["--gpu", "--out", "/dev/null"], "is a device or a pipe"),
         (["--gpu", "--out", "/proc/page.md"], "cannot write /proc/page.md"),
     ],

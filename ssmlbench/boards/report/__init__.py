@@ -14,13 +14,15 @@ FIGURE_FORMATS = ("pdf", "png", "svg")
 FIGURE_KINDS = ("quality", "ranks", "pseudo", "training", "cost", "analyses")
 """Metrics over π, rank diagrams, pseudo-labels, training curves, cost against quality, analyses."""
 
+PAGE_ENDINGS = (".html", ".htm")
+
 
 def write_report(boards: Sequence[Board], query: Query, file: Path) -> None:
     """Write the HTML page; on an error the old file, if any, stays as it was."""
     from ssmlbench.boards.report.html import html_page
     from ssmlbench.boards.report.sections import report_sections
 
-    check_output(file)
+    check_output(file, *PAGE_ENDINGS)
     _write(file, html_page(boards, report_sections(boards, query), query))
 
 

@@ -61,6 +61,7 @@ def test_the_command_writes_the_same_page_without_torch(
         ),
         (["report", "--metric", "maap"], "Did you mean map?"),
         (["report", "--out", "empty"], "--out empty is a folder; name a file"),
+        (["report", "--out", "r.csv"], "--out r.csv: expected a name that ends with .html or .htm"),
         (["report", "--out", "none/r.html"], "there is no folder none"),
         (
             ["plot", "--figure", "curves"],
@@ -91,19 +92,19 @@ def test_mistakes_are_one_line_and_nothing_is_written(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("verb", ["report", "plot"])
+@pytest.mark.parametrize(("verb", "out"), [("report", "made.html"), ("plot", "made")])
 def test_a_page_and_figures_are_made_from_exported_runs(
-    tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, verb: str, out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ssmlbench.cli import app
 
     export(grid(tmp_path / "r", {"bce": [0.5], "cap": [0.6]}), tmp_path, "c")
     monkeypatch.chdir(tmp_path)  # without a folder `results`
     app(
-        [verb, "--from", "toy.csv", "--metric", "mAP", "--out", "made"],
+        [verb, "--from", "toy.csv", "--metric", "mAP", "--out", out],
         standalone_mode=False,
     )
-    assert (tmp_path / "made").exists()
+    assert (tmp_path / out).exists()
 
 
 def test_a_page_that_cannot_be_written_leaves_nothing(
