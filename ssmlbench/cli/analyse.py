@@ -84,8 +84,9 @@ def find_and_show(
 ) -> None:
     """Make the analysis, print its tables and write its files."""
     from ssmlbench.boards.analyses.contract import run_cells
+    from ssmlbench.boards.analyses.damage import find_with
 
-    show_findings(analysis.find(run_cells(boards), query, own), out, boards)
+    show_findings(find_with(analysis, run_cells(boards), query, own), out, boards)
 
 
 def show_findings(found: Sequence[Findings], out: Path, boards: Sequence[Board] = ()) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ssmlbench.boards.analyses.damage import note_damage
 from ssmlbench.boards.board import Board
 from ssmlbench.boards.query import Query
 from ssmlbench.boards.render.document import Panel, TableSection, texts
@@ -171,6 +172,7 @@ class Missing:
             known = isinstance(error, DamagedFile)
             text = str(error) if known else f"{folder / self.what} is damaged: it cannot be read"
             self.damaged.setdefault(name, []).append(text)
+            note_damage(text)
 
     @property
     def lacking(self) -> list[str]:
@@ -225,8 +227,7 @@ def scored_runs(
             try:
                 yield name, run, StoredScores.read(run.folder)
             except (OSError, ValueError) as error:
-                if missing is not None:
-                    missing.note(name, run.folder, error)
+                (missing or without_scores()).note(name, run.folder, error)
 
 
 def with_diagnostics(cell: RunCell, array: str) -> tuple[RunsWithDiagnostics, Missing]:
@@ -253,7 +254,8 @@ def read_diagnostics(run: Finished) -> Diagnostics | None:
     """The diagnostics of a run; None if it has no readable file of them."""
     try:
         return Diagnostics.read(run.folder)
-    except DamagedFile:
+    except DamagedFile as error:
+        note_damage(str(error))
         return None
 
 

@@ -58,6 +58,7 @@ def analysis_sections(boards: Sequence[Board], query: Query) -> list[AnalysisSec
     from ssmlbench.boards.analyses import analyses_by_name
     from ssmlbench.boards.analyses.board_variants import ablations_found, sensitivities_found
     from ssmlbench.boards.analyses.contract import run_cells
+    from ssmlbench.boards.analyses.damage import NothingSound, find_with
 
     cells = [c for c in run_cells(boards) if sum(map(len, c.rows.values())) <= RUNS][:CELLS]
     sections = []
@@ -66,7 +67,10 @@ def analysis_sections(boards: Sequence[Board], query: Query) -> list[AnalysisSec
             continue
         options = {option.name: option.default for option in analysis.options}
         try:
-            findings = analysis.find(cells, query, options)
+            findings = find_with(analysis, cells, query, options)
+        except NothingSound as error:
+            sections.append(AnalysisSection(analysis.name, analysis.summary, [], [str(error)]))
+            continue
         except UserError:
             continue
         sections.append(_section(analysis.name, analysis.summary, findings))
