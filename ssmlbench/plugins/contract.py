@@ -166,12 +166,25 @@ def _values(cls: type[Any]) -> None:
             raise wrong(cls, member, f"{member} is {value}; expected a number above 0")
     if "projection" in names:
         _some_of(cls, "projection", (cls.projection,), typing.get_args(Projection))
-    if "options" in names:
-        from ssmlbench.inputs.encoders import Encoder, EncoderOptions
+    if "options" in names:  # data sets of a user's own files have options of another kind
+        _check_encoder(cls)
 
-        if issubclass(cls, Encoder):  # data sets of a user's own files have options of another kind
-            known = EncoderOptions.__dataclass_fields__
-            _some_of(cls, "options", cls.options, known, may_be_empty=True)
+
+def _check_encoder(cls: type[Any]) -> None:
+    """Check what only an encoder declares; torch says nothing about the parameters of `forward`."""
+    from ssmlbench.inputs.encoders import Encoder, EncoderOptions
+    from ssmlbench.inputs.encoders.lookup import names_a_library_model
+
+    def forward(self: Any, inputs: Any) -> Any: ...
+
+    if not issubclass(cls, Encoder):
+        return
+    _some_of(cls, "options", cls.options, EncoderOptions.__dataclass_fields__, may_be_empty=True)
+    if any("forward" in vars(base) for base in own_classes(cls)):
+        _same_parameters(cls, "forward", cls.forward, forward)
+    if own_classes(cls) and names_a_library_model(cls.name):
+        text = f"name is {cls.name!r}, which --backbone reads as a model of a library; rename it"
+        raise wrong(cls, "name", text)
 
 
 def _some_of(

@@ -22,6 +22,11 @@ LIBRARIES = ("ssmlbench", "torch", "builtins", "abc", "typing", "sklearn")
 
 HINTS = (
     (
+        r"\bByte\b|unsigned char",
+        "images are uint8: write inputs.to(torch.float32)",
+        "",
+    ),
+    (
         r"Char\b|signed char",
         "`observed` is int8 with -1 for unknown: use bce(logits, observed)",
         "",

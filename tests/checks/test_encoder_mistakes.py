@@ -45,6 +45,10 @@ ENCODER_MISTAKES = {
     "wrong-shape": ("        return self.layer(inputs.T)  #!", "        return self.layer(inputs)", "mat1 and mat2 shapes"),
     "batch-rows": ("batch_rows, options = 0, {}  #!", "options = {}", "batch_rows is 0; expected a number above 0"),
     "threads": ("threads, options = -1, {}  #!", "options = {}", "threads is -1; expected a number above 0"),
+    "name-of-torchvision": ('name = "resnet18"  #!', 'name = "mine"', "'resnet18', which --backbone reads as a model of a library"),
+    "name-of-hugging-face": ('name = "bert-base-uncased"  #!', 'name = "mine"', "a model of a library; rename it"),
+    "forward-of-two": ("    def forward(self, inputs, mask):  #!", "    def forward(self, inputs):", "forward takes (self, inputs, mask); expected (self, inputs)"),
+    "bytes-of-pixels": ("        return self.layer(inputs.to(torch.uint8))  #!", "        return self.layer(inputs)", "mages are uint8: write inputs.to(torch.float32)"),
     "lr": ("lr, options = float('nan'), {}  #!", "options = {}", "lr is nan; expected a number above 0"),
     "weights-id": ("    def weights_id(self, options):  #!\n        return ''\n\n    def forward(self, inputs):", "    def forward(self, inputs):", "weights_id must be a classmethod"),
 }

@@ -55,6 +55,14 @@ def about_default(dataset: str, kind: str, backbone: str, preferred: str | None)
     )
 
 
+def names_a_library_model(name: str) -> bool:
+    """Whether `--backbone NAME` means a model of torchvision, or the default of texts."""
+    from ssmlbench.inputs.encoders.torchvision import model_names
+
+    # torchvision's names are those of functions: for others it is not imported
+    return name in DEFAULT_BACKBONE.values() or (name.isidentifier() and name in model_names())
+
+
 def find_encoder(
     plugins: Registry[Encoder], name: str, kind: str, dataset: str = "the data set"
 ) -> type[Encoder]:
