@@ -182,7 +182,8 @@ def _check_encoder(cls: type[Any]) -> None:
     _some_of(cls, "options", cls.options, EncoderOptions.__dataclass_fields__, may_be_empty=True)
     if any("forward" in vars(base) for base in own_classes(cls)):
         _same_parameters(cls, "forward", cls.forward, forward)
-    if own_classes(cls) and names_a_library_model(cls.name):
+    inherited = cls.name in (getattr(base, "name", None) for base in engine_bases(cls))
+    if own_classes(cls) and not inherited and names_a_library_model(cls.name):
         text = f"name is {cls.name!r}, which --backbone reads as a model of a library; rename it"
         raise wrong(cls, "name", text)
 
