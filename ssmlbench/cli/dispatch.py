@@ -107,7 +107,7 @@ class GridCommand:
             return False
         self._print_summary(outcome)
         results = self.dispatch.context.results
-        self._print_models([RunFolder.of(results, spec).weights_file for spec in specs])
+        self._print_models(kept_models([RunFolder.of(results, spec) for spec in specs]))
         if outcome.failed:
             raise typer.Exit(1)
         return not (plan.notes or self.noted)
@@ -172,3 +172,8 @@ class GridCommand:
     def _stop(self, line: str, code: int) -> NoReturn:
         Console(stderr=True).print_line(line)
         raise typer.Exit(code)
+
+
+def kept_models(folders: Sequence[RunFolder]) -> list[Path]:
+    """The models of finished runs: one that failed may have stored its model before."""
+    return [each.weights_file for each in folders if each.result_file.is_file()]

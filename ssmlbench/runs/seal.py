@@ -40,6 +40,7 @@ from ssmlbench.core.sealed_files import (
 )
 from ssmlbench.runs.folder import logs_of, whole_results
 from ssmlbench.runs.known_results import known_results
+from ssmlbench.runs.seal_reports import STARTED
 
 PROGRAMS = (
     *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"),
@@ -201,7 +202,7 @@ def set_tripwire(
     results, own = f"{places.results}{separator}", f"{places.own}{separator}"
     changed = changed_path(plugins, places.results, places.own)
     changes, sealed, protected = frozenset(("open", *CHANGES)), SEALED, PROTECTED
-    new_interpreter = NEW_INTERPRETER
+    new_interpreter, started = NEW_INTERPRETER, STARTED
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in paths:
@@ -220,7 +221,7 @@ def set_tripwire(
         elif event == new_interpreter:
             refuse(f"tried to start another interpreter, which is not watched: {sealed}")
         elif event in programs:
-            note(f"started another program while it trained: {_program(arguments)}")
+            note(f"{started} while it trained: {_program(arguments)}")
         if event in changes and (path := changed(event, arguments)) is not None:
             refuse(f"tried to change {path}: {protected}")
 

@@ -16,6 +16,8 @@ from ssmlbench.core.remarks import Remarks
 
 REFUSED, NOTE = b"!", b"-"
 """The first byte of a report: an attempt at what is sealed, or a remark."""
+STARTED = "started another program"
+"""The beginning of a remark that is kept whatever else a plugin writes to the pipe."""
 REFUSED_CODE = 97
 """The exit code of a process that attempted it, should a plugin have taken its pipe away."""
 
@@ -66,11 +68,16 @@ class ReceivedReports:
         """refused: called at the first report of an attempt."""
         self.attempt = ""
         self.malformed = False  # a plugin wrote something else to the pipe
-        self.notes = Remarks()
+        self._programs, self._others = Remarks(), Remarks()
         self._pipe = pipe
         self._refused = refused
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
+
+    @property
+    def notes(self) -> list[str]:
+        """The remarks, programs that were started first: there may be more than are kept."""
+        return [*self._programs, *self._others]
 
     def wait(self, seconds: float) -> None:
         """Wait until every process that can report has ended; `seconds` at most."""
@@ -81,7 +88,7 @@ class ReceivedReports:
             while line := lines.readline(select.PIPE_BUF):
                 text = line[1:].decode(errors="replace").rstrip("\n")
                 if line.startswith(NOTE) and line.endswith(b"\n"):
-                    self.notes.add(text)
+                    (self._programs if text.startswith(STARTED) else self._others).add(text)
                     continue
                 self.malformed = not line.startswith(REFUSED)
                 self.attempt = "" if self.malformed else text

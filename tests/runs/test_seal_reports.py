@@ -16,7 +16,7 @@ import pytest
 from ssmlbench.core import remarks
 from ssmlbench.core.plain_text import shorten
 from ssmlbench.runs.messages import JudgePipe, Malformed
-from ssmlbench.runs.seal_reports import ReceivedReports, SealReports
+from ssmlbench.runs.seal_reports import STARTED, ReceivedReports, SealReports
 from ssmlbench.runs.training_process import TrainingProcess, Violation
 
 PATIENCE = 600
@@ -110,3 +110,16 @@ def test_threads_and_processes_report_at_once_and_every_report_is_whole(
     assert not judge.attempt
     sent = [f"{number}{text}"[: select.PIPE_BUF - 2] for text in texts for number in range(EACH)]
     assert sorted(judge.notes) == sorted(map(shorten, sent))
+
+
+def test_a_program_is_named_whatever_else_a_plugin_writes_to_the_pipe() -> None:
+    heard, reports = Pipe(duplex=False)
+    received = ReceivedReports(heard, refused=lambda: None)
+    seal = SealReports(reports)
+    for number in range(100):
+        seal.note(f"note {number}")
+    seal.note(f"{STARTED} while it trained: cat")
+    reports.close()
+    received.wait(PATIENCE)
+    assert received.notes[0] == f"{STARTED} while it trained: cat"
+    assert len(received.notes) == 1 + remarks.MOST + 1
