@@ -24,6 +24,7 @@ class Stopped(KeyboardInterrupt):
 class _State:
     requested = False  # SIGTERM was received
     unsaved = False  # a stop at once would lose work
+    raised = False  # SIGTERM has raised Stopped in `sigterm_raises`
 
 
 _state = _State()
@@ -36,14 +37,38 @@ def sigterm_raises() -> Iterator[None]:
     if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
+    _state.raised = False
     signal.signal(signal.SIGTERM, _raise)
     try:
         yield
+    except KeyboardInterrupt:
+        if _state.raised:  # Ray raises a KeyboardInterrupt of its own instead
+            raise Stopped from None
+        raise
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+@contextmanager
+def keeping_sigterm_handler() -> Iterator[None]:
+    """Keep this process's handler of SIGTERM while a library starts that sets its own: Ray does.
+
+    Python may still name our handler when native code has replaced it.
+    """
+    ours = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    except SystemExit as ended:  # what Ray's handler raises
+        if ours is _raise and ended.code == signal.SIGTERM:
+            raise Stopped from None
+        raise
+    finally:
+        if ours is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, ours)
+
+
 def _raise(number: int, frame: FrameType | None) -> None:
+    _state.raised = True
     raise Stopped
 
 

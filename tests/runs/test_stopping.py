@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import ctypes
 import json
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import Callable
 from multiprocessing import Pipe
@@ -359,3 +361,59 @@ def test_scores_are_those_of_the_selected_epoch(
     chosen = [undisturbed(spec_of(found, *way))["selected"] for way in WAYS]
     assert chosen[0] == EPOCHS
     assert np.any(np.asarray(chosen) < EPOCHS)
+
+
+def _takes_sigterm_natively() -> None:
+    """Python still names the old handler afterwards."""
+    ctypes.CDLL(None).signal(signal.SIGTERM, ctypes.c_void_p(1))  # SIG_IGN
+
+
+def _takes_sigterm() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _takes_sigterm_and_gets_it() -> None:
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))
+    signal.raise_signal(signal.SIGTERM)
+
+
+def _raises_another_interrupt() -> None:
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt from None
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        _takes_sigterm,
+        _takes_sigterm_natively,
+        _takes_sigterm_and_gets_it,
+        _raises_another_interrupt,
+    ],
+)
+def test_a_library_that_handles_sigterm_itself_leaves_it_to_the_command(
+    library: Callable[[], None],
+) -> None:
+    """Under Ray the exit code was 15, 134 with a trace, or 130, and runs did not save."""
+
+    def command() -> None:
+        with stopping.sigterm_raises():
+            with stopping.keeping_sigterm_handler():
+                library()
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Stopped):
+        command()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_ctrl_c_is_no_sigterm() -> None:
+    def command() -> None:
+        with stopping.sigterm_raises(), stopping.keeping_sigterm_handler():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        command()
+    assert raised.type is KeyboardInterrupt

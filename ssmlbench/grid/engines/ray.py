@@ -16,6 +16,7 @@ from ssmlbench.core.events import EpochEnded, Event, Failed, Listener, Resumed, 
 from ssmlbench.core.files import read_record
 from ssmlbench.core.plain_text import line_of
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.core.stopping import keeping_sigterm_handler
 from ssmlbench.core.whole_numbers import whole_number
 from ssmlbench.grid.engines.base import EngineOption, GridPlan, WaitingEngine
 from ssmlbench.grid.payload import RunPayload
@@ -77,7 +78,8 @@ def _connect(ray: Any, address: str | None) -> None:
     try:
         if address is not None:
             _check_port(address)
-        ray.init(address=address or "local", **options)
+        with keeping_sigterm_handler():
+            ray.init(address=address or "local", **options)
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"--address {address}: no Ray cluster answers ({line_of(error)})") from None
 
