@@ -10,16 +10,20 @@ from functools import cache
 from importlib.machinery import SourceFileLoader
 from types import CodeType, FrameType
 
+from ssmlbench.core.process_environment import environment_without_plugins
 from ssmlbench.core.protected_files import code_folders
 
 FROZEN = "<frozen "
 """The beginning of the file name of modules that are in the interpreter itself."""
 
 
-def is_known_code(event: str, frame: FrameType | None, outermost: CodeType | None) -> bool:
+def is_known_code(
+    event: str, frame: FrameType | None, outermost: CodeType | None, plugins: frozenset[str]
+) -> bool:
     """Whether code of installed files caused an audit event: all that is on the stack.
 
-    frame: the topmost one. outermost: the code of the lowest frame that matters; None: all do.
+    frame: the topmost one. outermost: the code of the lowest frame that matters; None: all do. plugins:
+    plugin files; a folder of the import path that holds one may hold more code of its author.
     Down to the topmost one of this tool, each also has to name what it calls: Python may call a function at
     any moment (finalizers, handlers of signals), which a plugin has left for it.
     """
@@ -27,7 +31,7 @@ def is_known_code(event: str, frame: FrameType | None, outermost: CodeType | Non
     by_tool = False
     while frame is not None and frame.f_code is not outermost:
         code = frame.f_code
-        if not _is_of_its_file(code.co_filename, code):
+        if not _is_of_its_file(code.co_filename, code, plugins):
             return False
         if not by_tool and called and not _names(code, called):
             return False
@@ -44,20 +48,23 @@ def _names(code: CodeType, called: tuple[str, ...]) -> bool:
 
 
 @cache
-def _is_of_its_file(file: str, code: CodeType) -> bool:
+def _is_of_its_file(file: str, code: CodeType, plugins: frozenset[str]) -> bool:
     """Whether a file of an installed module has this code: it does nothing that this module does not do."""
-    return code in _codes_of(file)
+    if file.startswith(FROZEN):
+        return code in _frozen_codes(file[len(FROZEN) : -1])
+    return os.path.realpath(file).startswith(_installed_in(plugins)) and code in _codes_of(file)
+
+
+@cache
+def _frozen_codes(module: str) -> frozenset[CodeType]:
+    try:
+        return frozenset(_all_in(_imp.get_frozen_object(module)))
+    except ImportError:
+        return frozenset()
 
 
 @cache
 def _codes_of(file: str) -> frozenset[CodeType]:
-    if file.startswith(FROZEN):
-        try:
-            return frozenset(_all_in(_imp.get_frozen_object(file[len(FROZEN) : -1])))
-        except ImportError:
-            return frozenset()
-    if not os.path.realpath(file).startswith(_installed_in()):
-        return frozenset()
     try:
         code = SourceFileLoader("", file).get_code("")
     except (ImportError, OSError, SyntaxError, ValueError):
@@ -66,9 +73,13 @@ def _codes_of(file: str) -> frozenset[CodeType]:
 
 
 @cache
-def _installed_in() -> tuple[str, ...]:
-    others = (f"{os.path.realpath(folder)}{os.sep}" for folder in site.getsitepackages())
-    return (*code_folders(), *others)
+def _installed_in(plugins: frozenset[str]) -> tuple[str, ...]:
+    """The folders of code that is not a plugin's: on clusters, libraries are often in PYTHONPATH."""
+    _, _, imported_from = environment_without_plugins()
+    entries = (os.path.realpath(entry) for entry in (*site.getsitepackages(), *imported_from))
+    others = (f"{entry.rstrip(os.sep)}{os.sep}" for entry in entries)
+    files = [os.path.realpath(file) for file in plugins]
+    return (*code_folders(), *(o for o in others if not any(f.startswith(o) for f in files)))
 
 
 def _all_in(code: CodeType) -> Iterator[CodeType]:

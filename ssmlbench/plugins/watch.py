@@ -112,12 +112,13 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         return
     if (what := _attempt(event, arguments)) is None:
         return
-    if file is None and not is_known_code(event, sys._getframe(1), code_of_command()):
+    if file is None:
+        if is_known_code(event, sys._getframe(1), code_of_command(), imported_files()):
+            return
         file = next(iter(_files))
         what += "" if len(_files) == 1 else " (or the code of another plugin file did)"
-    if file is not None:
-        _attempts[file].append(what)
-        raise PermissionError(what)
+    _attempts[file].append(what)
+    raise PermissionError(what)
 
 
 def _attempt(event: str, arguments: tuple[Any, ...]) -> str | None:

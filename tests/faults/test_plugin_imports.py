@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
@@ -192,6 +192,26 @@ def test_what_a_command_does_beside_a_plugin_is_not_refused(tmp_path: Path) -> N
         assert task.truth("test").any()
         plain_bytes(task.folder / "labels" / "test.arrow")
         assert watch.attempts_of(file) == []
+
+
+@pytest.mark.parametrize(("place", "refused"), [("libraries", False), ("plugins", True)])
+def test_code_of_the_import_path_is_a_librarys_unless_a_plugin_file_is_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, refused: bool
+) -> None:
+    """On clusters, libraries are often in folders of PYTHONPATH."""
+    for name in ("libraries", "plugins"):
+        (tmp_path / name).mkdir()
+    (tmp_path / place / "some_library.py").write_text("def call(function, file): function(file)")
+    monkeypatch.syspath_prepend(tmp_path / place)
+    labels = prepare(Plugins([NOISE]).datasets["noise"]()).folder / "labels" / "test.arrow"
+    file = plugin_file(tmp_path / "plugins")
+    monkeypatch.setattr(watch, "_files", {str(file)})  # without those of other tests
+    with fixed_environment():
+        load_file(file)
+        library = importlib.import_module("some_library")
+        with pytest.raises(PermissionError) if refused else nullcontext():
+            library.call(plain_bytes, labels)
+    monkeypatch.delitem(sys.modules, "some_library")
 
 
 def load_plugins(file: Path) -> Plugins:
