@@ -10,6 +10,7 @@ from ssmlbench.api import (
     Hub,
     PublishedStatistics,
     Row,
+    UserError,
     numbered_lines,
     whole_number,
 )
@@ -44,6 +45,18 @@ test.tsv
     notes = ("dev.tsv is not used",)
 
     def label_names(self) -> list[str]:
+        """The emotions; a UserError if the raw folder numbers them in another way."""
+        listed = numbered_lines(self.path("emotions.txt")) if self.has("emotions.txt") else ()
+        there = [line.strip() for _, line in listed if line.strip()]
+        if there and there != list(EMOTIONS):
+            k = next(
+                (k for k, (a, b) in enumerate(zip(there, EMOTIONS, strict=False)) if a != b), -1
+            )
+            found = f"calls label {k} {there[k]!r}" if k >= 0 else f"has {len(there)} labels"
+            raise UserError(
+                f"data set {self.name}: emotions.txt {found}, other than its authors' list of "
+                f"{len(EMOTIONS)}; prepare it as your own data"
+            )
         return list(EMOTIONS)
 
     def rows(self, split: str) -> Iterator[Row | BadRow]:
