@@ -144,9 +144,8 @@ def read_npz(file: Path) -> dict[str, NDArray[Any]]:
 
     with _errors_in_one_line(file):
         matrix = load_npz(file)
-        if hasattr(
-            matrix, "check_format"
-        ):  # a place outside of it would be written into other memory
+        # a place outside of the matrix would be written into other memory
+        if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)
         dense: NDArray[Any] = matrix.toarray()
     return {file.stem: dense}

@@ -82,10 +82,8 @@ class Csv(Table):
     """Cells between commas, the names in the first line; or between semicolons, if it has no comma."""
 
     delimiter: ClassVar[str] = ","
-    others: ClassVar[tuple[str, ...]] = (
-        ";",
-        "\t",
-    )  # where a first line without the delimiter has one
+    others: ClassVar[tuple[str, ...]] = (";", "\t")
+    """Delimiters that are taken where the first line has one of them, and not the usual one."""
 
     @cached_property
     def columns(self) -> ColumnTypes:

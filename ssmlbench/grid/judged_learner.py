@@ -237,9 +237,8 @@ def on_one_scale(folds: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     from scipy.special import logit
 
     logits = [logit(np.clip(fold.astype(np.float64), TINY, 1 - TINY)) for fold in folds]
-    near = [
-        np.clip(fold, -LARGEST_LOGIT, LARGEST_LOGIT) for fold in logits
-    ]  # 0 and 1 are logits too
+    # scores of 0 and 1 have logits too
+    near = [np.clip(fold, -LARGEST_LOGIT, LARGEST_LOGIT) for fold in logits]
     means = [fold.mean(axis=0) for fold in near]
     spreads = np.stack([fold.std(axis=0) for fold in near])
     usual = np.sqrt((spreads**2).mean(axis=0))

@@ -96,9 +96,8 @@ class SquareDecoder:
             number, begin, end = blocks[i]
             start, stop = parts[number]
             empty = np.empty((stop - start, *self.shape), dtype=np.uint8)
-            squares = begun.setdefault(
-                number, empty
-            )  # in one step: another thread may have begun it
+            # setdefault is one step: another thread may have begun this part
+            squares = begun.setdefault(number, empty)
             self.decode(np.arange(begin, end), out=squares[begin - start : end - start])
 
         for (number, _, end), _ in zip(blocks, ahead(make, len(blocks), workers), strict=True):

@@ -210,9 +210,8 @@ def reaching(column: NDArray[Any], levels: NDArray[Any]) -> NDArray[np.intp]:
     cell, at = cell_of(column), cell_of(levels)
     held = np.bincount(at, minlength=((last - first) >> shift) + 1)
     passed = (held.cumsum() - held).take(cell)  # the levels in lower cells
-    following = np.append(
-        levels, column.dtype.type(np.nan)
-    )  # nothing reaches what follows the last
+    # no score reaches the NaN after the last level
+    following = np.append(levels, column.dtype.type(np.nan))
     passed += column >= following.take(passed)
     more = np.flatnonzero(column >= following.take(passed))
     passed[more] = levels.searchsorted(np.sort(column.take(more)), side="right")

@@ -268,10 +268,8 @@ class RunFolder:
             lock = Lock(self.lock_file)
             acquire_with_notice(lock, waits)
         except OSError as error:
-            if (
-                is_passing(error) or error.errno in CHANGED + BLOCKED
-            ):  # another folder would not help
-                raise
+            if is_passing(error) or error.errno in CHANGED + BLOCKED:
+                raise  # another folder would not help
             raise UserError(
                 f"cannot write to {self.path}: {error.strerror or error}; choose another folder "
                 "with --results"

@@ -126,9 +126,8 @@ class SlurmEngine(Engine):
         payload = RunPayload.of(plan.plugins, plan.context)
         previous = None
         for chunk in _chunks(plan.specs, cluster, plan.jobs):
-            if (
-                previous and plan.jobs
-            ):  # --jobs limits one array: the arrays must not run in parallel
+            # --jobs limits one array: the arrays must not run in parallel
+            if previous and plan.jobs:
                 executor.update_parameters(dependency=f"afterany:{previous}")
             names = _submit_array(submitit, executor, [Job(payload, runs) for runs in chunk])
             previous = names[0].partition("_")[0]
