@@ -14,7 +14,7 @@ from ssmlbench.core.events import Done, Event
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.dispatch import Dispatch
 from ssmlbench.grid.engines import local
-from ssmlbench.grid.resources import MOST_GAIN, Machine, check_encoder_options, lanes
+from ssmlbench.grid.resources import MOST_GAIN, Lane, Machine, check_encoder_options, lanes
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.resolve import resolve
@@ -210,3 +210,15 @@ def test_a_cluster_chooses_the_gpu_itself(tmp_path: Path, engine: str) -> None:
     pytest.importorskip({"ray": "ray", "slurm": "submitit"}[engine])
     with pytest.raises(UserError, match=f"--device cuda:1: --engine {engine} gives each run"):
         Dispatch(RunContext(tmp_path, "cuda:1"), engine).check()
+
+
+def test_jobs_may_be_more_than_the_memory_has_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--jobs 100000000` made a set of all slots, for one run."""
+    monkeypatch.setattr(local, "SealedRun", lambda spec, *_: spec)
+    context = RunContext(tmp_path, "cpu", 1)
+    two = [Lane([RunSpec("bce", "x", seed=seed) for seed in range(2)], context, 10**15)]
+    pool = local.RunPool(PLUGINS, Machine("cpu", 2, 0), two, 10**15)
+    assert pool._start_more()
+    assert [each.slot for each in pool.running] == [0, 1]
