@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import random
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,8 @@ from ssmlbench.core.keep_alive import FRESH_SECONDS, FUTURE_SECONDS, KeepAlive, 
 
 POLL_SECONDS = 0.05
 LEASE = ".lease."
+NUMBER = re.compile("[0-9]{1,18}")
+"""The number of a lease. A longer one is not ours: the next lease would have too long a name."""
 NO_FLOCK = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 WAYS = ("flock", "lease")
 """Values of SSMLBENCH_LOCKS, the default first."""
@@ -124,6 +127,12 @@ def held_if_free(path: Path) -> Iterator[bool]:
     finally:
         if free:
             lock.release(remove=True)
+
+
+def is_lease(file: Path) -> bool:
+    """Whether a file has the name of a lease of one of our locks, unlike `house.lease.pdf`."""
+    lock, _, number = file.name.rpartition(LEASE)
+    return lock.endswith(".lock") and NUMBER.fullmatch(number) is not None
 
 
 def lock_of_lease(lease: Path) -> Path:
@@ -296,4 +305,4 @@ def _leases(path: Path) -> list[tuple[int, Path]]:
     except FileNotFoundError:
         return []
     ends = [name.removeprefix(start) for name in names if name.startswith(start)]
-    return [(int(end), path.with_name(f"{start}{end}")) for end in ends if end.isdecimal()]
+    return [(int(end), path.with_name(f"{start}{end}")) for end in ends if NUMBER.fullmatch(end)]

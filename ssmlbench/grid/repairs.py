@@ -23,6 +23,7 @@ from ssmlbench.core.locks import (
     held_if_free,
     is_dead_lease,
     is_held,
+    is_lease,
     lock_of_lease,
     remove_dead_leases,
 )
@@ -76,7 +77,7 @@ class Repairs:
         for path in named_below(root, OF_LIBRARIES):
             # Its name says nothing about its process; one that writes changes the time.
             self.delete(path, LEFT, "deleted", lambda file: not is_fresh(file))
-        leases = named_below(root, f"*{LEASE}*")
+        leases = [path for path in named_below(root, f"*{LEASE}*") if is_lease(path)]
         self.folders(leases)
         for path in leases:
             if path.is_file() and is_dead_lease(path):

@@ -129,6 +129,23 @@ def test_a_lease_of_a_time_far_ahead_is_swept(world: World) -> None:
     assert not lease.exists()
 
 
+@pytest.mark.parametrize("end", ["pdf", "-1", "\u0663", "9" * 230])
+def test_what_only_looks_like_a_lease_stays_and_holds_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """`doctor` called such files deleted; after a long number no name was left for the next lease."""
+    monkeypatch.setenv("SSMLBENCH_LOCKS", "lease")
+    run = RunFolder.of(world.results, world.spec(FINISHED)).path
+    files = [run / f".lock{locks.LEASE}{end}", world.results / f"house{locks.LEASE}1"]
+    for file in files:
+        file.touch()
+        os.utime(file, (0, 0))
+    with Lock(run / ".lock"):
+        pass
+    assert "all is well" in doctor(world)[1]
+    assert all(file.exists() for file in files)
+
+
 def test_a_folder_in_the_place_of_any_file_is_named_and_what_is_in_it_stays(world: World) -> None:
     """It kept runs and data from being made, with advice that did not help, or was replaced unseen."""
     run = RunFolder.of(world.results, world.spec(STOPPED))
