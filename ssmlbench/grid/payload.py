@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ssmlbench.core.events import Closing, Notify
 from ssmlbench.core.files import write_atomically
-from ssmlbench.core.process_environment import variable
+from ssmlbench.core.process_environment import fixed_environment, variable
 from ssmlbench.core.spec import RunSpec
 from ssmlbench.grid.run_one import run_one
 
@@ -47,7 +47,8 @@ class RunPayload:
 
         os.environ.update(self.variables)
         quieten()
-        return run_one(spec, Plugins(self._files()), self.context, notify)
+        with fixed_environment():  # this process imports plugin files as that of a command does
+            return run_one(spec, Plugins(self._files()), self.context, notify)
 
     def _files(self) -> Sequence[str]:
         return [path if code is None else _file_with(path, code) for path, code in self.plugins]

@@ -21,8 +21,15 @@ import pytest
 from ssmlbench.core.errors import UserError
 from ssmlbench.core.events import Failed
 from ssmlbench.core.plain_files import plain_bytes
-from ssmlbench.core.process_environment import environment_without_plugins, fixed_environment
+from ssmlbench.core.process_environment import (
+    environment_without_plugins,
+    fixed_environment,
+    is_fixed,
+)
+from ssmlbench.core.spec import RunSpec
 from ssmlbench.data import prepare
+from ssmlbench.grid import payload
+from ssmlbench.grid.payload import RunPayload
 from ssmlbench.grid.run_one import run_one
 from ssmlbench.plugins import watch
 from ssmlbench.plugins.loader import Plugins, load_file
@@ -183,6 +190,17 @@ def test_code_that_names_another_file_as_its_own_is_refused_labels_in_a_command(
         tried = watch.attempts_of(file)
     assert "labels are sealed" in tried[0], tried
     assert not Path("copy").exists()
+
+
+def test_a_machine_of_a_cluster_watches_plugins_as_a_command_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = []
+    monkeypatch.setattr(payload, "run_one", lambda *rest: watched.append(is_fixed()))
+    context = RunContext(tmp_path / "results", "cpu", 1)
+    RunPayload.of(Plugins([NOISE]), context).run(RunSpec("bce", "noise", pi=0.5))
+    assert watched == [True]
+    assert not is_fixed()
 
 
 def test_what_a_command_does_beside_a_plugin_is_not_refused(tmp_path: Path) -> None:
