@@ -33,6 +33,7 @@ METHODS, DATASETS, LEVELS, SEEDS = 20, 10, 5, 10
 PLANNED_LEVELS, PLANNED_RUNS = "0.05,0.1,0.15,0.2,0.3", 2_000
 PLANNED_METHODS = ("bce", "asl", "cap", "bbam", "fixmatch", "softmatch", "d2l_mat", "drml")
 LABELS, TEST_ROWS, EPOCHS = 10, 400, 40
+MEASURED = ("precision", "recall", "f1", "average_precision", "threshold")
 
 
 def grid(runs: int) -> Iterable[RunSpec]:
@@ -70,7 +71,7 @@ def write_run(results: Path, spec: RunSpec, number: int, beside: bool) -> None:
     folder.path.mkdir(parents=True)
     if beside:
         _write_scores_and_history(folder, quality)
-    rows = dict.fromkeys(("precision", "recall", "f1", "average_precision"), [quality] * LABELS)
+    rows = dict.fromkeys(MEASURED, [quality] * LABELS)
     result: dict[str, Any] = {
         "version": 3,
         "spec": spec.as_dict(),
@@ -81,7 +82,12 @@ def write_run(results: Path, spec: RunSpec, number: int, beside: bool) -> None:
         "steps": 2520,
         "uses": "both pools",
         "labels_without_test_positive": 0,
-        "per_label": {"rule": "calibrated", "label": list(map(str, range(LABELS))), **rows},
+        "per_label": {
+            "rule": "calibrated",
+            "label": list(map(str, range(LABELS))),
+            "support": [100] * LABELS,
+            **rows,
+        },
         "notes": ["2 of 20 labels have no labelled positive (a, b); nothing can be learnt of them"],
         "cost": {"seconds": 31.8, "seconds_per_epoch": 0.77, "peak_memory_mb": 451.4},
         "made_with": {"ssmlbench": "0.2.0", "torch": "2.13.0", "device": "cpu", "threads": 1},
