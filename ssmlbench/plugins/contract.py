@@ -109,12 +109,17 @@ def _choices(kind: Any) -> tuple[str, ...]:
 
 
 def _is(value: Any, kind: Any) -> bool:
-    """Whether the value is of an annotated type; lists pass for tuples and sets."""
+    """Whether the value is of an annotated type; lists pass for tuples and sets.
+
+    A set does not pass for a tuple: its order, and with it the order of random draws, differs between
+    processes.
+    """
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
         return value in args
     if origin in (tuple, set, frozenset):
-        several = isinstance(value, tuple | list | set | frozenset)
+        ordered = isinstance(value, tuple | list)
+        several = ordered or (origin is not tuple and isinstance(value, set | frozenset))
         return several and all(_is(entry, args[0]) for entry in value)
     if inspect.isclass(origin) and issubclass(origin, Mapping):
         return isinstance(value, Mapping)

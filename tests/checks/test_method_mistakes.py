@@ -96,6 +96,7 @@ METHOD_MISTAKES = {
     "meaning-a-number": ('weight: float = option(1.0, 3)  #!', 'weight: float = option(1.0, "λ: weight", search=between(0.1, 10.0))', "its meaning is 3; expected a text"),
     "head-misspelt": ('head = "cosin"  #!', 'head = "linear"', "there is no 'cosin'. Did you mean cosine?"),
     "views-without-comma": (' labelled_views = ("strong")  #!', ' labelled_views = ("strong",)', 'write ("strong",) with the comma'),
+    "views-a-set": ('unlabelled_views = {"weak", "strong"}  #!', 'unlabelled_views = ("weak", "strong")', "expected a tuple of texts"),
     "view-misspelt": ('unlabelled_views = ("weak", "stong")  #!', 'unlabelled_views = ("weak", "strong")', "there is no view 'stong'. Did you mean strong"),
     "warm-up-a-text": ('head = "linear"\n    warm_up = "no"  #!', 'head = "linear"', "warm_up is 'no'; expected True or False"),
     "uses-wrong": ('head = "linear"\n    uses = "both"  #!', 'head = "linear"', "expected one of 'labelled rows', 'both pools'. Did you mean both pools?"),
