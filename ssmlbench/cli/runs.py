@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from ssmlbench.grid.status import RunState
     from ssmlbench.runs.finished import Finished
 
+UNREADABLE = "unreadable"
+"""The state of a run whose result is damaged or of a version that is not read; a warning says which."""
 NARROWEST = 8
 """The least width of a column that is cut to fit a terminal."""
 
@@ -38,7 +41,8 @@ def list_runs(
         str | None, typer.Option(help="Only these data sets.", autocompletion=complete_dataset)
     ] = None,
     state: Annotated[
-        str | None, typer.Option(help="Only these states: running, queued, failed, stopped, done.")
+        str | None,
+        typer.Option(help="Only these states: running, queued, failed, stopped, done, unreadable."),
     ] = None,
 ) -> None:
     """List runs with their ids."""
@@ -48,8 +52,13 @@ def list_runs(
     datasets = typed_list(dataset, str, "--dataset")
     states = typed_list(state, str, "--state")
     for one_state in states:
-        one_of(one_state, STATES, "--state")
+        one_of(one_state, (*STATES, UNREADABLE), "--state")
     every = _states(results)
+    values = {run.folder: run for run in read_runs(_folders(results))}
+    every = [
+        replace(one, state=UNREADABLE) if one.state == "done" and one.folder not in values else one
+        for one in every
+    ]
     chosen = [
         one
         for one in every
@@ -63,7 +72,6 @@ def list_runs(
     if unmet and not chosen:
         raise UserError("; ".join(unmet))
     warn(unmet)
-    values = {run.folder: run for run in read_runs(_folders(results))}
     columns = ("id", "method", "data set", "regime", "seed", "state", "mAP")
     rows = [
         (one.hash[:8], one.method, one.dataset, one.regime, one.seed, one.state, found)

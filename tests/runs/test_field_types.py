@@ -69,6 +69,8 @@ def test_it_is_left_out_with_the_reason(
         made = ssmlbench(*words)
         assert made.returncode == 0, made
     assert "bce" not in ssmlbench("compare").stdout
+    listed = [line.split() for line in ssmlbench("runs", "list").stdout.splitlines()[1:3]]
+    assert {row[1]: row[5] for row in listed} == {"bce": "unreadable", "cap": "done"}
     assert ssmlbench("show", wrong.folder).returncode == 2
 
 
