@@ -133,9 +133,8 @@ def multi_hot_width(cells: Iterable[Any], where: str = "") -> int:
     which only some have a place for each label.
     """
     width, orders = 0, set[str]()
-    repeated = other = (
-        ""  # the first cell in which 0 or 1 comes twice, and one that is no such list
-    )
+    # the first cell in which 0 or 1 comes twice, and one that is no such list
+    repeated = other = ""
     for cell in cells:
         values = as_list(cell)
         if _is_name(cell, values):

@@ -120,9 +120,7 @@ class Follower:
     def __init__(self, rank: int, count: int, work: Callable[[int], None]):
         self.name = f"process {rank + 1} of {count}"
         self.expected = False  # whether its end is expected
-        self.lost_connection = (
-            False  # whether it ended because it lost its connection to another one
-        )
+        self.lost_connection = False  # to another one, which ended it
         self._error, error = Pipe(duplex=False)
         self._code: int | None = None
         self._message = ""  # why it failed, in its own words
