@@ -149,10 +149,13 @@ class GridCommand:
             finished = summary.done + summary.already
             self._print(f"{line}; `{self._suggested('compare')}` shows them" if finished else line)
         if summary.failed:
-            self._print(
-                f"`{self._suggested('status', '--failed')}` shows the errors; the same "
-                "command tries again"
+            again = "the same command tries again"
+            results = self.dispatch.context.results
+            stored = any(
+                RunFolder.of(results, spec).error_file.is_file() for spec, _ in summary.failed
             )
+            shown = f"`{self._suggested('status', '--failed')}` shows the errors; {again}"
+            self._print(shown if stored else again)
 
     def _print_models(self, files: Sequence[Path]) -> None:
         """Print the number of stored models, and their size on disk."""

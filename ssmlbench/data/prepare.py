@@ -27,7 +27,7 @@ from ssmlbench.core.paths import cache_root
 from ssmlbench.core.sealed_files import LABELS, TASKS
 from ssmlbench.data.adapter import DatasetAdapter, Kind
 from ssmlbench.data.label_lists import LabelCounts
-from ssmlbench.data.prepared import UNFINISHED
+from ssmlbench.data.prepared import TASK_NAME, UNFINISHED
 from ssmlbench.data.published import differences_to_published
 from ssmlbench.data.row_checks import RowChecker, StoredRow
 from ssmlbench.data.row_contract import (
@@ -153,6 +153,15 @@ def _folder(adapter: DatasetAdapter) -> Path:
     key = sound_source_key(adapter)
     name = f"{adapter.name}-v{adapter.version}.{TASK_FORMAT}"
     return cache_root() / TASKS / (f"{name}-{key}" if key else name)
+
+
+def is_of_another_format(folder: Path) -> bool:
+    """Whether another version of this tool prepared the data set in a folder of the cache.
+
+    This version never writes to that folder, so that it repairs nothing there.
+    """
+    prepared = TASK_NAME.fullmatch(folder.name)
+    return prepared is not None and prepared["format"] != str(TASK_FORMAT)
 
 
 def check_source(adapter: DatasetAdapter, card: Card) -> None:

@@ -15,7 +15,7 @@ from ssmlbench.data.task import Task, card_file
 UNFINISHED = ".unfinished"
 """The suffix of the folder of a data set that is being written."""
 
-TASK_NAME = re.compile(r"[^.].*-v.+\.\d+(-[0-9a-f]+)?")
+TASK_NAME = re.compile(r"[^.].*-v.+\.(?P<format>\d+)(-[0-9a-f]+)?")
 """How the folders of prepared data sets are called: other programs keep folders there too."""
 
 

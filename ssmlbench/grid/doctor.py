@@ -30,7 +30,7 @@ from ssmlbench.core.paths import cache_root
 from ssmlbench.core.protected_files import READ_LATER
 from ssmlbench.core.sealed_files import INDEX, TASKS
 from ssmlbench.core.spec import RunSpec
-from ssmlbench.data.prepare import prepare
+from ssmlbench.data.prepare import is_of_another_format, prepare
 from ssmlbench.data.prepared import UNFINISHED, task_folders
 from ssmlbench.data.task import Task, card_file
 from ssmlbench.grid.queue_file import queue_folder, sweep
@@ -200,7 +200,7 @@ class Checkup(Repairs):
     def _task(self, folder: Path, plugins: Plugins) -> None:
         self.count(_files_in(folder))
         damaged = _task_damage(folder) and self._task_damage_if_free(folder)
-        if damaged is None:
+        if damaged is None or is_of_another_format(folder):
             return
         card = read_json(card_file(folder)) or {}
         name = card.get("name") if card.get("folder", folder.name) == folder.name else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Callable
@@ -191,6 +192,20 @@ def test_a_run_that_fails_is_one_line_and_leaves_its_error(
     assert "`ssmlbench status --failed` shows the errors" in made.stdout
     left = {file.name for file in (tmp_path / "results").rglob("*") if file.is_file()}
     assert left == {"spec.json", "error.json"}
+
+
+def test_the_command_that_shows_errors_is_named_only_if_one_was_stored(
+    ssmlbench: Call, tiny: tuple[str, str], tmp_path: Path
+) -> None:
+    """Where nothing can be written, such as on a full disk, no error is stored."""
+    assert ssmlbench(*RUN, *tiny, "--lr", "1e38").returncode == 1
+    folder = next((tmp_path / "results").rglob("error.json")).parent
+    shutil.rmtree(folder)
+    folder.write_text("in the place of a folder")
+    made = ssmlbench(*RUN, *tiny, "--lr", "1e38")
+    assert made.returncode == 1
+    assert "the same command tries again" in made.stdout
+    assert "status --failed" not in made.stdout
 
 
 def test_what_there_is_can_be_listed_and_read(ssmlbench: Call) -> None:

@@ -21,6 +21,7 @@ from ssmlbench.core.errors import disk_error
 from ssmlbench.core.files import temporary_beside, write_json
 from ssmlbench.core.locks import Lock
 from ssmlbench.core.spec import RunSpec
+from ssmlbench.data.prepare import TASK_FORMAT
 from ssmlbench.grid import doctor as grid_doctor
 from ssmlbench.grid import repairs, reruns
 from ssmlbench.runs import train
@@ -68,6 +69,27 @@ def test_every_damaged_file_is_named_and_a_dry_run_changes_nothing(
     for file in files:
         if file.name in named or "studies" in file.parts:
             assert str(file) in said, f"{fault} of {file}: {said}"
+
+
+@pytest.mark.parametrize("fault", ["a field of another version", "no checksums", "garbage"])
+@pytest.mark.parametrize("away", [-1, 1])
+def test_a_data_set_that_another_version_prepared_is_no_fault_that_comes_back(
+    world: World, away: int, fault: str
+) -> None:
+    """This version writes to a folder of its own format: it can promise nothing about the others."""
+    doctor(world)  # sweeps the locks of the cache
+    ours = next((world.cache / "tasks").glob("tiny-text-*/"))
+    other = ours.with_name(f"tiny-text-v1.{TASK_FORMAT + away}")
+    shutil.copytree(ours, other)
+    card = json.loads((other / "card.json").read_text()) | {"folder": other.name}
+    changed = {"field": 1} if fault == "a field of another version" else {"files": {}}
+    write_json(other / "card.json", card | changed)
+    if fault == "garbage":
+        FAULTS[fault](other / "card.json", random.Random(0))
+    before = (other / "card.json").read_bytes()
+    code, said = doctor(world)
+    assert (code, other.name in said) == (0, False), said
+    assert (other / "card.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
