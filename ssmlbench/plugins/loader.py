@@ -320,7 +320,8 @@ def load_file(file: Path) -> ModuleType:
     """Import one plugin file by its path, under a module name that no package has."""
     file = absolute(file)
     if not file.is_file():
-        problem = "is a folder" if file.is_dir() else "does not exist"
+        kind = "a folder" if file.is_dir() else "a pipe or a device"
+        problem = f"is {kind}" if file.exists() else "does not exist"
         raise UserError(
             f"plugin file {file} {problem}; a plugin is a Python file, or a folder or file of your own "
             "data"

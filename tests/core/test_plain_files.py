@@ -12,6 +12,7 @@ import pytest
 from ssmlbench.core.errors import ListedMistakes, UserError
 from ssmlbench.core.paths import absolute, usable
 from ssmlbench.core.plain_files import plain_bytes, plain_text
+from ssmlbench.plugins.loader import load_file
 from tests.cli.test_usage_mistakes import line_of
 from tests.support.board_runs import grid
 
@@ -33,6 +34,14 @@ def test_a_pipe_in_a_folder_of_papers_is_one_line(ssmlbench: Call, tmp_path: Pat
     (tmp_path / "papers").mkdir()
     os.mkfifo(tmp_path / "papers" / "a.toml")
     assert "it is not a file" in line_of(ssmlbench("compare", "--papers", "papers"))
+
+
+def test_a_pipe_in_the_place_of_a_plugin_file_is_said_to_be_one(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "mine.py")
+    with pytest.raises(UserError, match=r"mine\.py is a pipe or a device"):
+        load_file(tmp_path / "mine.py")
+    with pytest.raises(UserError, match=r"other\.py does not exist"):
+        load_file(tmp_path / "other.py")
 
 
 def test_a_path_that_no_file_can_have_is_a_user_error(tmp_path: Path) -> None:

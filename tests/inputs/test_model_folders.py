@@ -217,6 +217,19 @@ def without(*patterns: str) -> Callable[[Path], None]:
     return lambda folder: [f.unlink() for p in patterns for f in folder.glob(p)] and None
 
 
+def replaced(name: str, put: Callable[[Path], object]) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).unlink(missing_ok=True)
+        put(folder / name)
+
+    return change
+
+
+def device(file: Path) -> None:
+    file.symlink_to("/dev/zero")
+
+
 REMOTE = {"model_type": "my", "auto_map": {"AutoConfig": "m.C", "AutoModel": "m.M"}}
 WRONG: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "code": ("text", pickle_code, "code in it is not executed"),
@@ -238,6 +251,9 @@ WRONG: dict[str, tuple[str, Callable[[Path], Any], str]] = {
         written("preprocessor_config.json", "[1]"),
         "no preprocessor_config.json",
     ),
+    "weights-pipe": ("image", replaced("model.safetensors", os.mkfifo), "is a pipe or a device"),
+    "tokenizer-device": ("text", replaced("tokenizer.json", device), "is a pipe or a device"),
+    "pooling-pipe": ("text", replaced("1_Pooling/config.json", os.mkfifo), "is a pipe or a device"),
     "channels": (
         "image",
         written("preprocessor_config.json", '{"image_mean": [0.1, 0.2]}'),

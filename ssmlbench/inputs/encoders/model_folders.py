@@ -54,6 +54,7 @@ def model_folder(name: str) -> Path:
                 f"--backbone {name}: no config.json in that folder; expected a model saved in "
                 "Hugging Face's format (save_pretrained)"
             )
+        _check_files(name, folder)
         return folder
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError
@@ -81,6 +82,16 @@ def model_folder(name: str) -> Path:
             f"hub ({reason}). Where there is a network, `hf download {name}`; then copy that "
             "machine's HF_HOME folder here and set HF_HOME, or name a local folder as --backbone"
         ) from None
+
+
+def _check_files(name: str, folder: Path) -> None:
+    """A UserError if something in the folder would be waited on for ever, or has no end."""
+    for file in sorted(folder.rglob("*")):
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise UserError(
+                f"--backbone {name}: {file.relative_to(folder)} is a pipe or a device; expected a file of "
+                "a model saved in Hugging Face's format (save_pretrained)"
+            )
 
 
 def model_digest(name: str, with_weights: bool, others: tuple[str, ...] = TOKENIZER_FILES) -> str:
