@@ -176,7 +176,7 @@ def disk_error(error: OSError) -> str | None:
         file = Path(os.fsdecode(error.filename))
         folder = file if error.errno == errno.EEXIST else file.parent
         if blocking := in_place_of_folder(folder):
-            return f"{blocking[0]}: {blocking[1]}; move it away, then {AGAIN}"
+            return f"{blocking[0]}: {blocking[1]}; move it away, or choose another path"
     if error.errno in CHANGED and error.filename:
         if error.errno == errno.EISDIR and (what := in_the_way(Path(error.filename))):
             return f"{error.filename}: {what}; move it away, then {AGAIN}"

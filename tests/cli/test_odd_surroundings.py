@@ -92,7 +92,9 @@ def test_a_cache_that_is_no_folder_is_one_line(
     (tmp_path / "a.csv").write_text("text,labels\nx,a\ny,b\n")
     for cache in ("/dev/null", tmp_path / "a.csv" / "below"):
         monkeypatch.setenv("SSMLBENCH_CACHE", str(cache))
-        assert "no folder" in line_of(ssmlbench("data", "prepare", "a.csv"))
+        line = line_of(ssmlbench("data", "prepare", "a.csv"))
+        assert "a file is in the place of this folder" in line
+        assert "choose another path" in line
 
 
 def test_a_misspelt_way_to_lock_is_one_line(

@@ -12,7 +12,9 @@ from tests.faults.world import World
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory, cache: object) -> World:
-    return World.make(tmp_path_factory.mktemp("faults"))
+    world = World.make(tmp_path_factory.mktemp("faults"))
+    os.environ["SSMLBENCH_CACHE"] = str(cache)  # the first test writes into that of all tests
+    return world
 
 
 @pytest.fixture(autouse=True)

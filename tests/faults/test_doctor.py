@@ -414,7 +414,7 @@ def test_a_run_names_what_is_in_the_place_of_one_of_its_folders(
     assert said.value is None
     kind = "file is" if what == "a file" else "link that leads to no folder is"
     assert said.lines[-1].endswith(
-        f"{folder}: a {kind} in the place of this folder; move it away, then give the same command again"
+        f"{folder}: a {kind} in the place of this folder; move it away, or choose another path"
     )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from ssmlbench.core.events import Done, EpochEnded, Event
+from ssmlbench.grid.engines.slurm import ENDED
 from ssmlbench.grid.run_one import run_one
 from ssmlbench.plugins.loader import Plugins
 from ssmlbench.runs.context import RunContext
@@ -58,16 +59,16 @@ def processes(server: int) -> dict[str, list[int]]:
 
 def is_gone(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ENDED
     except OSError:
         return True
 
 
 def wait_until(true: Callable[[], bool]) -> bool:
     end = time.monotonic() + PATIENCE
-    while not true() and time.monotonic() < end:
+    while not (ended := true()) and time.monotonic() < end:
         time.sleep(0.02)
-    return true()
+    return ended
 
 
 @pytest.fixture(scope="module")

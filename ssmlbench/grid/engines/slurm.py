@@ -38,6 +38,8 @@ MINUTES = 240
 TIMEOUTS = 20
 """The most times that a run is queued again because its job ran out of time."""
 RENAMED = {"cpus": "cpus_per_task", "gpus": "gpus_per_node", "name": "job_name"}
+ENDED = ("Z", "X")
+"""The states of a process that has ended: nobody has waited for it yet, or somebody does just now."""
 
 
 class Job:
@@ -276,5 +278,10 @@ def _process_exists(pid: int) -> bool:
         os.kill(pid, 0)
     except OSError:
         return False
-    stat = Path(f"/proc/{pid}/stat")  # on Linux: a zombie process has ended too
-    return not (stat.is_file() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
+    if not Path("/proc/self/stat").is_file():  # it is Linux that tells more
+        return True
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in ENDED
