@@ -39,6 +39,7 @@ from ssmlbench.inputs.cache_folders import FeatureFolder, features_root
 from ssmlbench.inputs.cached import CachedInputs, ViewFeatures
 from ssmlbench.inputs.decoding import Shortcuts
 from ssmlbench.inputs.encoders import Encoder, EncoderOptions, check_weights, load_encoder
+from ssmlbench.inputs.encoders.base import is_plugin
 from ssmlbench.inputs.encoders.layout import placed
 from ssmlbench.inputs.mapped import MAPPED_BYTES, MappedFeatures, MappedRows, mapped_array
 from ssmlbench.inputs.prepared import Reading, prepared_inputs
@@ -164,7 +165,7 @@ class FrozenEncoder:
         spec, card = self.spec, self.task.card
         return {
             "version": VERSION,
-            "encoder": self.encoder.__name__ if "@" in spec.weights else spec.backbone,
+            "encoder": self._encoder_name,
             "weights": spec.weights,
             "code": spec.encoder_code,
             "options": {**dataclasses.asdict(self.options), "weights": None},
@@ -176,6 +177,13 @@ class FrozenEncoder:
             **Shortcuts.of(spec).key,
             **self._arithmetic,
         }
+
+    @property
+    def _encoder_name(self) -> str:
+        """What tells encoders of equal code apart: classes that one function makes share theirs."""
+        if is_plugin(self.encoder) or "@" not in self.spec.weights:
+            return self.spec.backbone
+        return self.encoder.__name__
 
     @property
     def _arithmetic(self) -> dict[str, Any]:

@@ -121,6 +121,17 @@ class CodeReader:
             body = node.body
         return (source, node) if node else None
 
+    def made_in(self, cls: type) -> Source | None:
+        """The module of a class that a call makes, with what the call is given; None for all others.
+
+        Such a class is that of a function, or of `type(name, bases, members)`.
+        """
+        source = self._module(cls.__module__)
+        found = self.class_syntax(cls)
+        if source is None or (found and "<locals>" not in cls.__qualname__):
+            return None
+        return source
+
     def header(self, source: Source, node: ast.ClassDef) -> Code:
         """Decorators, keywords, bases that are not followed, and what the module does to it on import."""
         outside = [base for base in node.bases if not Writer(source, self).code([base]).uses]
@@ -277,6 +288,7 @@ class Reach:
         self.pending = [(name, 0) for name in sorted(called | own)]
         self.found: dict[str, dict[int, str]] = {}  # member → depth in the lineage → text
         self.definitions: dict[tuple[Source, str], str] = {}
+        self.made_in = {source: None for c in cls.__mro__ if (source := reader.made_in(c))}
 
     def _called(self, node: ast.ClassDef) -> frozenset[str]:
         """Members of the contract that it calls itself: `loss` in `step`, `scores` in `test_scores`."""
@@ -294,6 +306,8 @@ class Reach:
             header = self.reader.header(source, node)
             headers.append(header.text)
             self._follow(header, depth)
+        for source in self.made_in:
+            self._whole_module(source)
         visited: set[tuple[str, int]] = set()
         while self.pending:
             wanted = self.pending.pop()
@@ -319,15 +333,26 @@ class Reach:
                 code = self.reader.code(source, self.reader.members(node)[name])
                 self.pending += [(attribute, 0) for attribute in code.attributes]
 
+    def _whole_module(self, source: Source) -> None:
+        """All that a module does on import: what in it decides the members of a class is not looked for."""
+        for name in source.definitions:
+            if (source, name) not in self.definitions:
+                self._define((source, name), self.reader.definition(source, name))
+        bound = {id(s) for statements in source.definitions.values() for s in statements}
+        others = [s for s in source.tree.body if id(s) not in bound and not _is_import(s)]
+        self._define((source, ""), self.reader.code(source, tuple(others)))
+
+    def _define(self, used: tuple[Source, str], code: Code) -> None:
+        self.definitions[used] = code.text
+        self._follow(code, len(self.lineage))
+
     def _follow(self, code: Code, depth: int) -> None:
         self.pending += [(name, 0) for name in code.attributes]
         self.pending += [(name, depth + 1) for name in code.inherited]
         if code.by_name:
             self.pending += [(name, 0) for table in self.tables for name in table]
         for used in code.uses - self.definitions.keys():
-            found = self.reader.definition(*used)
-            self.definitions[used] = found.text
-            self._follow(found, len(self.lineage))
+            self._define(used, self.reader.definition(*used))
 
 
 def _check_compiled(name: str, file: Path) -> None:
@@ -348,6 +373,10 @@ def _stamp(file: Path) -> tuple[int, int]:
     except OSError:
         return (0, 0)
     return (stat.st_mtime_ns, stat.st_size)
+
+
+def _is_import(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Import | ast.ImportFrom)
 
 
 def _without_annotations(statements: Statements) -> Iterator[ast.stmt]:

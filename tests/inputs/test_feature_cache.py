@@ -30,7 +30,7 @@ from ssmlbench.runs.context import RunContext
 from ssmlbench.runs.execute import execute
 from ssmlbench.runs.fork_server import fork_server
 from tests.support.frozen_features import frozen, frozen_spec, rows_of
-from tests.support.tiny_models import save_tiny_bert
+from tests.support.tiny_models import save_tiny_bert, write_data_plugin
 
 pytestmark = pytest.mark.usefixtures("empty_cache")
 
@@ -51,6 +51,45 @@ def test_the_key_of_features_names_a_device_and_its_precision_but_not_the_cpu(
     assert not {"device", "precision", "fast"} & here.key("train", "plain", 0).keys()
     on_cpu = dataclasses.replace(short, device=torch.device("cpu"))
     assert json.dumps(on_cpu.key("train", "plain", 0)) == keys[0]  # it encodes in float32
+
+
+SHIFTED = """
+from ssmlbench.api import Encoder
+
+def make(title, shift):
+    class Shifted(Encoder):
+        name, kinds = title, {"vector"}
+
+        def __init__(self, example, options=None):
+            super().__init__(example, options)
+            self.features = len(example)
+
+        @classmethod
+        def weights_id(cls, options):
+            return "shifted@1"
+
+        def forward(self, vectors):
+            return vectors + shift
+
+    return Shifted
+
+Near, Far = make("near", 1), make("far", 100)
+"""
+
+
+def test_encoders_that_a_function_makes_have_features_of_their_own(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "shifted.py"
+    file.write_text(SHIFTED)
+    plugins = Plugins([write_data_plugin(tmp_path), file])
+    both = [
+        frozen(plugins, frozen_spec(plugins, "tiny-vectors", backbone=name)).features(
+            "test", "plain"
+        )
+        for name in ("near", "far")
+    ]
+    assert torch.allclose(both[0] + 99, both[1], atol=0.1)
 
 
 def test_the_key_changes_with_every_option_and_with_nothing_else(

@@ -351,6 +351,35 @@ def test_an_encoder_is_digested_too(tmp_path: Path) -> None:
     assert len(digests) == 2
 
 
+MADE = {
+    "by a function": (
+        "def make(size):\n    class Made(Plain):\n        name, scale = 'made', size\n    return Made\n"
+        "Here = make(2)\n"
+    ),
+    "by type": "Made = type('Made', (Plain,), {'name': 'made', 'scale': 2})\n",
+    "in a loop": "for size in (2, 3):\n    name = 'made' if size < 3 else 'other'\n"
+    "    globals()[name] = type(name, (Plain,), {'name': name, 'scale': size})\n",
+}
+
+
+@pytest.mark.parametrize("how", MADE)
+def test_what_a_call_gives_a_class_is_digested(tmp_path: Path, how: str) -> None:
+    plain = (
+        "from ssmlbench.api import Method, bce\n\n"
+        "class Plain(Method):\n"
+        '    """Learns from labelled rows."""\n\n'
+        "    name, scale = 'plain', 1\n\n"
+        "    def loss(self, labelled, unlabelled):\n"
+        "        return {'loss': self.scale * bce(labelled.logits('strong'), labelled.observed).mean()}\n\n"
+    )
+    digests = []
+    for number, text in enumerate((MADE[how], MADE[how].replace("2", "1"))):
+        file = tmp_path / f"made{number}.py"
+        file.write_text(plain + text)
+        digests.append(code_digest(Plugins([file]).methods["made"]))
+    assert digests[0] != digests[1]
+
+
 def test_a_class_without_a_file_is_named() -> None:
     namespace: dict[str, Any] = {"__name__": "__nowhere__"}
     exec("class Lost: pass", namespace)

@@ -181,6 +181,11 @@ class Encoder(nn.Module):
         return natural_views(flips) if options.image_size else image_views(flips)
 
 
+def is_plugin(encoder: type[Encoder]) -> bool:
+    """Whether an encoder is none of this tool's."""
+    return not encoder.__module__.startswith("ssmlbench.")
+
+
 def square(raw: Any, size: int, interpolation: str = "bilinear", fast: bool = False) -> Tensor:
     """An image of any mode and shape → 3 × size × size uint8; the aspect ratio is not kept.
 
