@@ -130,6 +130,10 @@ class Checkup(Repairs):
             self.delete(file, "damaged", remedy, damaged, folder.claim_if_free)
         if isinstance(spec := read_spec(folder.repeat_file), RunSpec):
             self.add(folder.path, "it was damaged, and is not repeated yet", AGAIN, False, spec)
+        lost = read_spec(folder.spec_file)
+        if not isinstance(lost, RunSpec) and lost.reason.startswith("damaged"):
+            remedy = "the same `ssmlbench run` writes it again"
+            self.add(folder.spec_file, lost.reason.partition(";")[0], remedy, repaired=False)
 
     def _finished_run(self, folder: RunFolder) -> None:
         damaged = _damaged_files(folder)

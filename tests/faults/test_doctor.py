@@ -110,6 +110,16 @@ def test_what_it_repaired_is_sound_afterwards(world: World, fault: str) -> None:
     assert "all is well" in doctor(world)[1]
 
 
+def test_the_damaged_spec_of_a_stopped_run_is_named_until_the_run_goes_on(world: World) -> None:
+    folder = RunFolder.of(world.results, world.spec(STOPPED))
+    FAULTS["flip"](folder.spec_file, random.Random(3))
+    code, said = doctor(world)
+    assert code == 1
+    assert f"{folder.spec_file}: damaged" in said
+    world.run(STOPPED)
+    assert "all is well" in doctor(world)[1]
+
+
 def of_a_process_that_has_ended(file: Path) -> Path:
     """The name of an unfinished file as a process made it that is no more."""
     reader, writer = os.pipe()
