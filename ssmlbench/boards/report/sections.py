@@ -16,6 +16,7 @@ from ssmlbench.boards.report.critical_difference import critical_differences
 from ssmlbench.boards.report.histories import CellHistories
 from ssmlbench.boards.report.series import Series, cost_quality, dots, named, over_levels
 from ssmlbench.boards.report.style import Styles
+from ssmlbench.core.counts import counted
 from ssmlbench.protocol.metrics import METRICS
 
 CURVES = 60
@@ -176,7 +177,7 @@ def _curves(histories: Sequence[CellHistories], not_drawn: Sequence[str]) -> Fig
     )
     if unreadable := sum(cell.unreadable for cell in histories):
         section.notes.append(
-            f"{unreadable} runs have no readable history.csv; they are not in here."
+            f"not in here, as their history.csv cannot be read: {counted(unreadable, 'run')}"
         )
     section.notes += not_drawn
     chosen = _share_out([list(cell.by_method) for cell in histories], CURVES)

@@ -123,7 +123,7 @@ def test_every_figure_is_there_with_words_for_it(boards: list[Board], reading: R
     figures = {"quality": 4, "ranks": 2, "pseudo": 1, "training": 8, "cost": 12}
     # the first data set has three levels; the runs have neither scores nor diagnostics
     assert keys == {**figures, "analysis-budget": 1}
-    assert "40 runs have no readable history.csv" in "".join(reading.words)
+    assert "their history.csv cannot be read: 40 runs" in "".join(reading.words)
 
 
 def test_tables_have_captions_scopes_marks_and_notes(html: str, reading: Reading) -> None:
