@@ -122,7 +122,7 @@ def class_names(feature: Any) -> list[str] | None:
     """The names of a feature that is a ClassLabel or a list of them."""
     feature = getattr(feature, "feature", feature)
     names = getattr(feature, "names", None)
-    return list(names) if names else None
+    return [str(name) for name in names] if names else None
 
 
 class SavedSource(TableSource):

@@ -277,7 +277,7 @@ class Parquet(Table):
             feature = json.loads(metadata)["info"]["features"][column]
             feature = feature.get("feature", feature)
             names = feature.get("names")
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         return [str(name) for name in names] if isinstance(names, list) else None
 
