@@ -101,11 +101,12 @@ Flickr/…
         truth = self.path("Groundtruth/TrainTestLabels", "TrainTestLabels")
         images = self.path("Flickr", "images")
         files = [truth / f"Labels_{name}_{part}.txt" for name in self.label_names()]
-        if more := sorted({*truth.glob(f"Labels_*_{part}.txt")} - {*files}):
+        there = {*truth.glob(f"Labels_*_{part}.txt")}
+        if more := sorted(there - {*files}):
             raise self.missing(f"the concept of {more[0].name} is not in Concepts81.txt")
         for file in files:
-            if not file.is_file():
-                raise self.missing(f"{self.where(file)} is missing")
+            if file not in there:
+                raise self.missing(f"{self.where(file)[:100]} is missing")
         # 82 files side by side: nothing is held but a line of each
         columns = [numbered_lines(file) for file in (listing, *files)]
         rows = zip_longest(*columns, fillvalue=(0, ""))

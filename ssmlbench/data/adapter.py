@@ -5,6 +5,7 @@ The adapter reads the raw files; the engine writes, checks and fingerprints the 
 
 from __future__ import annotations
 
+import errno
 import inspect
 import sys
 from abc import ABC, abstractmethod
@@ -199,9 +200,9 @@ class DatasetAdapter(ABC):
         if folder is None:
             raise self.missing("its files are not there")
         for alternative in alternatives:
-            if (folder / alternative).exists():
+            if _exists(folder / alternative):
                 return folder / alternative
-        raise self.missing(f"{' or '.join(alternatives)} is missing")
+        raise self.missing(f"{' or '.join(name[:100] for name in alternatives)} is missing")
 
     def from_hub(self, split: str) -> Any:
         """The split from the hub; a UserError with advice if it is not available."""
@@ -217,7 +218,7 @@ class DatasetAdapter(ABC):
     def has(self, name: str) -> bool:
         """Whether the raw folder has a file or folder of this name."""
         folder = self.folder
-        return folder is not None and (folder / name).exists()
+        return folder is not None and _exists(folder / name)
 
     def where(self, file: Path, line: int | None = None) -> str:
         """A file's path in the raw folder, and a line: `train.tsv line 12`."""
@@ -296,6 +297,16 @@ class DatasetAdapter(ABC):
             *(f"    {line}" for line in self.layout.strip("\n").splitlines()),
         ]
         return ListedMistakes(*lines)
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is such a path; a name from a raw file may be too long for one."""
+    try:
+        return path.exists()
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return False
 
 
 def numbered_lines(file: Path, encoding: str = "utf-8-sig") -> Iterator[tuple[int, str]]:

@@ -123,7 +123,24 @@ def test_the_same_content_in_another_form_is_read_alike(case: str, tmp_path: Pat
     assert second.fingerprint == first.fingerprint
 
 
+LONG = "x" * 5000
+
+
+def long_animal(folder: Path) -> None:
+    for name in ("classes.txt", "trainclasses.txt"):
+        replaced(f"{AWA}/{name}", "antelope", LONG)(folder)
+
+
 REFUSED: dict[str, tuple[str, Edit, str]] = {
+    "a class whose name is too long for a folder": (
+        "awa2", long_animal, f"JPEGImages/{LONG[:50]}",
+    ),
+    "a concept whose name is too long for a file": (
+        "nuswide", more("ConceptsList/Concepts81.txt", LONG[:290]), "Labels_xxx",
+    ),
+    "a concept whose name leads elsewhere": (
+        "nuswide", more("ConceptsList/Concepts81.txt", "../../x"), "_Train.txt is missing",
+    ),
     "emotions with other numbers": (
         "goemotions",
         lambda folder: put(folder / "emotions.txt", "anger\nadmiration\n") and None,
