@@ -92,8 +92,9 @@ class ArrayFiles(UserFiles):
 
     def card_notes(self) -> list[str]:
         """Name the arrays of validation rows, which are not used."""
-        unused = [role for role, part in self.arrays if part == "validation" and role == "x"]
-        return ["validation arrays are not used: validation rows come from train"] * len(unused)
+        if ("x", "validation") not in self.arrays:
+            return []
+        return ["validation arrays are not used: validation rows come from train"]
 
     @cached_property
     def _names(self) -> list[str]:

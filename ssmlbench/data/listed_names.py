@@ -17,8 +17,7 @@ from ssmlbench.data.user_files import label_file
 HEADINGS = ("label", "labels", "name", "names", "class", "classes", "category", "categories")
 """First lines, in lower case, that name what follows: `label_name` too."""
 NUMBERED = re.compile(r"(\d{1,18})\s*[\s:;,.)|=-]\s*\S")
-
-
+"""A line that begins with a number of its own: `3: grain`."""
 WHOLE = re.compile(r"[+-]?\d{1,15}(?:\.0*)?")
 """A whole number in any of its spellings; longer ones are not told apart by a float."""
 
