@@ -159,6 +159,8 @@ def in_place_of_folder(folder: Path) -> tuple[Path, str] | None:
     come back.
     """
     with suppress(OSError):  # a folder that may not be searched
+        if folder.is_dir():  # then so are those above it: `doctor` asks for every run
+            return None
         for part in (*reversed(folder.parents), folder):
             if part.is_dir():
                 continue
